@@ -1,0 +1,90 @@
+"""`nmtalign`: registers the subcommands and turns errors into one line and an exit code."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from nmtalign.cli import align, info, plot, prep, sample, score, train, translate
+from nmtalign.errors import NmtalignError
+from nmtalign.version import __version__
+
+HELP = """Learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
+
+From two aligned text files to a translation, a BLEU table and word alignments in HDF5.
+
+Examples:
+
+  nmtalign prep train.en train.fr --dev dev.en dev.fr -o data/
+
+  nmtalign train data/ -o model/ --preset small --max-time 15m
+
+  nmtalign translate -m model/ < in.en > out.fr
+
+  nmtalign score out.fr -r ref.fr -s in.en --by-length
+
+  nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh
+
+Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training, 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="nmtalign", help=HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+
+WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
+app.command("prep", rich_help_panel=WORK)(prep.prep)
+app.command("train", rich_help_panel=WORK)(train.train)
+app.command("translate", rich_help_panel=RESULTS)(translate.translate)
+app.command("score", rich_help_panel=RESULTS)(score.score)
+app.command("align", rich_help_panel=RESULTS)(align.align)
+app.command("plot", rich_help_panel=RESULTS)(plot.plot)
+app.command("info", rich_help_panel=EXTRA)(info.info)
+app.command("sample", rich_help_panel=EXTRA)(sample.sample)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"nmtalign {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options before any subcommand."""
+
+
+def main() -> None:
+    """Runs the command line; every error that a user can cause is one line on stderr."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except NmtalignError as error:
+        _complain(str(error))
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+        code = 130
+    except BrokenPipeError:
+        # The reader of stdout has gone (`| head`): end quietly, and keep Python from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except MemoryError:
+        _complain("out of memory; give a smaller --batch-size")
+        code = 5
+    except Exception as error:
+        # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
+        if not hasattr(error, "format_message"):
+            raise
+        _complain(error.format_message())
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"nmtalign: error: {' '.join(message.split())}\n")

@@ -1,0 +1,268 @@
+"""Settings: frozen dataclasses, validated where they are made; and how layers of them are laid over each other."""
+
+import dataclasses
+import difflib
+import re
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nmtalign.errors import UsageError
+
+T = TypeVar("T")
+
+Cell = Literal["paper", "cudnn"]
+Order = Literal["look-generate-update", "look-update-generate"]
+Attention = Literal["additive", "none"]
+Initialisation = Literal["paper", "xavier"]
+OptimizerName = Literal["adadelta", "adam", "adamw"]
+Schedule = Literal["constant", "linear", "inverse-sqrt"]
+Normalization = Literal["sentences", "words", "sum"]
+BatchUnit = Literal["sentences", "words"]
+VocabularyKind = Literal["word", "bpe", "unigram", "none"]
+Precision = Literal["auto", "fp32", "bf16"]
+Device = Literal["auto", "cpu", "cuda"]
+Metric = Literal["loss", "bleu"]
+
+
+@dataclass(frozen=True)
+class PrepConfig:
+    """How two text files become a prepared corpus (section [prep] of nmtalign.toml)."""
+
+    vocabulary: VocabularyKind = "word"
+    shortlist: str = "30000"  # ids a side, `</s>` and `<unk>` counted; N or N:M (source:target)
+    min_count: int = 1
+    size: str = "8000"  # subword pieces a side, N or N:M
+    max_length: int = 50  # tokens, `</s>` not counted; 0 = no limit
+    drop_duplicates: bool = False
+    workers: int = 0  # processes that tokenise; 0 = one a core
+
+    def __post_init__(self) -> None:
+        pair_of_sizes("shortlist", self.shortlist)
+        pair_of_sizes("size", self.size)
+        at_least(1, min_count=self.min_count)
+        at_least(0, max_length=self.max_length, workers=self.workers)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and options of the model (PAPER sections 1-3); the defaults are the paper's RNNsearch."""
+
+    source_vocabulary_size: int = 30000  # K, `</s>` and `<unk>` counted
+    target_vocabulary_size: int = 30000
+    embedding: int = 620  # m
+    hidden: int = 1000  # n, each encoder direction and the decoder
+    attention_hidden: int = 1000  # n'
+    maxout: int = 500  # l; twice as many pre-activations
+    output_rank: int = 620  # width between maxout layer and softmax; 0 = direct
+    cell: Cell = "paper"
+    order: Order = "look-generate-update"
+    attention: Attention = "additive"
+    bidirectional: bool = True
+    dropout: float = 0.0  # of embeddings, annotations and the maxout layer
+    initialisation: Initialisation = "paper"
+
+    def __post_init__(self) -> None:
+        at_least(1, embedding=self.embedding, hidden=self.hidden, maxout=self.maxout)
+        at_least(1, attention_hidden=self.attention_hidden)
+        at_least(2, source_vocabulary_size=self.source_vocabulary_size)
+        at_least(2, target_vocabulary_size=self.target_vocabulary_size)
+        at_least(0, output_rank=self.output_rank)
+        fraction(dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model is trained (PAPER section 4); the defaults are the paper's."""
+
+    optimizer: OptimizerName = "adadelta"
+    learning_rate: float = 1.0
+    rho: float = 0.95  # Adadelta
+    epsilon: float = 1e-6
+    beta1: float = 0.9  # Adam
+    beta2: float = 0.98
+    weight_decay: float = 0.0  # AdamW
+    schedule: Schedule = "constant"
+    warmup: int = 0  # updates
+    clip_norm: float = 1.0  # 0 = no clipping
+    loss_normalization: Normalization = "sentences"
+    label_smoothing: float = 0.0
+    batch_size: int = 80
+    batch_unit: BatchUnit = "sentences"
+    window: int = 20  # minibatches read at a time, sorted by length and cut
+    shuffle: Literal["once", "epoch"] = "once"
+    max_length: int = 50  # pairs longer on either side are left out; 0 = no limit
+    max_updates: int = 0  # 0 = no limit, likewise below
+    epochs: float = 0.0
+    max_time: str = ""  # 60s, 15m, 2h
+    patience: int = 10  # validations without progress; 0 = never stop early
+    metric: Metric = "loss"  # what "best" means
+    validate_every: str = "1000"  # updates, or a time such as 10m, or `epoch`
+    bleu_sentences: int = 500  # of dev, translated at each validation; 0 = none
+    checkpoint_every: str = "10m"  # updates or a time
+    log_every: int = 100  # updates
+    average: float = 0.0  # decay of the moving average of the weights that is validated and kept; 0 = none
+    seed: int = 1234
+    device: Device = "auto"
+    precision: Precision = "auto"
+    threads: int = 0  # 0 = PyTorch's choice
+
+    def __post_init__(self) -> None:
+        at_least(0, warmup=self.warmup, window=self.window, max_length=self.max_length, threads=self.threads)
+        at_least(0, max_updates=self.max_updates, epochs=self.epochs, patience=self.patience)
+        at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
+        at_least(1, batch_size=self.batch_size, log_every=self.log_every)
+        fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
+        fraction(average=self.average)
+        if self.learning_rate <= 0 or self.epsilon <= 0:
+            raise UsageError("learning_rate and epsilon must be greater than 0")
+        if self.max_time:
+            seconds("max_time", self.max_time)
+        interval("checkpoint_every", self.checkpoint_every)
+        interval("validate_every", self.validate_every)
+
+
+@dataclass(frozen=True)
+class TranslateConfig:
+    """How `translate` searches and what it prints (section [translate])."""
+
+    beam: int = 12
+    length_penalty: float = 1.0  # score = log-probability / length ** length_penalty
+    n_best: int = 1
+    allow_unk: bool = False
+    replace_unk: bool = False
+    lexicon: str = ""
+    format: Literal["text", "json"] = "text"
+    tokenized: bool = False
+    batch_size: int = 32  # sentences searched together
+    max_length_ratio: float = 3.0  # at most this many times the source length, `</s>` counted
+    max_source_length: int = 500  # longer lines are translated in pieces
+    device: Device = "auto"
+    precision: Precision = "fp32"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, beam=self.beam, n_best=self.n_best, batch_size=self.batch_size)
+        at_least(1, max_source_length=self.max_source_length)
+        at_least(0, length_penalty=self.length_penalty, threads=self.threads)
+        if self.max_length_ratio <= 0:
+            raise UsageError("max_length_ratio must be greater than 0")
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """What `score` prints (section [score])."""
+
+    by_length: bool = False
+    no_unk: bool = False
+    buckets: str = "10,20,30,40,50,60"  # upper ends, in source words
+    format: Literal["text", "json"] = "text"
+
+
+@dataclass(frozen=True)
+class AlignConfig:
+    """How `align` reads the weights (section [align])."""
+
+    batch_size: int = 80
+    weights: Literal["float16", "float32"] = "float16"
+    device: Device = "auto"
+    precision: Precision = "fp32"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, batch_size=self.batch_size)
+        at_least(0, threads=self.threads)
+
+
+def at_least(low: float, **values: float) -> None:
+    """Raises UsageError for the first value under `low`, or that is no number at all (NaN)."""
+    for name, value in values.items():
+        if not value >= low:
+            raise UsageError(f"{name} = {value}: must be at least {low:g}")
+
+
+def fraction(**values: float) -> None:
+    """Raises UsageError for the first value outside [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise UsageError(f"{name} = {value}: must be at least 0 and less than 1")
+
+
+def pair_of_sizes(name: str, text: str) -> tuple[int, int]:
+    """(N, N) of "N", (N, M) of "N:M"; each at least 3 (`</s>`, `<unk>` and one word)."""
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
+    if not match or min(sizes := (int(match[1]), int(match[2] or match[1]))) < 3:
+        raise UsageError(f"{name} = {text!r}: give N or N:M (source:target), each at least 3")
+    return sizes
+
+
+def seconds(name: str, text: str) -> float:
+    """Seconds of "60s", "15m", "2h"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip())
+    if not match or float(match[1]) == 0:
+        raise UsageError(f"{name} = {text!r}: give a time such as 60s, 15m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch"], float]:
+    """("updates", 1000) of "1000", ("seconds", 600) of "10m", ("epoch", 1) of "epoch"."""
+    if text == "epoch":
+        return "epoch", 1.0
+    if re.fullmatch(r"[1-9]\d*", text.strip()):
+        return "updates", float(text)
+    try:
+        return "seconds", seconds(name, text)
+    except UsageError:
+        raise UsageError(f"{name} = {text!r}: give updates (1000), a time (10m) or `epoch`") from None
+
+
+def field_names(*classes: type) -> list[str]:
+    """The names of all settings of the dataclasses, in order."""
+    return [field.name for cls in classes for field in dataclasses.fields(cls)]
+
+
+def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError for the first key that is not known, naming the nearest known one."""
+    names = list(known)
+    for key in keys:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
+            raise UsageError(f"{origin}: unknown setting '{key}'; the nearest known one is '{near[0]}'")
+
+
+def resolve(cls: type[T], *layers: tuple[str, Mapping[str, Any]]) -> T:
+    """Makes `cls` of layers (origin, values), later ones over earlier ones; keys of other classes are passed over.
+
+    Values are converted to the fields' types. Raises UsageError that names origin and setting.
+    """
+    hints = get_type_hints(cls)
+    names = field_names(cls)
+    merged: dict[str, Any] = {}
+    for origin, values in layers:
+        for key, value in values.items():
+            if key in names:
+                merged[key] = convert(origin, key, hints[key], value)
+    try:
+        return cls(**merged)
+    except UsageError as error:
+        origins = ", ".join(origin for origin, values in layers if any(key in str(error) for key in values))
+        raise UsageError(f"{origins}: {error}" if origins else str(error)) from None
+
+
+def convert(origin: str, key: str, hint: Any, value: Any) -> Any:
+    """`value` as the type `hint`; raises UsageError that names origin, key and what is allowed."""
+    if get_origin(hint) is Literal:
+        if value in get_args(hint):
+            return value
+        raise UsageError(f"{origin}: {key} = {value!r}: must be one of {', '.join(map(str, get_args(hint)))}")
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is hint:
+        return value
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    raise UsageError(f"{origin}: {key} = {value!r}: must be {kinds.get(hint, hint)}")

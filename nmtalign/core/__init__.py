@@ -1,0 +1,1 @@
+"""The model: cells, encoder, attention, decoder, readout, initialisation. It knows nothing of files."""

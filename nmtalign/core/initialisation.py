@@ -1,0 +1,54 @@
+"""How the weights start (PAPER section 3)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from nmtalign.config import Initialisation
+from nmtalign.core.attention import AdditiveAttention
+
+
+def initialise(model: nn.Module, kind: Initialisation) -> None:
+    """Fills every parameter of `model` in place, from PyTorch's global generator.
+
+    "paper": recurrent matrices random orthogonal; W_a, U_a Gaussian (0, 0.001); v_a and biases 0; all else Gaussian
+    (0, 0.01). "xavier": recurrent matrices orthogonal, embeddings Gaussian (0, 1/sqrt(m)), all else Glorot's uniform.
+    """
+    attention = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, AdditiveAttention)
+        for parameter in (module.query_weight, module.key_weight)
+    }
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                parameter.zero_()
+            elif name.endswith("recurrent_weight"):
+                _orthogonal_blocks(parameter)
+            elif kind == "xavier":
+                _xavier(name, parameter)
+            elif name.endswith("vector"):
+                parameter.zero_()
+            else:
+                parameter.normal_(0, 0.001 if id(parameter) in attention else 0.01)
+
+
+def _orthogonal_blocks(weight: Tensor) -> None:
+    """Every (n, n) block of a stacked recurrent weight (..., 3n, n) becomes a random orthogonal matrix."""
+    size = weight.shape[-1]
+    for block in weight.view(-1, size, size):
+        nn.init.orthogonal_(block)
+
+
+def _xavier(name: str, weight: Tensor) -> None:
+    if name.endswith("vector"):
+        weight.uniform_(-1 / math.sqrt(len(weight)), 1 / math.sqrt(len(weight)))
+    elif "embedding" in name:
+        weight.normal_(0, 1 / math.sqrt(weight.shape[-1]))
+    elif name.endswith(("input_weight", "context_weight")) and weight.shape[-2] % 3 == 0:
+        for block in weight.view(-1, weight.shape[-2] // 3, weight.shape[-1]):
+            nn.init.xavier_uniform_(block)
+    else:
+        nn.init.xavier_uniform_(weight)

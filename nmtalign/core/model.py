@@ -1,0 +1,171 @@
+"""RNNsearch and RNNencdec: the whole model (PAPER sections 1-3)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.decoder import Decoder, DecoderState, Memory
+from nmtalign.core.encoder import Encoder
+from nmtalign.core.initialisation import initialise
+from nmtalign.core.readout import Readout
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What one step gives for R rows."""
+
+    state: DecoderState
+    log_probs: Tensor  # (R, K), natural logarithms, float32
+    weights: Tensor | None  # (R, Tx), padding exactly 0; None without attention
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A forced decoding of B pairs."""
+
+    log_probs: Tensor  # (B, Ty) of each target word, `</s>` included, 0 at padding
+    weights: Tensor | None  # (B, Ty, Tx), None without attention
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over the target words of a batch, `</s>` included."""
+
+    objective: Tensor  # what is differentiated: nll, with label smoothing where it is on
+    nll: Tensor  # negative log-likelihood, in nats
+    words: int
+    sentences: int
+
+
+class Embedding(nn.Module):
+    """E[word] + b: one bias a side, as in the paper's code."""
+
+    def __init__(self, vocabulary_size: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Word ids (...) to vectors (..., m)."""
+        return F.embedding(words, self.weight) + self.bias
+
+
+@dataclass(frozen=True)
+class _Unrolled:
+    """All steps of a pass along given targets; features of the real target words alone."""
+
+    features: Tensor  # (N, output_rank or l)
+    targets: Tensor  # (N,)
+    weights: Tensor | None  # (B, Ty, Tx)
+
+
+class TranslationModel(nn.Module):
+    """Encoder, alignment model, decoder and readout; knows nothing of words or files.
+
+    Activations are of the parameters' type, or, after `use_bf16`, bf16 around float32 parameters, states and softmax.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(config.source_vocabulary_size, config.embedding)
+        self.target_embedding = Embedding(config.target_vocabulary_size, config.embedding)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config, self.encoder.output_size)
+        self.readout = Readout(config, self.encoder.output_size)
+        self._activation_dtype: torch.dtype | None = None
+        initialise(self, config.initialisation)
+
+    def use_bf16(self, on: bool = True) -> None:
+        """Computes the products in bf16; parameters, states, softmax and sums keep their own type."""
+        self._activation_dtype = torch.bfloat16 if on else None
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
+        """Reads the source: ids (B, Tx) and mask (B, Tx), True = a real token; every sentence ends with `</s>`."""
+        embedded = self._dropout(self._activations(self.source_embedding(source)))
+        annotations = self._dropout(self.encoder(embedded, source_mask))
+        return self.decoder.remember(annotations, source_mask)
+
+    def initial_state(self, memory: Memory, rows: int = 1) -> DecoderState:
+        """The first state, for `rows` adjacent hypotheses a sentence: row = sentence * rows + hypothesis."""
+        return self.decoder.initial_state(memory, rows)
+
+    def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> StepOutput:
+        """One step from the previous words (R,), or None at the first, when there is no previous word.
+
+        R is a multiple of the memory's sentences; the rows of one sentence are adjacent.
+        """
+        rows = len(state.hidden)
+        word = self._first_word(rows, memory) if previous is None else self._embed_target(previous)
+        first = previous is None and self.decoder.update_first
+        inputs = None if first else self.decoder.cell.inputs(word)
+        new_state, weights = self.decoder.step(self.decoder.start(memory), state, inputs)
+        features = self.readout.features(new_state.hidden, word, _context(new_state))
+        return StepOutput(new_state, self.readout.log_probs(features), weights)
+
+    def loss(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
+    ) -> Loss:
+        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
+        unrolled = self._unroll(source, source_mask, target, target_mask, keep_weights=False)
+        objective, nll = self.readout.cross_entropy(unrolled.features, unrolled.targets, label_smoothing)
+        return Loss(objective, nll, len(unrolled.targets), len(source))
+
+    @torch.no_grad()
+    def force(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Forced:
+        """Scores given targets (B, Ty) word by word and keeps the alignment weights."""
+        unrolled = self._unroll(source, source_mask, target, target_mask, keep_weights=True)
+        tokens = self.readout.token_log_probs(unrolled.features, unrolled.targets)
+        log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
+        log_probs[target_mask.t()] = tokens
+        return Forced(log_probs.t(), unrolled.weights)
+
+    def _unroll(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, keep_weights: bool
+    ) -> _Unrolled:
+        """Runs the decoder along the targets; what does not recur is done for all steps at once, before and after."""
+        memory = self.encode(source, source_mask)
+        batch, length = target.shape
+        words = self._dropout(self._embed_target(target.t()[:-1]))
+        words = torch.cat([self._first_word(batch, memory)[None], words])  # (Ty, B, m), the previous word of each step
+        inputs = list(self.decoder.cell.inputs(words).unbind(0))
+        taken = self.decoder.start(memory)
+        state = self.decoder.initial_state(memory)
+        states, contexts, looks = [], [], []
+        for step in range(length):
+            first = step == 0 and self.decoder.update_first
+            state, weights = self.decoder.step(taken, state, None if first else inputs[step])
+            states.append(state.hidden)
+            contexts.append(_context(state))
+            if keep_weights and weights is not None:
+                looks.append(weights)
+        real = target_mask.t()
+        features = self.readout.features(
+            torch.stack(states)[real],
+            words[real],
+            torch.stack(contexts)[real],
+            self.config.dropout if self.training else 0.0,
+        )
+        return _Unrolled(features, target.t()[real], torch.stack(looks, 1) if looks else None)
+
+    def _embed_target(self, words: Tensor) -> Tensor:
+        return self._activations(self.target_embedding(words))
+
+    def _first_word(self, rows: int, memory: Memory) -> Tensor:
+        """At the first step there is no previous word: its vector is zero, embedding bias and all."""
+        return memory.annotations.new_zeros(rows, self.config.embedding)
+
+    def _activations(self, x: Tensor) -> Tensor:
+        return x if self._activation_dtype is None else x.to(self._activation_dtype)
+
+    def _dropout(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training) if self.config.dropout else x
+
+
+def _context(state: DecoderState) -> Tensor:
+    if state.context is None:
+        raise ValueError("the decoder has not looked at the source yet")
+    return state.context

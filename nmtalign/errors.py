@@ -1,0 +1,49 @@
+"""One tree of errors: a user's mistake is one line on stderr and a documented exit code.
+
+| exit code | error           | meaning                                                            |
+|-----------|-----------------|--------------------------------------------------------------------|
+| 0         |                 | done                                                               |
+| 1         | NmtalignError   | anything else that nmtalign itself noticed                         |
+| 2         | UsageError      | unknown option, wrong value, missing argument, wrong configuration |
+| 3         | InputError      | text that is missing, of unequal length, or not UTF-8              |
+| 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|
+| 5         | ResourceError   | disk full, out of memory, no such device, no permission to write   |
+| 6         | TrainingError   | training cannot go on (the loss is not finite)                     |
+| 130       |                 | interrupted (Ctrl-C)                                               |
+"""
+
+
+class NmtalignError(Exception):
+    """Base of all errors that are reported to the user in one line."""
+
+    exit_code = 1
+
+
+class UsageError(NmtalignError):
+    """A wrong option, argument or configuration value."""
+
+    exit_code = 2
+
+
+class InputError(NmtalignError):
+    """Text that cannot be used: missing, unequal line counts, not UTF-8."""
+
+    exit_code = 3
+
+
+class FormatError(NmtalignError):
+    """A corpus, model or alignment file that is missing, foreign or damaged."""
+
+    exit_code = 4
+
+
+class ResourceError(NmtalignError):
+    """The machine cannot do it: disk full, out of memory, no such device."""
+
+    exit_code = 5
+
+
+class TrainingError(NmtalignError):
+    """Training cannot go on."""
+
+    exit_code = 6

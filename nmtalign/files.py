@@ -1,0 +1,63 @@
+"""Files that are either whole or not there: temporary name, flush, rename."""
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from nmtalign.errors import ResourceError
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns the operating system's refusals to write `path` into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        reason = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+        raise ResourceError(f"{path}: cannot write: {reason}") from error
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yields a temporary name beside `path`; it becomes `path` at the end, or goes if anything is raised.
+
+    The folder is made where it is missing. The content is flushed to the disk before the rename.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            yield temporary
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_text(path: Path) -> Iterator[TextIO]:
+    """A UTF-8 text stream (only `\\n` ends a line) that becomes `path` when the block ends without an error.
+
+    A name that ends in .gz is compressed.
+    """
+    with atomic_path(path) as temporary:
+        if path.suffix == ".gz":
+            with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
+                yield stream
+        else:
+            with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

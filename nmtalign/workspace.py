@@ -1,0 +1,129 @@
+"""`nmtalign.toml`: one file that names corpus, languages, folders and settings, so that every command runs bare."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nmtalign.config import (
+    AlignConfig,
+    ModelConfig,
+    PrepConfig,
+    ScoreConfig,
+    TrainingConfig,
+    TranslateConfig,
+    check_keys,
+    field_names,
+    resolve,
+)
+from nmtalign.errors import UsageError
+from nmtalign.presets import preset
+
+T = TypeVar("T")
+
+FILE_NAME = "nmtalign.toml"
+SECTIONS: Mapping[str, list[str]] = {
+    "prep": field_names(PrepConfig),
+    "train": ["preset", *field_names(ModelConfig, TrainingConfig)],
+    "translate": field_names(TranslateConfig),
+    "score": field_names(ScoreConfig),
+    "align": field_names(AlignConfig),
+}
+PATH_SETTINGS = (("translate", "lexicon"),)
+_TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
+_PAIRS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What nmtalign.toml says; paths are resolved against the file's own folder."""
+
+    file: Path | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    data: Path = Path("data")
+    model: Path = Path("model")
+    pairs: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)  # train, dev, test
+    gold: Path | None = None
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def section(self, name: str) -> tuple[str, Mapping[str, Any]]:
+        """A layer for `resolve`: where the settings come from, and the settings."""
+        return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
+
+    def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
+        """The settings `cls` of section `name`, under the flags that were given (None = not given)."""
+        return resolve(cls, self.section(name), given(flags))
+
+    def resolve_training(
+        self, preset_name: str | None, flags: Mapping[str, Any]
+    ) -> tuple[str, ModelConfig, TrainingConfig]:
+        """(preset, model, training): preset < file < flag."""
+        section = self.section("train")
+        name = preset_name or str(section[1].get("preset", "small"))
+        layers = ((f"preset {name}", preset(name)), section, given(flags))
+        return name, resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+
+
+def given(flags: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The layer of the command line: the flags that are not None."""
+    return "command line", {key: value for key, value in flags.items() if value is not None}
+
+
+def load_workspace(config: Path | None) -> Workspace:
+    """Reads `config`, or nmtalign.toml in the current folder, or returns an empty workspace where there is none.
+
+    Raises UsageError naming the file for anything wrong in it; an unknown key is met with the nearest known one.
+    """
+    path = config or Path(FILE_NAME)
+    if config is None and not path.exists():
+        return Workspace()
+    table = _read_toml(path)
+    check_keys(str(path), table, _TOP)
+    for name, known in SECTIONS.items():
+        check_keys(f"{path}: [{name}]", _table(path, table, name), known)
+    corpus = _table(path, table, "corpus")
+    check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold"))
+    pairs = {name: _pair(path, name, corpus[name]) for name in _PAIRS if name in corpus}
+    settings: dict[str, Any] = {
+        key: path.parent / _text(path, key, table[key]) for key in ("data", "model") if key in table
+    }
+    settings |= {key: _text(path, key, table[key]) for key in ("source_language", "target_language") if key in table}
+    if "gold" in corpus:
+        settings["gold"] = path.parent / _text(path, "gold", corpus["gold"])
+    sections = {name: dict(_table(path, table, name)) for name in SECTIONS}
+    for section, key in PATH_SETTINGS:
+        if sections[section].get(key):
+            sections[section][key] = str(path.parent / _text(path, key, sections[section][key]))
+    return dataclasses.replace(Workspace(file=path, pairs=pairs, sections=sections), **settings)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a TOML file: {' '.join(str(error).split())}") from None
+
+
+def _table(path: Path, table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = table.get(name, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {name} must be a table: write [{name}] on a line of its own")
+    return value
+
+
+def _text(path: Path, key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{path}: {key} = {value!r}: must be a text in quotes")
+    return value
+
+
+def _pair(path: Path, key: str, value: Any) -> tuple[Path, Path]:
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) and part for part in value)):
+        raise UsageError(f'{path}: [corpus] {key} = {value!r}: must be two files, as in ["{key}.en", "{key}.fr"]')
+    return path.parent / value[0], path.parent / value[1]
