@@ -102,7 +102,6 @@ class TrainingConfig:
     bleu_sentences: int = 500  # of dev, translated at each validation; 0 = none
     checkpoint_every: str = "10m"  # updates or a time
     log_every: int = 100  # updates
-    average: float = 0.0  # decay of the moving average of the weights that is validated and kept; 0 = none
     seed: int = 1234
     device: Device = "auto"
     precision: Precision = "auto"
@@ -114,7 +113,6 @@ class TrainingConfig:
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
         at_least(1, batch_size=self.batch_size, log_every=self.log_every)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
-        fraction(average=self.average)
         if self.learning_rate <= 0 or self.epsilon <= 0:
             raise UsageError("learning_rate and epsilon must be greater than 0")
         if self.max_time:

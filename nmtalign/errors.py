@@ -9,7 +9,8 @@
 | 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|
 | 5         | ResourceError   | disk full, out of memory, no such device, no permission to write   |
 | 6         | TrainingError   | training cannot go on (the loss is not finite)                     |
-| 130       |                 | interrupted (Ctrl-C)                                               |
+| 130       |                 | interrupted (Ctrl-C); what was reached is kept                     |
+| 143       |                 | ended by SIGTERM; what was reached is kept                         |
 """
 
 

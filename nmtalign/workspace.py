@@ -26,7 +26,8 @@ T = TypeVar("T")
 FILE_NAME = "nmtalign.toml"
 SECTIONS: Mapping[str, list[str]] = {
     "prep": field_names(PrepConfig),
-    "train": ["preset", *field_names(ModelConfig, TrainingConfig)],
+    # The vocabularies' sizes come from the prepared corpus.
+    "train": ["preset", *(name for name in field_names(ModelConfig, TrainingConfig) if "vocabulary" not in name)],
     "translate": field_names(TranslateConfig),
     "score": field_names(ScoreConfig),
     "align": field_names(AlignConfig),

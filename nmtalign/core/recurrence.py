@@ -2,7 +2,7 @@
 
 A weight that is used at every step gets its gradient by one product over all steps (`G^T X`, with the steps stacked)
 instead of one small product and one addition a step; the same holds for what the attention reads. Each step records
-what it needs in a list that belongs to this one pass, and a `_Put off` node placed before the loop computes the sum
+what it needs in a list that belongs to this one pass, and a `_PutOff` node placed before the loop computes the sum
 when the backward pass reaches it, after all steps.
 """
 
@@ -136,9 +136,9 @@ class AttentionReader:
         self._tape: list[tuple[Tensor, Tensor]] = []
         self._deferred = torch.is_grad_enabled() and (keys.requires_grad or vector.requires_grad)
         if self._deferred:
-            keys = _PutOff.apply(keys, lambda: self._d_keys)
+            keys = _PutOff.apply(keys, self._keys_gradient)
             annotations = _PutOff.apply(annotations, self._annotations_gradient)
-            vector = _PutOff.apply(vector, lambda: self._d_vector)
+            vector = _PutOff.apply(vector, self._vector_gradient)
         self.keys, self.annotations, self.vector = keys, annotations, vector
 
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,6 +171,15 @@ class AttentionReader:
         else:
             self._d_keys.add_(hidden)
         return d_query
+
+    def _keys_gradient(self) -> Tensor | None:
+        # Handed over and forgotten, as all that is recorded here: another backward pass starts from nothing.
+        total, self._d_keys = self._d_keys, None
+        return total
+
+    def _vector_gradient(self) -> Tensor | None:
+        total, self._d_vector = self._d_vector, None
+        return total
 
     def _annotations_gradient(self) -> Tensor | None:
         if not self._tape:

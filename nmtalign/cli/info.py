@@ -1,0 +1,63 @@
+"""`nmtalign info`: what a model, a corpus or an alignment file holds."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from nmtalign.errors import FormatError
+
+
+def info(
+    path: Annotated[
+        Path, typer.Argument(help="Model directory, folder of prep, or alignment file.", show_default=False)
+    ],
+    format: Annotated[Literal["text", "json"], typer.Option(help="How to print it.")] = "text",
+) -> None:
+    """Say what a model, a prepared corpus or an alignment file holds.
+
+    Examples:
+
+      nmtalign info model/
+
+      nmtalign info data/ --format json
+    """
+    facts = _facts(path)
+    if format == "json":
+        sys.stdout.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _lines(facts))
+
+
+def _facts(path: Path) -> Mapping[str, Any]:
+    if not path.exists():
+        raise FormatError(f"{path}: no such file or folder")
+    if (path / "config.json").is_file():
+        from nmtalign.model_directory import describe_model
+
+        return describe_model(path)
+    if path.is_file() and not path.name.startswith("corpus."):
+        from nmtalign.alignment.store import AlignmentFile
+
+        with AlignmentFile(path) as alignments:
+            return alignments.info()
+    if path.is_file() or (path / "corpus.h5").is_file():
+        from nmtalign.data.corpus import Corpus
+
+        return Corpus.open(path).info()
+    raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
+
+
+def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
+    """`name: value` lines, nested facts indented."""
+    lines = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
+        else:
+            shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+            lines.append(f"{indent}{name}: {shown}")
+    return lines

@@ -1,0 +1,157 @@
+"""`nmtalign train`: from a prepared corpus to a model directory."""
+
+import dataclasses
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from nmtalign.cli.common import ConfigOption, QuietOption, say
+from nmtalign.workspace import load_workspace
+
+if TYPE_CHECKING:
+    from nmtalign.training.loop import Trainer
+
+MODEL, OPTIMISER, BATCHES, BUDGET, MACHINE = "Model", "Optimiser", "Batches", "How long", "Machine"
+Presets = Literal["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30", "small", "tiny"]
+Numbers = int | None
+
+
+def _option(flag: str, help: str, panel: str, metavar: str | None = None) -> Any:
+    return typer.Option(flag, help=help, rich_help_panel=panel, metavar=metavar)
+
+
+def train(
+    data: Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Model directory, made or gone on with.")] = None,
+    preset: Annotated[Presets | None, typer.Option(help="Settings to start from \\[small].")] = None,
+    cell: Annotated[Literal["paper", "cudnn"] | None, _option("--cell", "Gated unit.", MODEL)] = None,
+    order: Annotated[
+        Literal["look-generate-update", "look-update-generate"] | None,
+        _option("--order", "Order of operations in the decoder.", MODEL),
+    ] = None,
+    attention: Annotated[
+        Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", MODEL)
+    ] = None,
+    bidirectional: Annotated[
+        bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)
+    ] = None,
+    hidden: Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)] = None,
+    embedding: Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)] = None,
+    attention_hidden: Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", MODEL)] = None,
+    maxout: Annotated[Numbers, _option("--maxout", "Maxout units l.", MODEL)] = None,
+    output_rank: Annotated[Numbers, _option("--output-rank", "Width before the softmax; 0 = direct.", MODEL)] = None,
+    dropout: Annotated[float | None, _option("--dropout", "Share of activations dropped.", MODEL)] = None,
+    optimizer: Annotated[
+        Literal["adadelta", "adam", "adamw"] | None, _option("--optimizer", "adadelta is the paper's.", OPTIMISER)
+    ] = None,
+    learning_rate: Annotated[float | None, _option("--learning-rate", "Highest rate.", OPTIMISER)] = None,
+    schedule: Annotated[
+        Literal["constant", "linear", "inverse-sqrt"] | None,
+        _option("--schedule", "Course of the rate; linear falls to 0 over the budget.", OPTIMISER),
+    ] = None,
+    warmup: Annotated[Numbers, _option("--warmup", "Updates of linear rise.", OPTIMISER)] = None,
+    weight_decay: Annotated[float | None, _option("--weight-decay", "Of AdamW.", OPTIMISER)] = None,
+    clip_norm: Annotated[float | None, _option("--clip-norm", "Largest gradient norm; 0 = any.", OPTIMISER)] = None,
+    loss_normalization: Annotated[
+        Literal["sentences", "words", "sum"] | None,
+        _option("--loss-normalization", "What the summed loss is divided by.", OPTIMISER),
+    ] = None,
+    label_smoothing: Annotated[float | None, _option("--label-smoothing", "Share spread evenly.", OPTIMISER)] = None,
+    batch_size: Annotated[Numbers, _option("--batch-size", "Sentences or words a minibatch.", BATCHES)] = None,
+    batch_unit: Annotated[
+        Literal["sentences", "words"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
+    ] = None,
+    window: Annotated[Numbers, _option("--window", "Minibatches sorted by length together.", BATCHES)] = None,
+    max_length: Annotated[Numbers, _option("--max-length", "Longest side in tokens; 0 = any.", BATCHES)] = None,
+    max_updates: Annotated[Numbers, _option("--max-updates", "Updates; 0 = no limit.", BUDGET)] = None,
+    epochs: Annotated[float | None, _option("--epochs", "Epochs; 0 = no limit.", BUDGET)] = None,
+    max_time: Annotated[str | None, _option("--max-time", "Such as 60s, 15m, 2h.", BUDGET, "TIME")] = None,
+    patience: Annotated[Numbers, _option("--patience", "Validations without progress; 0 = any.", BUDGET)] = None,
+    metric: Annotated[
+        Literal["loss", "bleu"] | None, _option("--metric", "What is best on dev.", BUDGET)
+    ] = None,
+    validate_every: Annotated[
+        str | None, _option("--validate-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None, _option("--checkpoint-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
+    ] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"] | None, _option("--device", "Where to compute.", MACHINE)] = None,
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"] | None,
+        _option("--precision", "auto = bf16 where it is native.", MACHINE),
+    ] = None,
+    threads: Annotated[Numbers, _option("--threads", "CPU threads; 0 = PyTorch's choice.", MACHINE)] = None,
+    seed: Annotated[Numbers, _option("--seed", "Fixes weights, order and dropout.", MACHINE)] = None,
+    tensorboard: Annotated[
+        Path | None, _option("--tensorboard", "Also write TensorBoard events to this folder.", MACHINE, "DIR")
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Train anew over what the directory holds.")] = False,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a model; the same command again goes on where it was cut off.
+
+    Settings come from the preset, then from the \\[train] section of nmtalign.toml, then from these options.
+    Every event is kept in train.jsonl in the model directory.
+
+    Examples:
+
+      nmtalign train
+
+      nmtalign train data/ -o model/ --preset small --max-time 15m
+
+      nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
+    """
+    given = dict(locals())
+    flags = {name: given[name] for name in given if name not in _NOT_SETTINGS}
+    workspace = load_workspace(config)
+    name, model_config, training_config = workspace.resolve_training(preset, flags)
+    from nmtalign.data.corpus import Corpus
+    from nmtalign.training.loop import Trainer
+
+    corpus = Corpus.open(data or workspace.data)
+    model_config = dataclasses.replace(
+        model_config,
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+    )
+    folder = output or workspace.model
+    from nmtalign.cli.display import make_listener
+
+    with make_listener(folder, quiet, tensorboard) as listen:
+        trainer = Trainer(corpus, folder, name, model_config, training_config, listen, restart)
+        caught = _stop_on_signals(trainer)
+        finished = trainer.run()
+    if not finished.complete:
+        if not quiet:
+            say(f"{folder}: {finished.reason} at update {finished.update}; the same command goes on from there")
+        raise typer.Exit(128 + caught[0])
+    if not quiet:
+        _say_what_next(folder, finished.reason, already=trainer.resumed and trainer.updates_done == 0)
+
+
+_NOT_SETTINGS = {"data", "output", "preset", "tensorboard", "restart", "config", "quiet"}
+
+
+def _stop_on_signals(trainer: "Trainer") -> list[int]:
+    """Ctrl-C and SIGTERM save and end; a second one leaves at once. Returns the list that gets the signal's number."""
+    caught: list[int] = []
+
+    def handle(number: int, _: object) -> None:
+        caught.append(number)
+        trainer.stop("interrupted" if number == signal.SIGINT else "ended by SIGTERM")
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+    return caught
+
+
+def _say_what_next(folder: Path, reason: str, already: bool) -> None:
+    if already:
+        say(f"{folder}: already done ({reason}); to go on give a larger budget, to train anew --restart")
+    else:
+        say(f"{folder}: done ({reason}); now: nmtalign translate -m {folder} < in.txt > out.txt")

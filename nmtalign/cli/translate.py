@@ -1,0 +1,151 @@
+"""`nmtalign translate`: raw text in, raw text out, one line for one line."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from nmtalign.cli.common import ConfigOption, QuietOption
+from nmtalign.config import TranslateConfig, convert
+from nmtalign.errors import UsageError
+from nmtalign.workspace import load_workspace
+
+STDIN = Path("-")
+_TEXT, _SEARCH, _UNKNOWN, _MACHINE = "Text", "Search", "Unknown words", "Machine"
+
+Inputs = Annotated[
+    list[Path] | None, typer.Argument(metavar="[INPUT]...", help="Text or .gz files, `-` for stdin (default: stdin).")
+]
+Model = Annotated[
+    Path | None, typer.Option("--model", "-m", metavar="DIR", help="Model directory (default: the workspace's).")
+]
+Which = Annotated[str, typer.Option(metavar="best|last", help="Which weights of the model.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, not to stdout."),
+]
+Format = Annotated[
+    str | None, typer.Option(metavar="text|json", help="Lines of text, or an object a line.", rich_help_panel=_TEXT)
+]
+Tokenized = Annotated[
+    bool | None,
+    typer.Option(
+        "--tokenized/--raw",
+        help="The text is tokenised as the model's is: split at spaces, leave tokenised.",
+        rich_help_panel=_TEXT,
+    ),
+]
+Alignments = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.h5", help="Also keep the soft alignments of the best.", rich_help_panel=_TEXT),
+]
+MaxSourceLength = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Longer lines are translated in pieces (500 tokens).", rich_help_panel=_TEXT),
+]
+Beam = Annotated[int | None, typer.Option(metavar="N", help="Width of the beam (12).", rich_help_panel=_SEARCH)]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ALPHA",
+        help="score = log-probability / length^ALPHA, </s> counted (1.0; 0 = none).",
+        rich_help_panel=_SEARCH,
+    ),
+]
+NBest = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Print the N best, in Moses's format or in JSON.", rich_help_panel=_SEARCH),
+]
+MaxLengthRatio = Annotated[
+    float | None,
+    typer.Option(metavar="R", help="At most R times the source's length, </s> counted (3).", rich_help_panel=_SEARCH),
+]
+AllowUnk = Annotated[
+    bool | None,
+    typer.Option("--allow-unk/--no-allow-unk", help="Let <unk> be generated.", rich_help_panel=_UNKNOWN),
+]
+ReplaceUnk = Annotated[
+    bool | None,
+    typer.Option(
+        "--replace-unk/--no-replace-unk",
+        help="Replace each <unk> through the alignment: by the lexicon, else a copy of the source word.",
+        rich_help_panel=_UNKNOWN,
+    ),
+]
+Lexicon = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="For --replace-unk: lines `source target \\[prob]`.", rich_help_panel=_UNKNOWN),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(metavar="N", help="Sentences searched together (32).", rich_help_panel=_MACHINE)
+]
+Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=_MACHINE)]
+Precision = Annotated[str | None, typer.Option(metavar="auto|fp32|bf16", help="Arithmetic.", rich_help_panel=_MACHINE)]
+Threads = Annotated[
+    int | None, typer.Option(metavar="N", help="Threads (0 = PyTorch's choice).", rich_help_panel=_MACHINE)
+]
+
+
+def translate(
+    inputs: Inputs = None,
+    model: Model = None,
+    output: Output = None,
+    which: Which = "best",
+    format: Format = None,
+    tokenized: Tokenized = None,
+    alignments: Alignments = None,
+    max_source_length: MaxSourceLength = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    n_best: NBest = None,
+    max_length_ratio: MaxLengthRatio = None,
+    allow_unk: AllowUnk = None,
+    replace_unk: ReplaceUnk = None,
+    lexicon: Lexicon = None,
+    batch_size: BatchSize = None,
+    device: Device = None,
+    precision: Precision = None,
+    threads: Threads = None,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Translate text: one line out for each line in, always.
+
+    A line that comes alone is answered at once; a flood is sorted into batches. A blank line stays blank, bytes that
+    are not UTF-8 become U+FFFD, and a line that is too long is translated in pieces; the last two are told on stderr.
+
+    Examples:
+
+      nmtalign translate < in.en > out.fr
+
+      nmtalign translate -m model/ in.en -o out.fr --replace-unk --lexicon lexicon.en-fr
+
+      nmtalign translate --n-best 5 --format json < in.en | jq .n_best
+
+      nmtalign translate --alignments alignments.h5 < in.en > out.fr
+    """
+    workspace = load_workspace(config)
+    flags: dict[str, Any] = {
+        "format": format,
+        "tokenized": tokenized,
+        "max_source_length": max_source_length,
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "n_best": n_best,
+        "max_length_ratio": max_length_ratio,
+        "allow_unk": allow_unk,
+        "replace_unk": replace_unk,
+        "lexicon": str(lexicon) if lexicon else None,
+        "batch_size": batch_size,
+        "device": device,
+        "precision": precision,
+        "threads": threads,
+    }
+    settings = workspace.resolve(TranslateConfig, "translate", flags)
+    if lexicon and not settings.replace_unk:
+        raise UsageError("--lexicon is for --replace-unk: give both")
+    weights = convert("command line", "which", Literal["best", "last"], which)
+    from nmtalign.cli.translate_job import Job
+
+    job = Job(tuple(inputs or (STDIN,)), model or workspace.model, weights, output, alignments, settings, quiet)
+    job.run()

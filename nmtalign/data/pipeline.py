@@ -1,0 +1,141 @@
+"""Tokenising sentence pairs in parallel processes, in order and in bounded memory."""
+
+import itertools
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nmtalign.errors import ResourceError
+from nmtalign.text.tokenizer import Tokenizers
+
+Pairs = Sequence[tuple[str, str]]
+
+CHUNK = 2_000  # pairs handed to a process at a time
+PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before the processes have started
+_IN_FLIGHT = 3  # chunks a process
+
+
+@dataclass(frozen=True)
+class LengthLimit:
+    """Which pairs are left out for their length: longer than `longest` tokens on either side (0 = no limit)."""
+
+    longest: int = 0
+    keep_empty: bool = False
+
+
+class Side(NamedTuple):
+    """One side of a chunk; the tokens are joined by spaces, since one string passes quickly between processes."""
+
+    text: str
+    lengths: list[int]
+
+    def tokens(self) -> list[str]:
+        """All tokens of the chunk."""
+        return self.text.split(" ") if self.text else []
+
+
+class Chunk(NamedTuple):
+    """Tokenised pairs: those kept, by position in the chunk, and how many were dropped."""
+
+    kept: list[int]
+    source: Side
+    target: Side
+    empty: int
+    too_long: int
+
+
+def worker_count(asked: int) -> int:
+    """The number of processes: as asked, or for 0 one for each core that this process may use."""
+    if asked:
+        return asked
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs) -> Chunk:
+    """Tokenises pairs and drops those that are empty or too long on either side."""
+    sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
+    targets = [tokenizers.target.tokenize(target) for _, target in pairs]
+    kept, empty, too_long = [], 0, 0
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if not (source and target) and not limit.keep_empty:
+            empty += 1
+        elif limit.longest and max(len(source), len(target)) > limit.longest:
+            too_long += 1
+        else:
+            kept.append(number)
+    return Chunk(kept, _side(sources, kept), _side(targets, kept), empty, too_long)
+
+
+def _side(sentences: list[list[str]], kept: list[int]) -> Side:
+    return Side(
+        " ".join(token for number in kept for token in sentences[number]), [len(sentences[number]) for number in kept]
+    )
+
+
+def tokenize_pairs(
+    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int
+) -> Iterator[tuple[Pairs, Chunk]]:
+    """Each block of raw pairs and what became of it, in order, the same for any number of workers.
+
+    A small corpus, and any with one worker, is tokenised in this process.
+    """
+    head: list[Pairs] = []
+    if workers > 1:
+        pairs = 0
+        for block in blocks:
+            head.append(block)
+            pairs += len(block)
+            if pairs >= PARALLEL_FROM:
+                return _in_processes(tokenizers, limit, itertools.chain(head, blocks), workers)
+    return ((block, tokenize_chunk(tokenizers, limit, block)) for block in itertools.chain(head, blocks))
+
+
+def _in_processes(
+    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterable[Pairs], workers: int
+) -> Iterator[tuple[Pairs, Chunk]]:
+    waiting: deque[tuple[Pairs, Future[Chunk]]] = deque()
+    with process_pool(workers, tokenizers, limit) as pool:
+        try:
+            for block in blocks:
+                waiting.append((block, pool.submit(_work, block)))
+                if len(waiting) >= _IN_FLIGHT * workers:
+                    done, future = waiting.popleft()
+                    yield done, future.result()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        except BrokenProcessPool:
+            raise ResourceError(
+                "a process that tokenised was killed (out of memory?); try fewer with --workers"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def process_pool(
+    workers: int, tokenizers: Tokenizers | None = None, limit: LengthLimit | None = None
+) -> ProcessPoolExecutor:
+    """A pool of fresh processes: a plain fork would inherit the locks of threads that it does not have."""
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, limit))
+
+
+_worker: dict[str, tuple[Tokenizers, LengthLimit]] = {}
+
+
+def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    if tokenizers is not None and limit is not None:
+        _worker["settings"] = (tokenizers, limit)
+
+
+def _work(pairs: Pairs) -> Chunk:
+    tokenizers, limit = _worker["settings"]
+    return tokenize_chunk(tokenizers, limit, pairs)

@@ -1,0 +1,234 @@
+"""The model directory: all that a model needs, relocatable, hashed, without pickled objects.
+
+| file                       | content                                                                       |
+|----------------------------|-------------------------------------------------------------------------------|
+| config.json                | format number, version, every resolved setting, SHA-256 of the files below    |
+| source.vocabulary.txt      | one word a line, line number - 1 = id                                          |
+| target.vocabulary.txt      | likewise                                                                       |
+| tokenizer.json (and *.spm) | how raw text becomes words and back                                            |
+| best.safetensors           | the weights of the best validation                                             |
+| last.safetensors           | the weights of the last checkpoint                                             |
+| training_state.safetensors | what it takes to go on (nmtalign.training.state)                               |
+| train.jsonl                | every event of the training, a line each                                       |
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig, resolve
+from nmtalign.core.devices import pick_device, picks_bf16
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.version import __version__
+
+FORMAT = "nmtalign model"
+FORMAT_VERSION = 1
+CONFIG = "config.json"
+SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
+Which = Literal["best", "last"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with its words and its tokeniser, ready to translate or to align."""
+
+    folder: Path
+    weights_file: Path
+    model: TranslationModel
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    tokenizers: Tokenizers
+    settings: Mapping[str, Any]
+    device: torch.device
+
+    @property
+    def source_language(self) -> str:
+        """The language it reads, such as "en"."""
+        return str(self.settings["source_language"])
+
+    @property
+    def target_language(self) -> str:
+        """The language it writes."""
+        return str(self.settings["target_language"])
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over config.json, which holds the hashes of vocabularies and tokeniser, and the weights."""
+        parts = sha256_of(self.folder / CONFIG) + sha256_of(self.weights_file)
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def create_model_directory(
+    folder: Path, corpus: Corpus, preset: str, model: ModelConfig, training: TrainingConfig
+) -> None:
+    """Lays down everything but the weights; config.json comes last, so that a folder with one is whole."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
+    for name in names:
+        with atomic_path(folder / name) as temporary:
+            shutil.copyfile(corpus.folder / name, temporary)
+    settings = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "nmtalign_version": __version__,
+        "preset": preset,
+        "source_language": corpus.source_language,
+        "target_language": corpus.target_language,
+        "model": asdict(model),
+        "training": asdict(training),
+        "prep": dict(corpus.settings),
+        "corpus": corpus.hash,
+        "files": {name: sha256_of(folder / name) for name in names},
+    }
+    with atomic_text(folder / CONFIG) as stream:
+        stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """config.json of a model directory, checked; raises FormatError for a folder that holds none or a foreign one."""
+    path = folder / CONFIG
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FormatError(
+            f"{folder}: no nmtalign model here (no {CONFIG}); name one with -m, or train one with `nmtalign train`"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path}: cannot be read: {error}; the model directory is damaged") from None
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        raise FormatError(f"{path}: not a model of nmtalign (its format is not '{FORMAT}')")
+    if settings.get("format_version") != FORMAT_VERSION:
+        raise FormatError(
+            f"{path}: format {settings.get('format_version')} is not the format {FORMAT_VERSION} that nmtalign "
+            f"{__version__} reads; use the version that wrote it ({settings.get('nmtalign_version')})"
+        )
+    if missing := [key for key in ("model", "training", "files", "source_language") if key not in settings]:
+        raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
+    return settings
+
+
+def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raises FormatError naming the first vocabulary or tokeniser file that is missing or was edited."""
+    for name, expected in settings["files"].items():
+        path = folder / Path(name).name  # a name from a file never leads out of the folder
+        if not path.is_file():
+            raise FormatError(f"{path}: missing; the model directory is not whole: copy all of it")
+        if sha256_of(path) != expected:
+            raise FormatError(f"{path}: was changed after training, and no longer fits the weights; put the original back")
+
+
+def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
+    """The sizes and options that config.json records."""
+    try:
+        return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
+    except UsageError as error:
+        raise FormatError(str(error)) from None
+
+
+def load_model(
+    folder: Path, device: Device = "auto", precision: Precision = "fp32", which: Which = "best"
+) -> LoadedModel:
+    """Loads weights by memory map into a model that is made without initialisation; float32 or bf16, for inference.
+
+    Raises FormatError, naming the file, for anything missing, foreign, damaged or edited.
+    """
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    config = model_config(folder, settings)
+    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
+    if (len(source), len(target)) != (config.source_vocabulary_size, config.target_vocabulary_size):
+        raise FormatError(f"{folder}: the vocabularies do not have the sizes that {CONFIG} records")
+    weights_file = find_weights(folder, which)
+    with torch.device("meta"):
+        model = TranslationModel(config)
+    chosen = pick_device(device)
+    assign_weights(model, weights_file, chosen)
+    if picks_bf16(precision, chosen):
+        model.to(torch.bfloat16)
+    model.eval().requires_grad_(False)
+    tokenizers = Tokenizers.load(folder)
+    return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen)
+
+
+def find_weights(folder: Path, which: Which) -> Path:
+    """The weights asked for; the last where there is no best yet."""
+    for name in (which, "last"):
+        path = folder / f"{name}.safetensors"
+        if path.is_file():
+            return path
+    raise FormatError(f"{folder}: holds no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Writes tensors with a format mark, whole or not at all."""
+    marked = {"format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
+    with atomic_path(path) as temporary:
+        try:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, marked)
+        except SafetensorError as error:  # how safetensors reports what the operating system refused
+            raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
+
+
+def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors, metadata) of a file of `save_tensors`; raises FormatError for a foreign or damaged one."""
+    try:
+        with safe_open(path, framework="pt", device=device) as stream:
+            metadata = dict(stream.metadata() or {})
+            if metadata.get("format") != FORMAT:
+                raise FormatError(f"{path}: not written by nmtalign")
+            return {name: stream.get_tensor(name) for name in stream.keys()}, metadata  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise FormatError(f"{path}: damaged or not a safetensors file: {error}") from None
+
+
+def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:
+    """Gives a model the weights of a file, without copying them where they are mapped."""
+    tensors, _ = load_tensors(path, str(device))
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if expected != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+        raise FormatError(f"{path}: does not hold the weights of the model that {CONFIG} describes")
+    model.load_state_dict(tensors, assign=True)
+
+
+def describe_model(folder: Path) -> dict[str, Any]:
+    """What `nmtalign info` says of a model directory; its files are checked, its weights counted, not loaded."""
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    weights: dict[str, Any] = {}
+    parameters = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors, metadata = load_tensors(path)
+        counted = sum(tensor.numel() for tensor in tensors.values())
+        if "position" in metadata:
+            weights[path.name] = json.loads(metadata["position"])
+        else:
+            parameters = counted
+            weights[path.name] = {"parameters": counted, "update": int(metadata.get("update", 0))}
+    return {
+        "kind": "model",
+        "format_version": settings["format_version"],
+        "nmtalign_version": settings["nmtalign_version"],
+        "preset": settings.get("preset"),
+        "languages": f"{settings['source_language']}-{settings['target_language']}",
+        "parameters": parameters,
+        "files": weights,
+        "model": settings["model"],
+        "training": settings["training"],
+        "prep": settings.get("prep", {}),
+    }

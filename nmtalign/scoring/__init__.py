@@ -1,0 +1,1 @@
+"""Scores of translations: sacreBLEU's metrics, by source length, and without unknown words."""

@@ -1,0 +1,53 @@
+"""Buckets of source length (PAPER: Figure 2 plots BLEU over the length of the source sentence)."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The sentences of `low` to `high` words, both included; `high` None = no limit."""
+
+    low: int
+    high: int | None
+
+    @property
+    def label(self) -> str:
+        """`11-20`, `7` where both ends are the same, or `>60`."""
+        if self.high is None:
+            return f">{self.low - 1}"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+    def members(self, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(N,) True where the sentence's length is in the bucket."""
+        inside = lengths >= self.low
+        return inside if self.high is None else inside & (lengths <= self.high)
+
+
+def parse_buckets(text: str) -> list[Bucket]:
+    """Buckets of their upper ends: "10,20" is 1-10, 11-20 and >20, and before them 0 for lines without a word.
+
+    Together they hold every length once. Raises UsageError unless the ends are whole numbers that rise.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise UsageError(f"buckets = {text!r}: give the upper ends as whole numbers, as in 10,20,30")
+    ends = [0, *map(int, parts)]
+    if any(second <= first for first, second in itertools.pairwise(ends)):
+        raise UsageError(
+            f"buckets = {text!r}: each upper end must be greater than the one before, the first at least 1"
+        )
+    closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
+    return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
+
+
+def word_counts(lines: Sequence[str]) -> NDArray[np.int64]:
+    """(N,) words of each line, set apart by white space, as the text is given (not tokenised)."""
+    return np.array([len(line.split()) for line in lines], dtype=np.int64)

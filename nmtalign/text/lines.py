@@ -1,0 +1,117 @@
+"""Lines of text files: only `\\n` ends a line, and what is not UTF-8 is refused by file and line."""
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from nmtalign.errors import InputError
+
+STDIN = Path("-")
+_GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_BUFFER = 1 << 20  # bytes
+
+
+def shown(path: Path) -> str:
+    """The name of a text in messages: `-` is standard input."""
+    return "standard input" if path == STDIN else str(path)
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Opens a plain or gzip-compressed file (known by its first bytes, whatever its name) for reading; `-` is stdin.
+
+    Raises InputError for a file that cannot be opened.
+    """
+    try:
+        raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
+        stream = io.BufferedReader(raw, _BUFFER)
+        packed = stream.peek(2)[:2] == _GZIP_MAGIC
+    except OSError as error:
+        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
+    return io.BufferedReader(cast(io.RawIOBase, _Unpacked(stream)), _BUFFER) if packed else stream
+
+
+class _Unpacked(gzip.GzipFile):
+    """A GzipFile that closes the stream beneath it, too."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        super().__init__(fileobj=packed, mode="rb")
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
+
+
+def strip_end(raw: bytes) -> bytes:
+    """A line without its end: `\\n`, and one `\\r` before it (files from Windows)."""
+    return raw.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decode_lenient(raw: bytes) -> tuple[str, bool]:
+    """The text of a raw line without its end, and whether it held bytes that are not UTF-8 (each becomes U+FFFD)."""
+    stripped = strip_end(raw)
+    try:
+        return stripped.decode("utf-8"), False
+    except UnicodeDecodeError:
+        return stripped.decode("utf-8", errors="replace"), True
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line stay there.
+
+    Raises InputError for a missing file, a damaged gzip file, and bytes that are not UTF-8, naming file and line.
+    """
+    for number, raw in enumerate(_raw_lines(path), 1):
+        yield _decode(path, number, raw)
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """The lines of two files side by side.
+
+    Raises InputError where one file has fewer lines, naming both counts and the first missing line; else as
+    `read_lines`.
+    """
+    lefts, rights = _raw_lines(source), _raw_lines(target)
+    number = 0
+    for left in lefts:
+        right = next(rights, None)
+        if right is None:
+            raise _unequal(target, number, source, number + 1 + sum(1 for _ in lefts))
+        number += 1
+        yield _decode(source, number, left), _decode(target, number, right)
+    if rest := sum(1 for _ in rights):
+        raise _unequal(source, number, target, number + rest)
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    with open_bytes(path) as stream:
+        lines = iter(stream)
+        try:
+            first = next(lines, None)
+            if first is not None:
+                yield first.removeprefix(_BOM)
+                yield from lines
+        except (EOFError, zlib.error, OSError) as error:
+            raise InputError(f"{shown(path)}: cannot read on: {error}; is the file complete?") from None
+
+
+def _decode(path: Path, number: int, raw: bytes) -> str:
+    try:
+        return strip_end(raw).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{shown(path)}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            "convert the file to UTF-8"
+        ) from None
+
+
+def _unequal(short: Path, short_lines: int, long: Path, long_lines: int) -> InputError:
+    return InputError(
+        f"{shown(short)}: has no line {short_lines + 1}, but {shown(long)} has {long_lines} lines; "
+        "the two files must have one line for each other's"
+    )

@@ -1,0 +1,190 @@
+"""Raw text to tokens and back: Moses words, sentencepiece pieces, or words that are already set apart by spaces."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nmtalign.errors import FormatError
+from nmtalign.files import atomic_path, atomic_text
+from nmtalign.text.moses import MosesWords
+
+# What sets words apart: no-break spaces, U+0085 and U+2028 belong to the words of tokenised text.
+_BLANKS = re.compile(r"[ \t\r\f\v\n]+")
+WORD_START = "▁"
+TOKENIZER_FILE = "tokenizer.json"
+MODEL_FILES = ("source.spm", "target.spm")
+
+
+def blanks_to_spaces(line: str) -> str:
+    """Each run of ASCII blanks as one space."""
+    return _BLANKS.sub(" ", line)
+
+
+class Tokenizer(Protocol):
+    """What every tokeniser does; tokens hold neither space nor `\\n`."""
+
+    @property
+    def kind(self) -> str:
+        """The name under which tokenizer.json knows it."""
+
+    def tokenize(self, line: str) -> list[str]:
+        """The tokens of one line of text."""
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """One line of text."""
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """For each token the 0-based index of the word that it is part of."""
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The words that the tokens make up, as many as `word_index` counts."""
+
+
+class SpacedWords:
+    """Text that is tokenised already: words stand between blanks."""
+
+    kind = "spaced"
+
+    def tokenize(self, line: str) -> list[str]:
+        """The words between blanks (ASCII only)."""
+        return [word for word in _BLANKS.split(line) if word]
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """The words with one space between them."""
+        return " ".join(tokens)
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """Every token is a word."""
+        return list(range(len(tokens)))
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The tokens."""
+        return list(tokens)
+
+
+class SentencePieces:
+    """Subword pieces of a sentencepiece model, given as the bytes of its file.
+
+    A piece that starts with "▁" starts a word. Text comes back as it was but for runs of blanks.
+    """
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        import sentencepiece
+
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, ValueError, OSError):
+            raise FormatError("not a sentencepiece model") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentencePieces, (self.model,)
+
+    @classmethod
+    def load(cls, path: Path) -> "SentencePieces":
+        """Reads a model file; raises FormatError naming it."""
+        try:
+            return cls(path.read_bytes())
+        except OSError as error:
+            raise FormatError(f"{path}: cannot read the sentencepiece model: {error.strerror}") from None
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}") from None
+
+    def pieces(self) -> list[str]:
+        """The pieces of the model by their rank, without the unknown one."""
+        processor = self._processor
+        return [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_unknown(i)]
+
+    def tokenize(self, line: str) -> list[str]:
+        """Pieces; a character that the model does not know stands for itself."""
+        pieces: list[str] = self._processor.encode(blanks_to_spaces(line), out_type=str)
+        return pieces
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """The pieces joined, "▁" read as a space."""
+        return "".join(tokens).replace(WORD_START, " ").strip(" ")
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """A piece that starts with "▁" starts a word, and so does the first piece."""
+        index, word = [], -1
+        for position, token in enumerate(tokens):
+            if position == 0 or token.startswith(WORD_START):
+                word += 1
+            index.append(word)
+        return index
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The pieces of each word joined, without the "▁" in front."""
+        words: list[str] = []
+        for token, word in zip(tokens, self.word_index(tokens), strict=True):
+            if word == len(words):
+                words.append(token.removeprefix(WORD_START))
+            else:
+                words[word] += token
+        return words
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenisers of both sides, as a corpus and a model carry them; both are of one kind."""
+
+    source: Tokenizer
+    target: Tokenizer
+    source_language: str = ""
+    target_language: str = ""
+
+    @classmethod
+    def moses(cls, source_language: str, target_language: str) -> "Tokenizers":
+        """Moses words of two languages."""
+        return cls(MosesWords(source_language), MosesWords(target_language), source_language, target_language)
+
+    @classmethod
+    def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
+        """Text that is tokenised already."""
+        return cls(SpacedWords(), SpacedWords(), source_language, target_language)
+
+    @property
+    def kind(self) -> str:
+        """ "moses", "sentencepiece" or "spaced"."""
+        return self.source.kind
+
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that `save` writes."""
+        return (TOKENIZER_FILE, *(MODEL_FILES if self.kind == SentencePieces.kind else ()))
+
+    def save(self, folder: Path) -> None:
+        """Writes the files that `load` needs."""
+        for name, side in zip(MODEL_FILES, (self.source, self.target), strict=True):
+            if isinstance(side, SentencePieces):
+                with atomic_path(folder / name) as temporary:
+                    temporary.write_bytes(side.model)
+        languages = {"source_language": self.source_language, "target_language": self.target_language}
+        with atomic_text(folder / TOKENIZER_FILE) as stream:
+            json.dump({"kind": self.kind, **languages}, stream, ensure_ascii=False, indent=2)
+            stream.write("\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizers":
+        """Reads what `save` wrote; raises FormatError naming the file."""
+        path = folder / TOKENIZER_FILE
+        try:
+            settings = json.loads(path.read_text(encoding="utf-8"))
+            kind = settings["kind"]
+            languages = str(settings["source_language"]), str(settings["target_language"])
+        except OSError as error:
+            raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            raise FormatError(f"{path}: not the settings of a tokeniser") from None
+        if kind == MosesWords.kind:
+            return cls.moses(*languages)
+        if kind == SpacedWords.kind:
+            return cls.spaced(*languages)
+        if kind == SentencePieces.kind:
+            source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
+            return cls(source, target, *languages)
+        raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")

@@ -1,0 +1,1 @@
+"""Training: loop, optimisers, validation, resumable state. It emits events and prints nothing."""

@@ -1,0 +1,56 @@
+"""How much training is asked for: updates, epochs, time, whichever ends first."""
+
+import math
+from dataclasses import dataclass
+
+from nmtalign.config import TrainingConfig, interval, seconds
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits; infinity where there is none."""
+
+    updates: float
+    epochs: float
+    seconds: float
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> "Budget":
+        """The limits that a configuration sets; `max_updates` and `max_time` given, `epochs` still holds."""
+        return cls(
+            config.max_updates or math.inf,
+            config.epochs or math.inf,
+            seconds("max_time", config.max_time) if config.max_time else math.inf,
+        )
+
+    def done(self, update: int, epoch: float, elapsed: float) -> float:
+        """The share gone by of the limit that is nearest, 0 to 1."""
+        return min(1.0, max(update / self.updates, epoch / self.epochs, elapsed / self.seconds))
+
+    def reached(self, update: int, epoch: float, elapsed: float) -> str | None:
+        """The limit that is reached, in words, or None."""
+        if update >= self.updates:
+            return f"{update} updates"
+        if epoch >= self.epochs:
+            return f"{self.epochs:g} epochs"
+        if elapsed >= self.seconds:
+            return f"{self.seconds:g} s"
+        return None
+
+
+class Every:
+    """Says when something is due again: every so many updates or seconds, or at the end of an epoch."""
+
+    def __init__(self, name: str, text: str, update: int, elapsed: float) -> None:
+        self.unit, self.amount = interval(name, text)
+        self._last = float(update) if self.unit == "updates" else elapsed
+
+    def due(self, update: int, elapsed: float, epoch_ended: bool) -> bool:
+        """Whether it is due now; if so, counting starts anew."""
+        if self.unit == "epoch":
+            return epoch_ended
+        now = float(update) if self.unit == "updates" else elapsed
+        if now - self._last < self.amount:
+            return False
+        self._last = now
+        return True

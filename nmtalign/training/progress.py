@@ -1,0 +1,74 @@
+"""Means between two reports of progress."""
+
+import math
+import time
+
+import torch
+from torch import Tensor
+
+from nmtalign.core.model import Loss
+from nmtalign.data.batches import Batch
+from nmtalign.training.events import Progressed
+
+
+class Meter:
+    """Sums over the updates since the last report; the loss stays on its device until it is asked for."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts counting anew."""
+        self._nll: Tensor | float = 0.0
+        self._norm: Tensor | float = 0.0
+        self._source_words = self._words = self._positions = self._sentences = self._updates = 0
+        self._pause = 0.0
+        self._started = time.perf_counter()
+
+    def pause(self, seconds: float) -> None:
+        """Takes time out of the rates: validation and checkpoints."""
+        self._pause += seconds
+
+    def add(self, batch: Batch, loss: Loss, source_words: int, norm: Tensor) -> None:
+        """Counts one update."""
+        self._nll = self._nll + loss.nll.detach()
+        self._norm = self._norm + torch.nan_to_num(norm.detach(), 0.0, 0.0)
+        self._source_words += source_words
+        self._words += loss.words
+        self._positions += batch.target.numel()
+        self._sentences += loss.sentences
+        self._updates += 1
+
+    def __bool__(self) -> bool:
+        return self._updates > 0
+
+    def report(
+        self,
+        when: tuple[int, float, float],
+        *,
+        learning_rate: float,
+        done: float,
+        seconds_left: float | None,
+        skipped: int,
+    ) -> Progressed:
+        """The means, as the event that reports them at (update, epoch, seconds)."""
+        nll, spent = float(self._nll), max(1e-9, time.perf_counter() - self._started - self._pause)
+        return Progressed(
+            *when,
+            loss=nll / self._words,
+            loss_sentence=nll / self._sentences,
+            perplexity=perplexity(nll / self._words),
+            source_words_per_second=self._source_words / spent,
+            target_words_per_second=self._words / spent,
+            gradient_norm=float(self._norm) / self._updates,
+            learning_rate=learning_rate,
+            padding=1 - self._words / self._positions,
+            done=done,
+            seconds_left=seconds_left,
+            skipped=skipped,
+        )
+
+
+def perplexity(loss: float) -> float:
+    """exp of a loss a word, capped where it would overflow."""
+    return math.exp(min(loss, 700.0))

@@ -1,0 +1,46 @@
+"""PAPER section 3: how weights start."""
+
+import math
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.model import TranslationModel
+
+
+@pytest.mark.parametrize("cell", ["paper", "cudnn"])
+def test_the_papers_statistics(cell):
+    torch.manual_seed(0)
+    model = TranslationModel(ModelConfig(500, 600, embedding=80, hidden=100, attention_hidden=90, maxout=50, cell=cell))
+    attention = model.decoder.attention
+    for name, parameter in model.named_parameters():
+        value = parameter.detach()
+        if "bias" in name or parameter is attention.vector:
+            assert not value.any(), name
+        elif name.endswith("recurrent_weight"):
+            for block in value.view(-1, 100, 100):
+                torch.testing.assert_close(block @ block.T, torch.eye(100), atol=1e-4, rtol=0)
+        else:
+            wanted = 0.001 if name.endswith(("query_weight", "key_weight")) else 0.01
+            error = wanted / math.sqrt(2 * value.numel())
+            assert abs(value.std().item() - wanted) < 6 * error, name
+            assert abs(value.mean().item()) < 6 * wanted / math.sqrt(value.numel()), name
+
+
+def test_attention_starts_exactly_uniform():
+    torch.manual_seed(0)
+    model = TranslationModel(ModelConfig(9, 9, embedding=4, hidden=5, attention_hidden=6, maxout=3, output_rank=0))
+    source = torch.tensor([[3, 4, 5, 0]])
+    mask = torch.ones_like(source, dtype=torch.bool)
+    weights = model.force(source, mask, torch.tensor([[2, 0]]), torch.ones(1, 2, dtype=torch.bool)).weights
+    assert (weights == 0.25).all()
+
+
+def test_two_models_of_one_seed_are_equal():
+    models = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        models.append(TranslationModel(ModelConfig(9, 9, embedding=4, hidden=5, initialisation="xavier")))
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(one, other)

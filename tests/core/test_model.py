@@ -1,0 +1,210 @@
+"""The model against the naive loop, and what padding, batches and steps must not change."""
+
+import dataclasses
+import importlib.util
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig, resolve
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+from nmtalign.presets import preset
+
+spec = importlib.util.spec_from_file_location("naive", Path(__file__).with_name("naive.py"))
+naive = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(naive)
+
+TINY = ModelConfig(
+    source_vocabulary_size=11,
+    target_vocabulary_size=13,
+    embedding=5,
+    hidden=6,
+    attention_hidden=7,
+    maxout=4,
+    output_rank=3,
+    initialisation="xavier",
+)
+VARIANTS = [
+    dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
+    for cell, order, (attention, both), rank in itertools.product(
+        ("paper", "cudnn"),
+        ("look-generate-update", "look-update-generate"),
+        (("additive", True), ("additive", False), ("none", False), ("none", True)),
+        (3, 0),
+    )
+]
+PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
+
+
+def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
+    torch.manual_seed(3)
+    model = TranslationModel(config).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() < 3 and not parameter.abs().sum():
+                parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
+    return model
+
+
+def named(config: ModelConfig) -> str:
+    return f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "count"),
+    [
+        ("rnnsearch-50", {}, 84_349_101),
+        ("rnnsearch-30", {}, 84_349_101),
+        ("rnnencdec-50", {}, 72_487_101),
+        ("rnnencdec-30", {}, 72_487_101),
+        ("rnnsearch-50", {"output_rank": 0}, 80_438_981),
+    ],
+)
+def test_presets_have_the_papers_parameter_counts(name, changes, count):
+    sizes = {"source_vocabulary_size": 30_001, "target_vocabulary_size": 30_001}
+    config = resolve(ModelConfig, ("preset", preset(name)), ("test", {**sizes, **changes}))
+    with torch.device("meta"):
+        model = TranslationModel(config)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=named)
+def test_forward_pass_equals_the_naive_loop(config):
+    model = make_model(config)
+    batch = make_batch(PAIRS)
+    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    for row, (source, target) in enumerate(PAIRS):
+        expected, weights = naive.naive_log_probs(model, [*source, 0], [*target, 0])
+        length = len(target) + 1
+        torch.testing.assert_close(forced.log_probs[row, :length], expected, rtol=1e-10, atol=1e-10)
+        assert not forced.log_probs[row, length:].any()
+        if weights is not None:
+            torch.testing.assert_close(forced.weights[row, :length, : len(source) + 1], weights, rtol=1e-9, atol=1e-10)
+    loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    torch.testing.assert_close(loss.nll, -forced.log_probs.sum())
+    assert loss.words == sum(len(target) + 1 for _, target in PAIRS)
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=named)
+def test_gradients_by_finite_differences(config):
+    model = make_model(config)
+    batch = make_batch(PAIRS[:3])
+    names, values = zip(*model.named_parameters(), strict=True)
+
+    def objective(*parameters):
+        loss = torch.func.functional_call(
+            _Loss(model), {f"model.{name}": value for name, value in zip(names, parameters, strict=True)}, (batch, 0.1)
+        )
+        return loss
+
+    assert torch.autograd.gradcheck(objective, values, fast_mode=True, atol=1e-6)
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch, smoothing):
+        return self.model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, smoothing).objective
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=named)
+def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
+    model = make_model(config)
+    batch = make_batch(PAIRS)
+    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    rows = 3
+    with torch.inference_mode():
+        memory = model.encode(batch.source, batch.source_mask)
+        state, previous = model.initial_state(memory, rows), None
+        for step in range(batch.target.shape[1]):
+            out = model.step(memory, state, previous)
+            state, previous = out.state, batch.target[:, step].repeat_interleave(rows)
+            found = out.log_probs.gather(1, previous[:, None]).view(-1, rows)
+            for copy in range(rows):
+                wanted = torch.where(batch.target_mask[:, step], forced.log_probs[:, step], found[:, copy])
+                torch.testing.assert_close(found[:, copy], wanted)
+            if out.weights is not None:
+                assert out.weights.shape == (len(PAIRS) * rows, batch.source.shape[1])
+
+
+@pytest.mark.parametrize("config", VARIANTS[::3], ids=named)
+def test_padding_batches_and_order_change_no_score(config):
+    model = make_model(config, torch.float32)
+    together = make_batch(PAIRS)
+    all_scores = model.force(together.source, together.source_mask, together.target, together.target_mask).log_probs
+    shuffled = make_batch(PAIRS[::-1])
+    turned = model.force(shuffled.source, shuffled.source_mask, shuffled.target, shuffled.target_mask).log_probs
+    for row, pair in enumerate(PAIRS):
+        alone = make_batch([pair])
+        score = model.force(alone.source, alone.source_mask, alone.target, alone.target_mask).log_probs.sum()
+        assert abs(score - all_scores[row].sum()) < 1e-5
+        assert abs(score - turned[len(PAIRS) - 1 - row].sum()) < 1e-5
+
+
+def test_weights_sum_to_one_and_padding_gets_exactly_zero():
+    model = make_model(TINY, torch.float32)
+    batch = make_batch(PAIRS)
+    weights = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+    assert (weights.masked_select(~batch.source_mask[:, None].expand_as(weights)) == 0).all()
+
+
+def test_without_attention_every_step_has_the_same_context():
+    config = dataclasses.replace(TINY, attention="none", bidirectional=False)
+    model = make_model(config)
+    batch = make_batch(PAIRS)
+    memory = model.encode(batch.source, batch.source_mask)
+    assert memory.keys is None
+    for row, (source, _) in enumerate(PAIRS):
+        torch.testing.assert_close(memory.context[row], memory.annotations[row, len(source)])  # after `</s>`
+    assert model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights is None
+
+
+def test_selected_rows_and_sentences_go_on_alone():
+    model = make_model(TINY)
+    batch = make_batch(PAIRS)
+    with torch.inference_mode():
+        memory = model.encode(batch.source, batch.source_mask)
+        out = model.step(memory, model.initial_state(memory), None)
+        words = torch.tensor([3, 4, 5, 6])
+        both = model.step(memory, out.state, words)
+        keep = torch.tensor([2, 0])
+        alone = model.step(memory.select(keep), out.state.select(keep), words[keep])
+    torch.testing.assert_close(both.log_probs[keep], alone.log_probs)
+    torch.testing.assert_close(both.weights[keep], alone.weights)
+
+
+def test_bf16_stays_near_float32_and_keeps_float32_parameters():
+    config = dataclasses.replace(TINY, hidden=32, embedding=16, maxout=16, attention_hidden=32)
+    model = make_model(config, torch.float32)
+    batch = make_batch(PAIRS)
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    exact = model.loss(*arguments)
+    exact.objective.backward()
+    wanted = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    model.use_bf16()
+    rough = model.loss(*arguments)
+    rough.objective.backward()
+    assert abs(rough.nll - exact.nll) / exact.nll < 0.01
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.dtype == torch.float32
+        assert (parameter.grad - wanted[name]).norm() <= 0.12 * wanted[name].norm() + 1e-4, name
+    found = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    exactly = torch.cat([gradient.flatten() for gradient in wanted.values()])
+    assert (found - exactly).norm() <= 0.04 * exactly.norm()
+
+
+def test_dropout_is_on_in_training_alone():
+    model = make_model(dataclasses.replace(TINY, dropout=0.5))
+    batch = make_batch(PAIRS)
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    model.train()
+    assert model.loss(*arguments).nll != model.loss(*arguments).nll
+    model.eval()
+    assert model.loss(*arguments).nll == model.loss(*arguments).nll

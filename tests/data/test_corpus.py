@@ -1,0 +1,165 @@
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtalign.config import PrepConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import FormatError
+
+SENTENCES = st.lists(
+    st.text(alphabet=st.one_of(st.sampled_from("ab \u2028\u0085\r\0é☃"), st.characters(exclude_categories=["Cs"]))).map(
+        lambda text: text.replace("\n", " ").removesuffix("\r").removeprefix("\ufeff")
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def write_pairs(folder: Path, name: str, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.fr"
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return paths
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pairs = [("the cat sleeps", "le chat dort"), ("the dog", "le chien"), ("a cat", "un chat gris")]
+    texts = write_pairs(tmp_path, "train", pairs)
+    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), dev=texts)
+    return tmp_path / "data"
+
+
+@settings(max_examples=40, deadline=None)
+@given(sources=SENTENCES, targets=SENTENCES)
+def test_what_was_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, sources: list[str], targets: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("corpus")
+    pairs = list(zip(sources, targets, strict=False))
+    train = write_pairs(folder, "train", [*pairs, ("a b", "é")])
+    dev = write_pairs(folder, "dev", pairs)
+    summary = prepare(train, folder, PrepConfig(vocabulary="none", max_length=0), ("en", "fr"), dev)
+    corpus = Corpus.open(folder)
+    spaced = corpus.tokenizers.source
+    kept = [
+        pair for pair in pairs if spaced.tokenize(pair[0]) and spaced.tokenize(pair[1]) and all(map(str.strip, pair))
+    ]
+    split = corpus.splits["train"]
+    assert len(split) == len(kept) + 1 == summary.splits["train"].kept
+    for number, (source, target) in enumerate(kept):
+        source_ids, target_ids = split.pair(number)
+        assert corpus.source_vocabulary.decode(source_ids.tolist()) == [
+            word if word in corpus.source_vocabulary else "<unk>" for word in spaced.tokenize(source)
+        ]
+        assert corpus.target_vocabulary.encode(spaced.tokenize(target)) == target_ids.tolist()
+        assert (len(source_ids), len(target_ids)) == (split.source_lengths[number], split.target_lengths[number])
+    assert len(corpus.splits["dev"]) == len(pairs)
+    for number, pair in enumerate(pairs):
+        assert (corpus.splits["dev"].source_text(number), corpus.splits["dev"].target_text(number)) == pair
+
+
+def test_layout(folder: Path) -> None:
+    with h5py.File(folder / "corpus.h5") as file:
+        assert file.attrs["format"] == "nmtalign corpus"
+        assert file.attrs["format_version"] == 1
+        assert sorted(file) == ["dev", "train"]
+        assert sorted(file["train/source"]) == ["ids", "offsets"]
+        assert sorted(file["dev/target"]) == ["ids", "offsets", "text", "text_offsets"]
+        for name, dtype in (("ids", "uint16"), ("offsets", "int64")):
+            dataset = file[f"train/target/{name}"]
+            assert dataset.dtype == np.dtype(dtype)
+            assert dataset.chunks is None
+        assert list(file["train/target/offsets"][()]) == [0, 3, 5, 8]
+        assert bytes(file["dev/source/text"][()]) == b"the cat sleepsthe doga cat"
+
+
+def test_the_corpus_stays_readable_when_the_folder_is_elsewhere(folder: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "else where"
+    shutil.move(folder, moved)
+    corpus = Corpus.open(moved / "corpus.h5")
+    assert (corpus.source_language, corpus.target_language) == ("en", "fr")
+    assert corpus.tokenizers.kind == "moses"
+    assert corpus.hash == Corpus.open(moved).hash
+
+
+def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> None:
+    hashes = set()
+    for number, first in enumerate(("a b", "b a", "a b")):
+        texts = write_pairs(tmp_path, f"t{number}", [(first, "x y"), ("a b", "y x")])
+        prepare(texts, tmp_path / "data", PrepConfig(workers=number + 1), ("en", "fr"))
+        hashes.add(Corpus.open(tmp_path / "data").hash)
+    assert len(hashes) == 2
+
+
+def test_train_has_no_text(folder: Path) -> None:
+    with pytest.raises(FormatError, match="holds no raw text"):
+        Corpus.open(folder).splits["train"].source_text(0)
+
+
+@pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
+def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes() + b"more\n")
+    with pytest.raises(FormatError, match=rf"{name}: changed since corpus\.h5 was made"):
+        Corpus.open(folder)
+    path.unlink()
+    with pytest.raises(FormatError, match=rf"{name}: missing"):
+        Corpus.open(folder)
+
+
+def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no prepared corpus here"):
+        Corpus.open(tmp_path / "nowhere")
+    path = folder / "corpus.h5"
+    whole = path.read_bytes()
+    for damaged in (b"", b"text\n", whole[: len(whole) // 2], whole[:-1]):
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"corpus\.h5: not a whole HDF5 file"):
+            Corpus.open(folder)
+    with h5py.File(path, "w") as file:
+        file["x"] = [1]
+    with pytest.raises(FormatError, match="not a corpus prepared by nmtalign"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [("format_version", 99, "corpus format 99, this nmtalign reads 1"), ("format", "x", "not a corpus")],
+)
+def test_other_formats_are_refused(folder: Path, key: str, value: object, message: str) -> None:
+    with h5py.File(folder / "corpus.h5", "a") as file:
+        file.attrs[key] = value
+    with pytest.raises(FormatError, match=message):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("train/source/offsets", 99, "does not fit ids"),
+        ("train/target/ids", 999, "an id of train is not in the vocabulary"),
+    ],
+)
+def test_inconsistent_numbers_are_refused(folder: Path, place: str, value: int, message: str) -> None:
+    with h5py.File(folder / "corpus.h5", "a") as file:
+        file[place][-1] = value
+    with pytest.raises(FormatError, match=message):
+        Corpus.open(folder)
+
+
+def test_a_part_that_is_gone(folder: Path) -> None:
+    with h5py.File(folder / "corpus.h5", "a") as file:
+        del file["train/target/offsets"]
+    with pytest.raises(FormatError, match="not a whole HDF5 file"):
+        Corpus.open(folder)
+    with h5py.File(folder / "corpus.h5", "a") as file:
+        del file["train"]
+    with pytest.raises(FormatError, match="no train part"):
+        Corpus.open(folder)

@@ -1,0 +1,298 @@
+import gzip
+import json
+import random
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from nmtalign.config import PrepConfig
+from nmtalign.data import pipeline, subwords
+from nmtalign.data import prepare as prepare_module
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.data.spool import SeenPairs
+from nmtalign.errors import InputError, ResourceError, UsageError
+
+LANGUAGES = ("en", "fr")
+Pairs = list[tuple[str, str]]
+
+
+def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.fr"
+    for number, path in enumerate(paths):
+        path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
+    return paths
+
+
+def many_pairs(count: int, seed: int = 1) -> Pairs:
+    chance = random.Random(seed)
+    words = ["".join(chance.choices("abcdefgé", k=chance.randint(1, 6))) for _ in range(200)]
+    return [
+        (" ".join(chance.choices(words, k=chance.randint(0, 9))) + ".", "l'" + " ".join(chance.choices(words, k=5)))
+        for _ in range(count)
+    ]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def train_tokens(folder: Path) -> list[tuple[list[str], list[str]]]:
+    corpus = Corpus.open(folder)
+    split = corpus.splits["train"]
+    return [
+        (corpus.source_vocabulary.decode(split.pair(i)[0]), corpus.target_vocabulary.decode(split.pair(i)[1]))
+        for i in range(len(split))
+    ]
+
+
+def test_words_are_tokenised_with_their_case(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", [("The dog's here.", "L'animal est là."), ("It rains.", "Il pleut.")])
+    summary = prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert train_tokens(tmp_path / "data") == [
+        (["The", "dog", "'s", "here", "."], ["L'", "animal", "est", "là", "."]),
+        (["It", "rains", "."], ["Il", "pleut", "."]),
+    ]
+    assert summary.splits["train"].source.tokens == 8
+    assert summary.source_vocabulary_size == 2 + 7
+    assert sorted(files_of(tmp_path / "data")) == [
+        "corpus.h5", "source.vocabulary.txt", "summary.json", "target.vocabulary.txt", "tokenizer.json",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "data/summary.json").read_text("utf-8")) == summary.as_dict()
+
+
+def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
+    pairs = [("a a a b b c", "x y")] * 2 + [("d " * 60, "z")]
+    texts = write_pairs(tmp_path, "train", pairs)
+    dev = write_pairs(tmp_path, "dev", [("a d", "x y"), ("", ""), ("b " * 60, "z")])
+    summary = prepare(texts, tmp_path / "data", PrepConfig(shortlist="4:3"), LANGUAGES, dev)
+    corpus = Corpus.open(tmp_path / "data")
+    assert corpus.source_vocabulary.words == ("</s>", "<unk>", "a", "b")
+    assert corpus.target_vocabulary.words == ("</s>", "<unk>", "x")
+    assert corpus.splits["train"].pair(0)[0].tolist() == [2, 2, 2, 3, 3, 1]
+    train = summary.splits["train"]
+    assert (train.pairs, train.kept, dict(train.dropped)) == (3, 2, {"empty": 0, "duplicate": 0, "too long": 1})
+    assert (train.source.types, train.source.known_types, train.source.unknown_tokens) == (3, 2, 2)
+    assert train.source.unknown_rate == pytest.approx(1 / 6)
+    assert train.source.coverage == pytest.approx(5 / 6)
+    assert train.target.unknown_rate == pytest.approx(1 / 2)
+    assert summary.splits["dev"].kept == 3
+    assert corpus.splits["dev"].source_lengths.tolist() == [2, 0, 60]
+    assert summary.splits["dev"].source.unknown_tokens == 1
+
+
+def test_rare_words_are_unknown(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", [("a a b", "x x"), ("a c", "x")])
+    prepare(texts, tmp_path / "data", PrepConfig(min_count=2), LANGUAGES)
+    assert Corpus.open(tmp_path / "data").source_vocabulary.words == ("</s>", "<unk>", "a")
+
+
+def test_special_names_in_text_are_unknown(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", [("a </s> <unk>", "</s> x")] * 3)
+    summary = prepare(texts, tmp_path / "data", PrepConfig(vocabulary="none"), LANGUAGES)
+    split = Corpus.open(tmp_path / "data").splits["train"]
+    assert [ids.tolist() for ids in split.pair(0)] == [[2, 1, 1], [1, 2]]
+    assert summary.splits["train"].source.unknown_tokens == 6
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(3, 2), (2, 1), (0, 3)])
+def test_pairs_too_long_on_either_side_are_dropped(tmp_path: Path, longest: int, kept: int) -> None:
+    texts = write_pairs(tmp_path, "train", [("a b", "x"), ("a", "x y z"), ("a b c d", "x")])
+    summary = prepare(texts, tmp_path / "data", PrepConfig(max_length=longest), LANGUAGES)
+    assert summary.splits["train"].kept == kept
+    assert summary.splits["train"].dropped["too long"] == 3 - kept
+
+
+def test_empty_and_duplicate_pairs(tmp_path: Path) -> None:
+    pairs = [("a", "x"), ("", "x"), ("a", " \t"), ("a", "x "), ("a", "y"), ("\x01", "x"), ("a", "x"), ("b", "x")]
+    texts = write_pairs(tmp_path, "train", pairs)
+    summary = prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert dict(summary.splits["train"].dropped) == {"empty": 3, "duplicate": 0, "too long": 0}
+    summary = prepare(texts, tmp_path / "data", PrepConfig(drop_duplicates=True), LANGUAGES)
+    assert dict(summary.splits["train"].dropped) == {"empty": 3, "duplicate": 2, "too long": 0}
+    assert train_tokens(tmp_path / "data") == [(["a"], ["x"]), (["a"], ["y"]), (["b"], ["x"])]
+
+
+def test_seen_pairs_are_those_of_a_set() -> None:
+    chance = random.Random(3)
+    seen, expected = SeenPairs(), set()
+    for _ in range(50):
+        block = [(str(chance.randrange(300)), str(chance.randrange(5))) for _ in range(chance.randint(1, 40))]
+        fresh = []
+        for pair in block:
+            fresh.append(pair not in expected)
+            expected.add(pair)
+        assert seen.first_time(block) == fresh
+
+
+@pytest.mark.parametrize("vocabulary", ["word", "bpe", "unigram"])
+def test_the_number_of_processes_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
+) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 100)
+    monkeypatch.setattr(prepare_module, "CHUNK", 60)
+    texts = write_pairs(tmp_path, "train", many_pairs(600))
+    contents = []
+    for workers in (1, 2):
+        config = PrepConfig(vocabulary=vocabulary, size="120", shortlist="100", workers=workers)  # type: ignore[arg-type]
+        summary = prepare(texts, tmp_path / f"data{workers}", config, LANGUAGES, dev=texts)
+        assert summary.splits["dev"].kept == 600
+        contents.append(files_of(tmp_path / f"data{workers}"))
+    assert contents[0] == contents[1]
+
+
+def test_compressed_text_is_the_same_text(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(50))
+    packed = tuple(path.with_name(path.name + ".gz") for path in texts)
+    for path, pack in zip(texts, packed, strict=True):
+        pack.write_bytes(gzip.compress(path.read_bytes()))
+    prepare(texts, tmp_path / "plain", PrepConfig(), LANGUAGES)
+    prepare((packed[0], packed[1]), tmp_path / "packed", PrepConfig(), LANGUAGES)
+    assert files_of(tmp_path / "plain") == files_of(tmp_path / "packed")
+
+
+@pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
+def test_subwords(tmp_path: Path, vocabulary: str) -> None:
+    pairs = many_pairs(300)
+    texts = write_pairs(tmp_path, "train", [*pairs, ("", "x"), ("one\rtwo\u2028three", "un")])
+    config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)  # type: ignore[arg-type]
+    dev = write_pairs(tmp_path, "dev", [("a ☃ b", "é")])
+    summary = prepare(texts, tmp_path / "data", config, LANGUAGES, dev)
+    corpus = Corpus.open(tmp_path / "data")
+    assert (len(corpus.source_vocabulary), len(corpus.target_vocabulary)) == (100, 120)
+    split = corpus.splits["train"]
+    assert summary.splits["train"].dropped["empty"] == 1
+    assert summary.splits["train"].dropped["too long"] > 0
+    assert max(split.source_lengths.max(), split.target_lengths.max()) <= 20
+    tokenizer = corpus.tokenizers.source
+    pieces = corpus.source_vocabulary.decode(split.pair(0)[0])
+    kept = next(
+        s for s, t in pairs if len(tokenizer.tokenize(s)) <= 20 and len(corpus.tokenizers.target.tokenize(t)) <= 20
+    )
+    assert tokenizer.detokenize(pieces) == kept
+    assert 1 in corpus.splits["dev"].pair(0)[0]
+    assert {"source.spm", "target.spm"} <= files_of(tmp_path / "data").keys()
+
+
+def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(30))
+    for vocabulary in ("bpe", "unigram"):
+        config = PrepConfig(vocabulary=vocabulary, size="5000")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"train\.en: its text gives at most --size \d+$") as caught:
+            prepare(texts, tmp_path / "data", config, LANGUAGES)
+    largest = str(caught.value).rpartition(" ")[2]
+    with pytest.raises(UsageError, match=r"too small for \S+train\.en: its characters alone need --size \d+$"):
+        prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="4"), LANGUAGES)
+    prepare((texts[0], texts[0]), tmp_path / "data", PrepConfig(vocabulary="unigram", size=largest), LANGUAGES)
+    assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
+
+
+def test_pieces_are_learned_from_a_sample_of_a_large_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subwords, "SAMPLE", 100)
+    texts = write_pairs(tmp_path, "train", many_pairs(300))
+    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90", workers=1), LANGUAGES)
+    assert len(Corpus.open(tmp_path / "data").splits["train"]) == 300
+
+
+def test_wide_ids_where_the_vocabulary_is_large(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(66_000)]
+    pairs = [(" ".join(words[i : i + 40]), "x") for i in range(0, len(words), 40)]
+    texts = write_pairs(tmp_path, "train", pairs)
+    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="none", shortlist="70000"), LANGUAGES)
+    with h5py.File(tmp_path / "data/corpus.h5") as file:
+        assert file["train/source/ids"].dtype == np.uint32
+        assert file["train/target/ids"].dtype == np.uint16
+    split = Corpus.open(tmp_path / "data").splits["train"]
+    assert max(split.pair(i)[0].max() for i in range(len(split))) == 66_001
+
+
+def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    folder = tmp_path / "data"
+    prepare(texts, folder, PrepConfig(), LANGUAGES)
+    before = files_of(folder)
+    bad = tmp_path / "bad.fr"
+    bad.write_bytes(b"x\n" * 10 + b"\xff\n" + b"x\n" * 9)
+    with pytest.raises(InputError, match=r"bad\.fr: line 11: not UTF-8"):
+        prepare((texts[0], bad), folder, PrepConfig(), LANGUAGES)
+    with pytest.raises(InputError, match=r"bad\.fr: line 11: not UTF-8"):
+        prepare(texts, folder, PrepConfig(), LANGUAGES, dev=(texts[0], bad))
+    assert files_of(folder) == before
+    with pytest.raises(InputError, match="cannot read"):
+        prepare((texts[0], tmp_path / "none"), tmp_path / "new", PrepConfig(), LANGUAGES)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_vocabulary_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(200))
+    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90"), LANGUAGES)
+    left = (
+        tmp_path / "data" / f".prep-{prepare_module.work_folder.__module__}-1"
+    )  # another machine's: not ours to remove
+    left.mkdir()
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert left.is_dir()
+    left.rmdir()
+    assert "source.spm" not in files_of(tmp_path / "data")
+    assert Corpus.open(tmp_path / "data").tokenizers.kind == "moses"
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmtalign.data.writer.socket.gethostname", lambda: "host")
+    dead, alive = tmp_path / "data/.prep-host-999999999", tmp_path / "data/.prep-host-1"
+    (dead / "new").mkdir(parents=True)
+    alive.mkdir()
+    prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert not dead.exists()
+    assert alive.exists()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([], "no lines; give files with text"),
+        ([("", "x"), ("a", " ")], r"none of the 2 pairs is left \(2 empty\)$"),
+        ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise --max-length"),
+    ],
+)
+@pytest.mark.parametrize("vocabulary", ["word", "bpe"])
+def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str, vocabulary: str) -> None:
+    texts = write_pairs(tmp_path, "train", pairs)
+    config = PrepConfig(max_length=2, vocabulary=vocabulary, size="8")  # type: ignore[arg-type]
+    with pytest.raises((InputError, UsageError), match=message if vocabulary == "word" or not pairs else ""):
+        prepare(texts, tmp_path / "data", config, LANGUAGES)
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_empty_dev_text_is_refused(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    dev = write_pairs(tmp_path, "dev", [])
+    with pytest.raises(InputError, match=r"dev\.en and \S+dev\.fr: no lines"):
+        prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
+
+
+def test_blank_dev_lines_are_kept(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    dev = write_pairs(tmp_path, "dev", [("", ""), ("", "")])
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
+    split = Corpus.open(tmp_path / "data").splits["dev"]
+    assert split.source_lengths.tolist() == [0, 0]
+    assert (split.source_text(1), split.target_text(0)) == ("", "")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    with pytest.raises(ResourceError, match=r"train\.en: cannot write: File exists"):
+        prepare(texts, texts[0], PrepConfig(), LANGUAGES)
+
+
+def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_module, "CHUNK", 8)
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    counts: list[int] = []
+    steps: list[str] = []
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, texts, None, counts.append, steps.append)
+    assert counts == [8, 16, 20]
+    assert steps == ["reading train", "reading dev", "choosing the vocabularies", "writing the corpus"]

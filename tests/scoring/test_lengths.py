@@ -1,0 +1,38 @@
+"""Buckets hold every sentence once, and a bucket scores as its lines do."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtalign.errors import UsageError
+from nmtalign.scoring.lengths import Bucket, parse_buckets, word_counts
+
+
+def test_upper_ends_become_buckets() -> None:
+    buckets = parse_buckets("10, 20,21")
+    assert [bucket.label for bucket in buckets] == ["0", "1-10", "11-20", "21", ">21"]
+    assert buckets[-1] == Bucket(22, None)
+
+
+def test_both_ends_are_in_the_bucket() -> None:
+    lengths = np.array([0, 1, 10, 11, 20, 21, 500])
+    members = {bucket.label: lengths[bucket.members(lengths)].tolist() for bucket in parse_buckets("10,20")}
+    assert members == {"0": [0], "1-10": [1, 10], "11-20": [11, 20], ">20": [21, 500]}
+
+
+@given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
+def test_every_length_is_in_one_bucket(ends: set[int], lengths: list[int]) -> None:
+    buckets = parse_buckets(",".join(map(str, sorted(ends))))
+    counts = sum(bucket.members(np.array(lengths, dtype=np.int64)).astype(int) for bucket in buckets)
+    assert (counts == 1).all()
+
+
+@pytest.mark.parametrize("text", ["", "10,", "10;20", "ten", "-5", "1.5", "0,10", "10,10", "20,10", "9" * 30])
+def test_other_syntax_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="buckets = "):
+        parse_buckets(text)
+
+
+def test_words_are_set_apart_by_white_space() -> None:
+    assert word_counts(["", "  ", "It rains.", " a\tb  c "]).tolist() == [0, 0, 2, 3]

@@ -1,0 +1,110 @@
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
+
+from nmtalign.text.moses import MosesWords, has_rules
+
+ENGLISH, FRENCH = MosesWords("en"), MosesWords("fr")
+SLOW = {"en": MosesTokenizer(lang="en"), "fr": MosesTokenizer(lang="fr")}
+PIECES = [
+    "Mr.",
+    "No. 7",
+    "e.g.",
+    "the",
+    "cat's",
+    "l'eau",
+    "3,5",
+    "...",
+    "A.B.",
+    "fin.",
+    '"',
+    "d.",
+    "x",
+    "«",
+    "’",
+    "&",
+    "1:30",
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens"),
+    [
+        ("The dog isn't here, Mr. Smith.", ["The", "dog", "isn", "'t", "here", ",", "Mr.", "Smith", "."]),
+        ("It costs 3,500 & more.", ["It", "costs", "3,500", "&", "more", "."]),
+        ("a\u2028b\u00a0c\rd", ["a", "b", "c", "d"]),
+        ("", []),
+        (" \t\u3000", []),
+        ("</s>", ["<", "/", "s", ">"]),
+    ],
+)
+def test_english(line: str, tokens: list[str]) -> None:
+    assert ENGLISH.tokenize(line) == tokens
+
+
+def test_case_is_kept_and_nothing_is_escaped() -> None:
+    assert FRENCH.tokenize("L'Été <d'après> «Zoé» & M. Dupont.") == [
+        "L'", "Été", "<", "d'", "après", ">", "«", "Zoé", "»", "&", "M.", "Dupont", ".",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The dog isn't here, Mr. Smith.",
+        'He said "come in" (twice).',
+        "The neighbour’s bell rang at 15:30; we didn’t hear it.",
+        "See section 83(1)(b) and/or the notes of 2020/2021.",
+        "“Quite so,” she said.",
+        "At 48°25′N the sun sets.",
+        "It costs $3,500.",
+    ],
+)
+def test_english_comes_back(line: str) -> None:
+    assert ENGLISH.detokenize(ENGLISH.tokenize(line)) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "L'homme qu'elle attend aujourd'hui n'est pas là.",
+        "L’homme qu’elle attend aujourd’hui n’est pas là, jusqu’à midi.",
+        "Est-ce vrai ? Oui : « très » vrai !",
+        "Voir l’alinéa 83(1)b) du texte.",
+        "Il gagne 3,5 % par an.",
+        "Rendez-vous à 15:30.",
+    ],
+)
+def test_french_comes_back(line: str) -> None:
+    assert FRENCH.detokenize(FRENCH.tokenize(line)) == line
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(["en", "fr"]), st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12))
+def test_tokens_are_those_of_sacremoses(language: str, parts: list[str]) -> None:
+    line = " ".join(parts)
+    tokens = (ENGLISH if language == "en" else FRENCH).tokenize(line)
+    assert tokens == SLOW[language].tokenize(line, escape=False)
+    assert not any(" " in token or "\n" in token or not token for token in tokens)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=6), max_size=8))
+def test_any_tokens_can_be_detokenised(tokens: list[str]) -> None:
+    assert isinstance(FRENCH.detokenize(tokens), str)
+
+
+def test_it_goes_to_other_processes() -> None:
+    copy = pickle.loads(pickle.dumps(FRENCH))  # noqa: S301
+    assert copy.language == "fr"
+    assert copy.tokenize("L'eau.") == ["L'", "eau", "."]
+
+
+def test_languages_with_rules() -> None:
+    assert has_rules("en")
+    assert has_rules("fr")
+    assert not has_rules("src")
+    assert MosesWords("src").tokenize("Hello, Mr. X.") == ["Hello", ",", "Mr.", "X."]

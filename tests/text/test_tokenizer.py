@@ -1,0 +1,114 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtalign.errors import FormatError
+from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizers
+
+
+@pytest.fixture(scope="module")
+def pieces() -> SentencePieces:
+    model = io.BytesIO()
+    lines = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=40, bos_id=-1, eos_id=-1,
+        unk_id=0, normalization_rule_name="identity", minloglevel=2,
+    )  # fmt: skip
+    return SentencePieces(model.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a  b\tc ", ["a", "b", "c"]),
+        ("a\u00a0b \u2028 c\u0085d \0", ["a\u00a0b", "\u2028", "c\u0085d", "\0"]),
+        ("a\rb\x0bc\x0cd", ["a", "b", "c", "d"]),
+        ("", []),
+        (" ", []),
+    ],
+)
+def test_spaced_words(line: str, words: list[str]) -> None:
+    spaced = SpacedWords()
+    assert spaced.tokenize(line) == words
+    assert spaced.detokenize(words) == " ".join(words)
+    assert spaced.words(words) == words
+    assert spaced.word_index(words) == list(range(len(words)))
+
+
+@given(st.text())
+def test_spaced_tokens_hold_no_blank(line: str) -> None:
+    tokens = SpacedWords().tokenize(line)
+    assert all(token and not set(token) & set(" \t\r\f\v\n") for token in tokens)
+    assert SpacedWords().tokenize(SpacedWords().detokenize(tokens)) == tokens
+
+
+def test_pieces_come_back_and_know_their_words(pieces: SentencePieces) -> None:
+    line = "the mill bends"
+    tokens = pieces.tokenize(line)
+    assert len(tokens) > 3
+    assert pieces.detokenize(tokens) == line
+    assert pieces.words(tokens) == ["the", "mill", "bends"]
+    index = pieces.word_index(tokens)
+    assert sorted(set(index)) == [0, 1, 2]
+    assert index == sorted(index)
+
+
+def test_unknown_characters_stand_for_themselves(pieces: SentencePieces) -> None:
+    for line in ("the ☃ mill", "</s> <unk>", "a\u2028b\u00a0c", "«Zoé»", "nul\0"):
+        assert pieces.detokenize(pieces.tokenize(line)) == line
+    assert pieces.detokenize(pieces.tokenize("  the\r \t mill ")) == "the mill"
+    assert pieces.tokenize("") == []
+    assert pieces.tokenize(" \t") == []
+
+
+@given(line=st.text(alphabet=st.characters(exclude_characters="\n▁", exclude_categories=["Cs"])))
+def test_any_line_comes_back_but_for_blanks(pieces: SentencePieces, line: str) -> None:
+    tokens = pieces.tokenize(line)
+    assert not any(" " in token or not token for token in tokens)
+    assert pieces.detokenize(tokens).split() == line.split()
+    assert len(pieces.words(tokens)) == (pieces.word_index(tokens)[-1] + 1 if tokens else 0)
+
+
+def test_output_that_starts_inside_a_word(pieces: SentencePieces) -> None:
+    assert pieces.word_index(["er", "▁a", "▁", "b"]) == [0, 1, 2, 2]
+    assert pieces.words(["er", "▁a", "▁", "b"]) == ["er", "a", "b"]
+
+
+def test_tokenizers_are_saved_and_loaded(tmp_path: Path, pieces: SentencePieces) -> None:
+    for name, tokenizers in (
+        ("moses", Tokenizers.moses("en", "fr")),
+        ("spaced", Tokenizers.spaced("en", "fr")),
+        ("sentencepiece", Tokenizers(pieces, pieces, "en", "fr")),
+    ):
+        folder = tmp_path / name
+        tokenizers.save(folder)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(tokenizers.files())
+        loaded = Tokenizers.load(folder)
+        assert (loaded.kind, loaded.source_language, loaded.target_language) == (name, "en", "fr")
+        assert loaded.source.tokenize("the old mill") == tokenizers.source.tokenize("the old mill")
+        assert loaded.target.detokenize(loaded.target.tokenize("the old mill")) == "the old mill"
+
+
+def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) -> None:
+    with pytest.raises(FormatError, match=r"tokenizer\.json: cannot read"):
+        Tokenizers.load(tmp_path)
+    settings = tmp_path / "tokenizer.json"
+    for content in ("{", "[]", "{}", '"x"'):
+        settings.write_text(content)
+        with pytest.raises(FormatError, match=r"tokenizer\.json: not the settings"):
+            Tokenizers.load(tmp_path)
+    settings.write_text(json.dumps({"kind": "magic", "source_language": "en", "target_language": "fr"}))
+    with pytest.raises(FormatError, match="unknown kind of tokeniser 'magic'"):
+        Tokenizers.load(tmp_path)
+    Tokenizers(pieces, pieces, "en", "fr").save(tmp_path)
+    (tmp_path / "target.spm").write_bytes(b"nonsense")
+    with pytest.raises(FormatError, match=r"target\.spm: not a sentencepiece model"):
+        Tokenizers.load(tmp_path)
+    (tmp_path / "target.spm").unlink()
+    with pytest.raises(FormatError, match=r"target\.spm: cannot read"):
+        Tokenizers.load(tmp_path)

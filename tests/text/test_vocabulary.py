@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtalign.errors import FormatError
+from nmtalign.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+
+WORDS = st.text(
+    alphabet=st.one_of(
+        st.characters(exclude_characters="\n", exclude_categories=["Cs"]), st.sampled_from("\u2028\u0085\r\0\x1c\ufeff")
+    ),
+    min_size=1,
+).filter(lambda word: word not in (EOS, UNK))
+
+
+@settings(max_examples=50)
+@given(st.lists(WORDS, unique=True))
+def test_any_words_come_back_from_a_file(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+    path = tmp_path_factory.mktemp("vocabulary") / "words.txt"
+    vocabulary = Vocabulary([EOS, UNK, *words])
+    vocabulary.save(path)
+    loaded = Vocabulary.load(path)
+    assert loaded == vocabulary
+    assert loaded.decode(loaded.encode(words)) == words
+    assert path.read_bytes().split(b"\n")[:-1] == [word.encode() for word in vocabulary.words]
+
+
+def test_special_names_in_text_are_unknown_words() -> None:
+    vocabulary = Vocabulary([EOS, UNK, "word"])
+    assert vocabulary.encode([EOS, UNK, "word", "other"]) == [UNK_ID, UNK_ID, 2, UNK_ID]
+    assert vocabulary.decode([EOS_ID, UNK_ID, 2]) == [EOS, UNK, "word"]
+    assert [word in vocabulary for word in (EOS, UNK, "word", "other")] == [False, False, True, False]
+
+
+def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point() -> None:
+    counts = {"b": 3, "a": 3, "é": 3, "rare": 1, "often": 9, EOS: 50, UNK: 40}
+    vocabulary = Vocabulary.shortlist(counts, 5)
+    assert vocabulary.words == (EOS, UNK, "often", "a", "b")
+    assert len(Vocabulary.shortlist(counts, 100)) == 7
+    assert Vocabulary.shortlist(counts, 100, min_count=2).words == (EOS, UNK, "often", "a", "b", "é")
+    assert Vocabulary.shortlist(iter(counts.items()), 5) == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "line 1: a vocabulary starts with"),
+        (b"the\na\n", "line 1: a vocabulary starts with"),
+        (b"</s>\r\n<unk>\r\n", "line 1: a vocabulary starts with"),
+        (b"</s>\n<unk>\na\nb\na\n", "line 5: 'a' stands on line 3 already"),
+        (b"</s>\n<unk>\na\n</s>\n", "line 4: '</s>' stands on line 1 already"),
+        (b"</s>\n<unk>\na\n\nb\n", "line 4: an empty word"),
+        (b"</s>\n<unk>\n\xff\n", "line 3: not UTF-8"),
+    ],
+)
+def test_what_is_no_vocabulary_is_refused_by_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=rf"words\.txt: {message}"):
+        Vocabulary.load(path)
+
+
+def test_a_missing_file_and_a_word_with_a_newline(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"none\.txt: cannot read the vocabulary"):
+        Vocabulary.load(tmp_path / "none.txt")
+    with pytest.raises(FormatError, match="holds the end of a line"):
+        Vocabulary([EOS, UNK, "two\nlines"])
