@@ -29,12 +29,12 @@ _OUTPUT, _READING, _MACHINE = "What comes out", "How the text is read", "Machine
 Source = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[SRC", help="Source text or .gz file (default: the workspace's test set).", show_default=False
+        metavar="SRC", help="Source text or .gz file (default: the workspace's test set).", show_default=False
     ),
 ]
 Target = Annotated[
     Path | None,
-    typer.Argument(metavar="TGT]", help="Its translation, line by line.", show_default=False),
+    typer.Argument(metavar="TGT", help="Its translation, line by line.", show_default=False),
 ]
 Model = Annotated[
     Path | None,
@@ -138,9 +138,11 @@ def align(
 ) -> None:
     """Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.
 
-    The model reads each target word in turn (forced decoding); its weights are where it looked. Each target word has
-    one link, to the source word with the largest weight, or none where that is </s>. Positions count from 0. Without
-    SRC and TGT the test set of the workspace is aligned and compared with its gold links.
+    The model reads each target word in turn (forced decoding), and its
+    weights are where it looked. Each target word has one link, to the source
+    word with the largest weight, or none where that is </s>. Positions count
+    from 0. Without SRC and TGT the test set of the workspace is aligned and
+    compared with its gold links.
 
     Examples:
 
@@ -230,7 +232,7 @@ def _align(task: _Task, loaded: "LoadedModel", settings: AlignConfig, quiet: boo
             tally.count(record)
             if gold:
                 gold.compare(record.links(), len(record.source), len(record.target))
-            if writer:
+            if writer is not None:
                 writer.add(record)
             if task.pharaoh:
                 sys.stdout.write(format_links(record.links()) + "\n")

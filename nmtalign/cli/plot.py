@@ -10,7 +10,7 @@ import typer
 from nmtalign.cli.common import QuietOption, notifier
 from nmtalign.errors import UsageError
 
-Alignments = Annotated[Path, typer.Argument(metavar="[ALIGNMENTS.h5]", help="File written by `nmtalign align`.")]
+Alignments = Annotated[Path, typer.Argument(metavar="ALIGNMENTS.h5", help="File written by `nmtalign align`.")]
 Sentence = Annotated[
     list[int] | None,
     typer.Option(
@@ -40,8 +40,9 @@ def plot(
 ) -> None:
     """Draw soft alignments as in the paper's Figure 3: source along x, target along y, grey from 0 black to 1 white.
 
-    Several sentences make a grid. Without -o the picture is drawn in the terminal (█ is 1). The weights say where the
-    model read when it wrote a word, not why it wrote it.
+    Several sentences make a grid. Without -o the picture is drawn in the
+    terminal (█ is 1). The weights say where the model read when it wrote a
+    word, not why it wrote it.
 
     Examples:
 

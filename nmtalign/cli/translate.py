@@ -14,7 +14,7 @@ STDIN = Path("-")
 _TEXT, _SEARCH, _UNKNOWN, _MACHINE = "Text", "Search", "Unknown words", "Machine"
 
 Inputs = Annotated[
-    list[Path] | None, typer.Argument(metavar="[INPUT]...", help="Text or .gz files, `-` for stdin (default: stdin).")
+    list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files, `-` for stdin (default: stdin).")
 ]
 Model = Annotated[
     Path | None, typer.Option("--model", "-m", metavar="DIR", help="Model directory (default: the workspace's).")
@@ -111,14 +111,15 @@ def translate(
 ) -> None:
     """Translate text: one line out for each line in, always.
 
-    A line that comes alone is answered at once; a flood is sorted into batches. A blank line stays blank, bytes that
-    are not UTF-8 become U+FFFD, and a line that is too long is translated in pieces; the last two are told on stderr.
+    A line that comes alone is answered at once; a flood is sorted into
+    batches. A blank line stays blank. Bytes that are not UTF-8 become U+FFFD,
+    and a line that is too long is translated in pieces: stderr tells which.
 
     Examples:
 
       nmtalign translate < in.en > out.fr
 
-      nmtalign translate -m model/ in.en -o out.fr --replace-unk --lexicon lexicon.en-fr
+      nmtalign translate -m model/ in.en -o out.fr --replace-unk
 
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
 

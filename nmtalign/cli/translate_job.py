@@ -21,8 +21,8 @@ from nmtalign.core.devices import use_threads
 from nmtalign.decoding.output import json_line, moses_lines, text_line
 from nmtalign.decoding.stream import InputLine, input_size, read_windows
 from nmtalign.decoding.translator import Translation, Translator, search_options
-from nmtalign.errors import NmtalignError
-from nmtalign.files import atomic_text
+from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.files import atomic_text, disk_errors
 from nmtalign.model_directory import LoadedModel, Which, load_model
 from nmtalign.text.lines import STDIN
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
@@ -58,9 +58,8 @@ class Job:
         try:
             self._run()
         except BrokenPipeError:
-            # The reader has gone (`| head`): an end like any other. typer would make it exit code 1, and Python would
-            # complain when it flushes what is left.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader has gone (`| head`): an end like any other. typer would make it exit code 1.
+            _let_stdout_go()
 
     def _run(self) -> None:
         settings = self.settings
@@ -102,7 +101,7 @@ class Job:
         for line in window:
             if not line.valid:
                 say(f"{line.place}: not UTF-8; the bytes that are not became U+FFFD")
-        read = counts.lines + len(window)
+        read, written = counts.lines + len(window), list[str]()
         formatted = (
             json_line if self.settings.format == "json" else moses_lines if self.settings.n_best > 1 else text_line
         )
@@ -112,13 +111,13 @@ class Job:
                     f"{line.place}: {len(translation.source_tokens)} tokens, more than max_source_length = "
                     f"{self.settings.max_source_length}: translated in {translation.pieces} pieces"
                 )
-            stream.write(formatted(counts.lines, translation) + "\n")
+            written.append(formatted(counts.lines, translation) + "\n")
             if writer is not None:
                 _keep_alignment(writer, counts.lines, translation, translator.loaded.tokenizers)
             counts.lines += 1
             counts.words += len(translation.source_tokens)
             counts.unknown += translation.source_unknown
-        stream.flush()
+        _write(stream, written)
         if counts.lines != read:
             raise NmtalignError(f"{read} lines were read, but {counts.lines} translated; this is a bug of nmtalign")
 
@@ -137,6 +136,23 @@ def _stdout() -> TextIO:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     return sys.stdout
+
+
+def _write(stream: TextIO, lines: Sequence[str]) -> None:
+    """Writes and flushes; what the disk refuses to a file is told by `atomic_text`."""
+    named = disk_errors(Path("standard output")) if stream is sys.stdout else contextlib.nullcontext()
+    try:
+        with named:
+            stream.writelines(lines)
+            stream.flush()
+    except ResourceError:
+        _let_stdout_go()
+        raise
+
+
+def _let_stdout_go() -> None:
+    """Keeps Python from complaining, when it ends, of what it cannot flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _keep_alignment(writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:

@@ -1,5 +1,6 @@
 """Tokenising sentence pairs in parallel processes, in order and in bounded memory."""
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -101,30 +102,38 @@ def _in_processes(
 ) -> Iterator[tuple[Pairs, Chunk]]:
     waiting: deque[tuple[Pairs, Future[Chunk]]] = deque()
     with process_pool(workers, tokenizers, limit) as pool:
-        try:
-            for block in blocks:
-                waiting.append((block, pool.submit(_work, block)))
-                if len(waiting) >= _IN_FLIGHT * workers:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
-            while waiting:
+        for block in blocks:
+            waiting.append((block, pool.submit(_work, block)))
+            if len(waiting) >= _IN_FLIGHT * workers:
                 done, future = waiting.popleft()
                 yield done, future.result()
-        except BrokenProcessPool:
-            raise ResourceError(
-                "a process that tokenised was killed (out of memory?); try fewer with --workers"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
 
 
+@contextlib.contextmanager
 def process_pool(
     workers: int, tokenizers: Tokenizers | None = None, limit: LengthLimit | None = None
-) -> ProcessPoolExecutor:
-    """A pool of fresh processes: a plain fork would inherit the locks of threads that it does not have."""
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
+
+    An error or an interruption ends them at once. Raises ResourceError where one of them was killed.
+    """
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, limit))
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, limit)) as pool:
+        try:
+            yield pool
+        except BaseException as error:
+            # Waiting for what is under way could take minutes, and nobody would read it.
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, BrokenProcessPool):
+                raise ResourceError("a process of prep was killed (out of memory?); try fewer with --workers") from None
+            raise
 
 
 _worker: dict[str, tuple[Tokenizers, LengthLimit]] = {}

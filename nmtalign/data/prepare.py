@@ -161,16 +161,16 @@ def _training_blocks(job: _Job, train: PathPair, tally: Tally) -> tuple[Tokenize
     if not lines:
         raise _nothing_kept(train, tally)
     job.notify("learning subword pieces")
-    source_pieces, target_pieces = _learn(job, train, raw, lines)
+    source_pieces, target_pieces = _learn(job, train, raw)
     tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
     job.notify("reading train")
     return tokenizers, _blocks(zip(*map(spooled_lines, raw), strict=True), Tally())
 
 
-def _learn(job: _Job, train: PathPair, raw: list[Path], lines: int) -> list[SentencePieces]:
+def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
     sizes = pair_of_sizes("size", job.config.size)
     names = tuple(map(shown, train))
-    arguments = raw, [lines] * 2, [job.config.vocabulary] * 2, sizes, names
+    arguments = raw, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
         return [SentencePieces(model) for model in map(train_pieces, *arguments)]
     with process_pool(2) as pool:

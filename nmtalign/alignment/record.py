@@ -1,0 +1,49 @@
+"""One sentence pair with its soft alignment."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Link = tuple[int, int]  # (source, target), both 0-based
+Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class AlignmentRecord:
+    """The words of a pair, the weights between them and the log-probability of the target given the source.
+
+    `weights` (Ty+1, Tx+1): row j is target word j, the last row the target's `</s>`; column i is source word i, the
+    last column the source's `</s>`; a row sums to 1. A pair without source or target words was not given to the model:
+    its weights are 0, its log-probability is 0 and it has no links.
+    `token_log_probs` (Ty+1,): natural logarithm of the probability of each target word, then of `</s>`.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: Matrix
+    log_prob: float
+    sentence_id: int
+    token_log_probs: NDArray[np.float32]
+    hard_links: tuple[Link, ...]
+
+    def links(self) -> list[Link]:
+        """The hard links that were stored with the weights, (source, target), by target word."""
+        return list(self.hard_links)
+
+    def end_mass(self) -> float:
+        """The sum over the target words of their weight on the source's `</s>`."""
+        return float(self.weights[:-1, -1].sum(dtype=np.float64))
+
+    def empty(self) -> bool:
+        """Whether a side has no words, so that there was nothing to align."""
+        return not (self.source and self.target)
+
+
+def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any]) -> None:
+    """Raises ValueError unless the weights have a row a target word and a column a source word, and one for `</s>`."""
+    expected = (len(target) + 1, len(source) + 1)
+    if weights.shape != expected:
+        raise ValueError(f"weights have the shape {weights.shape}; these words and </s> need {expected}")

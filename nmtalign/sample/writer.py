@@ -1,0 +1,146 @@
+"""The sample workspace on disk: three disjoint parts, their tokens, gold links, and a configuration to begin with."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from nmtalign.errors import UsageError
+from nmtalign.files import atomic_text
+from nmtalign.sample.draft import Example
+from nmtalign.sample.sentences import generate
+
+CONFIGURATION = """\
+# The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.
+source_language = "en"
+target_language = "fr"
+data = "data"
+model = "model"
+
+[corpus]
+train = ["train.en", "train.fr"]
+dev = ["dev.en", "dev.fr"]
+test = ["test.en", "test.fr"]
+gold = "test.align"
+
+[prep]
+shortlist = 2000
+
+[train]
+preset = "tiny"
+"""
+
+HELD_OUT = 500
+"""Sentences in dev and in test of a corpus that is not small."""
+
+_TRIES = 1000  # draws of one training sentence before a repetition is let in: size forces it, or it never comes to that
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSummary:
+    """What was written: sentence pairs of each part, and the lengths of the training part in tokens."""
+
+    train: int
+    dev: int
+    test: int
+    mean_source: float
+    mean_target: float
+    longest: int
+    shortest: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of a part, kept while it is written."""
+
+    pairs: int = 0
+    source: int = 0
+    target: int = 0
+    longest: int = 0
+    shortest: int = 0
+
+    def add(self, example: Example) -> None:
+        source, target = len(example.source_tokens), len(example.target_tokens)
+        self.shortest = min(source, target, self.shortest or source)
+        self.longest = max(source, target, self.longest)
+        self.pairs += 1
+        self.source += source
+        self.target += target
+
+
+def write_sample(folder: Path, pairs: int, seed: int = 1) -> SampleSummary:
+    """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, which is made if need be.
+
+    Raises UsageError where `pairs` is less than 1.
+    """
+    if pairs < 1:
+        raise UsageError(f"--pairs must be 1 or more, not {pairs}")
+    folder.mkdir(parents=True, exist_ok=True)
+    dev = _distinct(generate(seed, "dev"), HELD_OUT, ())
+    test = _distinct(generate(seed, "test"), HELD_OUT, dev)
+    kept = held_out(pairs)
+    tally = _write_part(folder, "train", _training(seed, pairs, [*dev, *test]))
+    _write_part(folder, "dev", dev[:kept])
+    _write_part(folder, "test", test[:kept])
+    with atomic_text(folder / "nmtalign.toml") as stream:
+        stream.write(CONFIGURATION)
+    return SampleSummary(pairs, kept, kept, tally.source / pairs, tally.target / pairs, tally.longest, tally.shortest)
+
+
+def held_out(pairs: int) -> int:
+    """How many sentences dev and test have each: a tenth of a small corpus."""
+    return min(HELD_OUT, max(1, pairs // 10))
+
+
+def _distinct(examples: Iterator[Example], count: int, others: Iterable[Example]) -> list[Example]:
+    """Take the first `count` whose two sentences are new, here and among `others`."""
+    sources = {example.source for example in others}
+    targets = {example.target for example in others}
+    taken: list[Example] = []
+    while len(taken) < count:
+        example = next(examples)
+        if example.source not in sources and example.target not in targets:
+            sources.add(example.source)
+            targets.add(example.target)
+            taken.append(example)
+    return taken
+
+
+def _training(seed: int, pairs: int, reserved: list[Example]) -> Iterator[Example]:
+    """Yield training pairs: none that is reserved, and none twice.
+
+    All the reserved sentences are left out, also where a small corpus has fewer of them in dev and test, so that a
+    larger corpus of the same seed begins with the smaller one.
+    """
+    sources = {example.source for example in reserved}
+    targets = {example.target for example in reserved}
+    seen: set[int] = set()
+    examples = generate(seed)
+    for _ in range(pairs):
+        for attempt in range(_TRIES):
+            example = next(examples)
+            mark = int.from_bytes(blake2b(example.source.encode(), digest_size=8).digest(), "big")
+            fresh = mark not in seen or attempt == _TRIES - 1
+            if fresh and example.source not in sources and example.target not in targets:
+                break
+        seen.add(mark)
+        yield example
+
+
+def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> _Tally:
+    """Write natural text, tokens and links of one part, a line a sentence in each of the five files."""
+    endings = ("en", "fr", "tok.en", "tok.fr", "align")
+    tally = _Tally()
+    with ExitStack() as stack:
+        english, french, source, target, links = (
+            stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings
+        )
+        for example in examples:
+            english.write(example.source + "\n")
+            french.write(example.target + "\n")
+            source.write(" ".join(example.source_tokens) + "\n")
+            target.write(" ".join(example.target_tokens) + "\n")
+            links.write(" ".join([f"{i}-{j}" for i, j in example.links]) + "\n")
+            tally.add(example)
+    return tally

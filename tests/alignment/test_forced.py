@@ -1,0 +1,202 @@
+"""Forced decoding of sentence pairs: order, padding, batches, empty sides, pieces merged to words."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.alignment import forced
+from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.links import argmax_links
+from nmtalign.config import AlignConfig, ModelConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+
+SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
+TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
+PAIRS = [
+    ("the fox", "le renard"),
+    ("", ""),
+    ("the fox sees red boats", "le renard voit des bateaux rouges"),
+    ("", "le renard"),
+    ("the heron", "le héron"),
+    ("fox", ""),
+    ("   ", "\t"),
+    ("boats", "des bateaux"),
+]
+
+
+def make_loaded(
+    attention: str = "additive",
+    tokenizers: Tokenizers | None = None,
+    vocabularies: Sequence[Vocabulary] = (SOURCE, TARGET),
+) -> Any:
+    torch.manual_seed(2)
+    config = ModelConfig(
+        source_vocabulary_size=len(vocabularies[0]),
+        target_vocabulary_size=len(vocabularies[1]),
+        embedding=6,
+        hidden=8,
+        attention_hidden=5,
+        maxout=6,
+        output_rank=0,
+        attention=attention,
+        initialisation="xavier",
+    )
+    model = TranslationModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    return SimpleNamespace(
+        model=model,
+        source_vocabulary=vocabularies[0],
+        target_vocabulary=vocabularies[1],
+        tokenizers=tokenizers or Tokenizers.spaced(),
+        device=torch.device("cpu"),
+        folder=Path("model"),
+    )
+
+
+def test_records_come_in_order_with_the_words_of_the_text() -> None:
+    records = list(align_pairs(make_loaded(), iter(PAIRS), AlignConfig(batch_size=2)))
+    assert [record.sentence_id for record in records] == list(range(len(PAIRS)))
+    for record, (source, target) in zip(records, PAIRS, strict=True):
+        assert (record.source, record.target) == (tuple(source.split()), tuple(target.split()))
+        assert record.weights.shape == (len(record.target) + 1, len(record.source) + 1)
+        assert len(record.token_log_probs) == len(record.target) + 1
+        assert record.log_prob == pytest.approx(float(record.token_log_probs.sum()), abs=1e-5)
+        assert record.links() == argmax_links(record.weights)
+        np.testing.assert_allclose(record.weights.sum(axis=1), 0 if record.empty() else 1, atol=1e-6)
+
+
+def test_batches_and_windows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = make_loaded()
+    together = list(align_pairs(loaded, PAIRS, AlignConfig(batch_size=80)))
+    for size, window, mean in ((1, 1, 50), (3, 1, 50), (4, 20, 2)):
+        monkeypatch.setattr(forced, "_WINDOW", window)
+        monkeypatch.setattr(forced, "_MEAN_LENGTH", mean)
+        for left, right in zip(together, align_pairs(loaded, PAIRS, AlignConfig(batch_size=size)), strict=True):
+            np.testing.assert_allclose(left.weights, right.weights, atol=1e-5)
+            assert left.log_prob == pytest.approx(right.log_prob, abs=1e-5)
+            assert left.sentence_id == right.sentence_id
+
+
+def test_weights_are_the_model_s_own() -> None:
+    loaded = make_loaded()
+    (record,) = align_pairs(loaded, [("the fox sees", "le renard voit")], AlignConfig())
+    batch = make_batch([([2, 3, 4], [2, 3, 4])])
+    expected = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    np.testing.assert_allclose(record.weights, expected.weights[0].numpy(), atol=1e-6)
+    assert record.log_prob == pytest.approx(float(expected.log_probs.sum()), abs=1e-5)
+
+
+def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    force = forced._force
+
+    def spy(loaded: Any, pairs: Any) -> Any:
+        sizes.append((len(pairs), max(pair.length() for pair in pairs)))
+        return force(loaded, pairs)
+
+    monkeypatch.setattr(forced, "_force", spy)
+    pairs = [("the " * 3, "le")] * 4 + [("the " * 150, "le")] * 5 + [("the " * 500, "le")]
+    assert len(list(align_pairs(make_loaded(), pairs, AlignConfig(batch_size=4)))) == 10
+    assert sizes == [(4, 4), (1, 151), (1, 151), (1, 151), (1, 151), (1, 151), (1, 501)]
+
+
+def test_pairs_are_read_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forced, "_WINDOW", 2)
+    taken = []
+
+    def endless() -> Any:
+        while True:
+            taken.append(1)
+            yield "the fox", "le renard"
+
+    records = align_pairs(make_loaded(), endless(), AlignConfig(batch_size=3))
+    assert not taken
+    next(records)
+    assert len(taken) == 6
+
+
+def test_a_model_without_attention_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="model: this model has no attention: it cannot align"):
+        align_pairs(make_loaded("none"), PAIRS, AlignConfig())
+
+
+def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = make_loaded()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(loaded.model, "force", fail)
+    with pytest.raises(
+        ResourceError, match="out of memory with 1 pairs of up to 3 tokens; give a smaller --batch-size"
+    ):
+        list(align_pairs(loaded, PAIRS[:1], AlignConfig()))
+
+
+@pytest.fixture(scope="module")
+def pieces() -> SentencePieces:
+    import sentencepiece
+
+    lines = ["the fox sees red boats", "foxes see the reddest boat", "a boat sees a fox", "sees, seeing; boats."] * 20
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=40, model_type="bpe", minloglevel=2
+    )
+    return SentencePieces(model.getvalue())
+
+
+def subword_model(pieces: SentencePieces) -> Any:
+    vocabulary = Vocabulary(["</s>", "<unk>", *(piece for piece in pieces.pieces() if piece not in ("</s>", "<s>"))])
+    return make_loaded(tokenizers=Tokenizers(pieces, pieces), vocabularies=(vocabulary, vocabulary))
+
+
+def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
+    loaded = subword_model(pieces)
+    source, target = "the reddest boat", "foxes seeing boats"
+    tokens = [pieces.tokenize(source), pieces.tokenize(target)]
+    assert len(tokens[0]) > 3
+    assert len(tokens[1]) > 3
+    (record,) = align_pairs(loaded, [(source, target)], AlignConfig())
+    assert (record.source, record.target) == (("the", "reddest", "boat"), ("foxes", "seeing", "boats"))
+    ids = [loaded.source_vocabulary.encode(part) for part in tokens]
+    batch = make_batch([(ids[0], ids[1])])
+    exact = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    rows = [np.array(pieces.word_index(tokens[1])) == word for word in range(3)]
+    columns = [np.array(pieces.word_index(tokens[0])) == word for word in range(3)]
+    raw = exact.weights[0].numpy()
+    for j in range(3):
+        for i in range(3):
+            expected = raw[:-1, :-1][rows[j]][:, columns[i]].sum(axis=1).mean()
+            assert record.weights[j, i] == pytest.approx(expected, abs=1e-6)
+        assert record.token_log_probs[j] == pytest.approx(exact.log_probs[0].numpy()[:-1][rows[j]].sum(), abs=1e-5)
+    np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
+    assert record.log_prob == pytest.approx(float(exact.log_probs.sum()), rel=1e-6)
+
+
+def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePieces) -> None:
+    # A control character vanishes in sentencepiece's normalisation; as a word of the text it stays one.
+    text = "foxes , \x01 seeing"
+    (record,) = align_pairs(subword_model(pieces), [(text, text)], AlignConfig(), tokenized=True)
+    assert record.source == record.target == ("foxes", ",", "\x01", "seeing")
+    assert record.weights.shape == (5, 5)
+    np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
+
+
+def test_tokenized_text_is_not_tokenised_again() -> None:
+    loaded = make_loaded(tokenizers=Tokenizers.moses("en", "fr"))
+    (raw,) = align_pairs(loaded, [("fox, boats", "l'bateaux")], AlignConfig())
+    (given,) = align_pairs(loaded, [("fox, boats", "l'bateaux")], AlignConfig(), tokenized=True)
+    assert (raw.source, raw.target) == (("fox", ",", "boats"), ("l'", "bateaux"))
+    assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))

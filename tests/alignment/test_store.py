@@ -1,0 +1,290 @@
+"""The HDF5 store: what is written is read back, whole or not at all, in any process."""
+
+import multiprocessing
+import pickle
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmtalign.alignment import store, writer
+from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
+from nmtalign.errors import FormatError, ResourceError
+
+WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
+PAIRS = st.lists(st.tuples(WORDS, WORDS, st.integers(0, 2**62)), max_size=5)
+
+
+def random_weights(source: Sequence[str], target: Sequence[str], seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return generator.dirichlet(np.ones(len(source) + 1), len(target) + 1).astype(np.float32)
+
+
+def write(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], dtype: str = "float16") -> None:
+    with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}, dtype) as file:
+        for number, (source, target) in enumerate(pairs):
+            file.append(source, target, random_weights(source, target, number), -1.5 * number)
+
+
+def numbered(count: int) -> list[tuple[list[str], list[str]]]:
+    return [([f"s{i}"] * (i % 7), [f"t{i}"] * (i % 5)) for i in range(count)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pairs=PAIRS, links=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=4))
+def test_what_is_written_is_read_back(tmp_path: Path, pairs: Any, links: list[tuple[int, int]]) -> None:
+    path = tmp_path / "a.h5"
+    with AlignmentWriter(path, {}, "float32") as file:
+        for number, (source, target, sentence_id) in enumerate(pairs):
+            weights = random_weights(source, target, number)
+            log_probs = np.linspace(-3, -1, len(target) + 1, dtype=np.float32)
+            file.append(source, target, weights, -0.1 * number, sentence_id, links, log_probs)
+        assert file.records == len(pairs)
+    with AlignmentFile(path) as records:
+        assert len(records) == len(pairs)
+        for number, (record, (source, target, sentence_id)) in enumerate(zip(records, pairs, strict=True)):
+            assert (record.source, record.target) == (tuple(source), tuple(target))
+            assert record.sentence_id == sentence_id
+            assert record.log_prob == -0.1 * number
+            assert record.links() == links
+            np.testing.assert_array_equal(record.weights, random_weights(source, target, number))
+            np.testing.assert_array_equal(record.token_log_probs, np.linspace(-3, -1, len(target) + 1, dtype="f4"))
+
+
+def test_float16_is_the_default_and_its_error_is_bounded(tmp_path: Path) -> None:
+    source, target = ["s"] * 30, ["t"] * 40
+    write(tmp_path / "half.h5", [(source, target)])
+    record = AlignmentFile(tmp_path / "half.h5")[0]
+    exact = random_weights(source, target)
+    assert 0 < np.abs(record.weights - exact).max() <= 0.00025
+    assert record.weights.dtype == np.float32
+    with h5py.File(tmp_path / "half.h5") as file:
+        assert file["weights"].dtype == np.float16
+
+
+def test_links_are_those_of_the_exact_weights_and_what_is_left_out_has_a_default(tmp_path: Path) -> None:
+    weights = np.array([[0.30001, 0.30002, 0.39997], [0.49999, 0.50001, 0.0], [0.2, 0.2, 0.6]], dtype=np.float32)
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        file.append(["a", "b"], ["c", "d"], weights, -1)
+        file.append(["a", "b"], ["c", "d"], weights, -1, sentence_id=7)
+    with AlignmentFile(tmp_path / "a.h5") as records:
+        assert records[0].links() == [(1, 1)]
+        assert [record.sentence_id for record in records] == [0, 7]
+        assert np.isnan(records[0].token_log_probs).all()
+
+
+def test_blocks_and_pages_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = numbered(100)
+    write(tmp_path / "whole.h5", pairs)
+    monkeypatch.setattr(writer, "_BLOCK", 7)
+    monkeypatch.setattr(writer, "BLOCK_CELLS", 50)
+    write(tmp_path / "blocks.h5", pairs)
+    monkeypatch.setattr(store, "_PAGE", 9)
+    monkeypatch.setattr(store, "_PAGES", 2)
+    monkeypatch.setattr(store, "BLOCK_CELLS", 40)
+    whole, blocks = AlignmentFile(tmp_path / "whole.h5"), AlignmentFile(tmp_path / "blocks.h5")
+    for number, (left, right) in enumerate(zip(whole, blocks, strict=True)):
+        assert left.source == right.source == tuple(pairs[number][0])
+        np.testing.assert_array_equal(left.weights, right.weights)
+        np.testing.assert_array_equal(left.weights, blocks[number].weights)
+    assert len(blocks._pages) == 2
+
+
+def test_memory_holds_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_BLOCK", 10)
+    most = 0
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        for source, target in numbered(200):
+            file.append(source, target, random_weights(source, target), 0.0)
+            most = max(most, *(len(column._pending) for column in file._columns.values()))
+    assert most <= 11
+
+
+def test_what_is_appended_is_copied(tmp_path: Path) -> None:
+    weights = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    with AlignmentWriter(tmp_path / "a.h5", {}, "float32") as file:
+        file.append(["a"], ["b"], weights, 0.0)
+        weights[:] = 9
+    assert AlignmentFile(tmp_path / "a.h5")[0].weights.tolist() == [[1, 0], [0, 1]]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    write(path, numbered(3))
+    before = path.read_bytes()
+
+    def stop_halfway() -> None:
+        with AlignmentWriter(path, {}) as file:
+            file.append([], [], np.ones((1, 1)), 0.0)
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        stop_halfway()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="cannot write"), AlignmentWriter(tmp_path / "file" / "a.h5", {}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("source", "shape", "log_probs", "message"),
+    [
+        (["a"], (1, 1), None, "need"),
+        (["a\nb"], (2, 2), None, "line feed"),
+        (["a"], (2, 2), [0.0], "need"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, source: list[str], shape: tuple[int, int], log_probs: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message), AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        file.append(source, ["b"], np.zeros(shape), 0.0, token_log_probs=log_probs)
+    with pytest.raises(ValueError, match="float64"):
+        AlignmentWriter(tmp_path / "a.h5", {}, "float64")
+
+
+def test_indices_and_slices(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", numbered(10))
+    with AlignmentFile(str(tmp_path / "a.h5")) as file:
+        assert file[-1].sentence_id == 9
+        assert [record.sentence_id for record in file[2:8:3]] == [2, 5]
+        assert [record.sentence_id for record in file[-2:]] == [8, 9]
+        for index in (10, -11):
+            with pytest.raises(IndexError, match="it has 10"):
+                file[index]
+
+
+def test_an_empty_file_and_info(tmp_path: Path) -> None:
+    write(tmp_path / "none.h5", [])
+    assert list(AlignmentFile(tmp_path / "none.h5")) == []
+    assert AlignmentFile(tmp_path / "none.h5").info()["bytes_per_cell"] == 0
+    write(tmp_path / "a.h5", [(["a", "b"], ["c"]), ([], ["d"])])
+    info = AlignmentFile(tmp_path / "a.h5").info()
+    counts = {name: info[name] for name in ("pairs", "source_words", "target_words", "cells", "weights")}
+    assert counts == {"pairs": 2, "source_words": 2, "target_words": 2, "cells": 2 * 3 + 2 * 1, "weights": "float16"}
+    assert info["bytes"] == (tmp_path / "a.h5").stat().st_size
+    assert info["attributes"]["direction"] == "en-fr"
+    assert info["attributes"]["format_version"] == 1
+    assert info["attributes"]["end_of_sentence_row"] is True
+
+
+def test_the_file_is_what_the_layout_says(tmp_path: Path) -> None:
+    pairs = numbered(12)
+    write(tmp_path / "a.h5", pairs, "float32")
+    k, i, j = 11, 2, 0
+    with h5py.File(tmp_path / "a.h5") as file:
+        columns = len(pairs[k][0]) + 1
+        assert file["source/word_offsets"][k + 1] - file["source/word_offsets"][k] == columns - 1
+        cell = file["weights"][file["weight_offsets"][k] + j * columns + i]
+        assert cell == random_weights(*pairs[k], k)[j, i]
+        assert bytes(file["target/text"][()]).decode() == "".join(f"{word}\n" for _, ts in pairs for word in ts)
+        assert len(file["token_log_prob"]) == file["target/word_offsets"][-1] + len(pairs)
+        assert file["links"].shape == (file["link_offsets"][-1], 2)
+        kinds = {str(dataset.dtype) for dataset in _datasets(file)}
+        assert kinds == {"float32", "int64", "uint8", "int32", "float64"}
+
+
+def _datasets(file: Any) -> list[Any]:
+    found: list[Any] = []
+    file.visititems(lambda _, node: found.append(node) if isinstance(node, h5py.Dataset) else None)
+    return found
+
+
+@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
+def test_h5dump_reads_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", numbered(5))
+    command = ["h5dump", "-d", "/weight_offsets", str(tmp_path / "a.h5")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "(0): 0, 1, 5, 14, 30, 55" in done.stdout
+    done = subprocess.run(["h5dump", str(tmp_path / "a.h5")], capture_output=True, text=True, check=True)
+    assert "source words, then </s>" in done.stdout
+
+
+def _first_word(file: AlignmentFile, index: int) -> tuple[str, float]:
+    record = file[index]
+    return record.target[0], float(record.weights.sum())
+
+
+@pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
+    write(tmp_path / "a.h5", [(["a", "b"], [f"t{i}", "u"]) for i in range(40)])
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        expected = [_first_word(file, i) for i in range(40)]
+        context: Any = multiprocessing.get_context(method)
+        with context.Pool(2) as pool:
+            found = pool.starmap(_first_word, [(file, i) for i in range(40)], chunksize=5)
+        assert found == expected
+        assert [_first_word(file, i) for i in range(40)] == expected
+
+
+def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a.h5", numbered(5))
+    file = AlignmentFile(tmp_path / "a.h5")
+    inherited = file._file
+    monkeypatch.setattr(store.os, "getpid", lambda: -1)
+    assert file[4].sentence_id == 4
+    assert file._file is not inherited
+    assert not inherited
+
+
+def test_a_reader_is_pickled_by_its_path_and_opens_again_after_close(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", numbered(5))
+    file = AlignmentFile(tmp_path / "a.h5")
+    assert pickle.loads(pickle.dumps(file))[3].sentence_id == 3  # noqa: S301
+    file.close()
+    assert file[2].sentence_id == 2
+
+
+def test_missing_foreign_and_newer_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"missing\.h5: no such file"):
+        AlignmentFile(tmp_path / "missing.h5")
+    (tmp_path / "text.h5").write_text("text")
+    with pytest.raises(FormatError, match=r"text\.h5: not an alignment file"):
+        AlignmentFile(tmp_path / "text.h5")
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["weights"] = [1.0]
+    with pytest.raises(FormatError, match=r"foreign\.h5: not an alignment file of nmtalign"):
+        AlignmentFile(tmp_path / "foreign.h5")
+    write(tmp_path / "newer.h5", [])
+    with h5py.File(tmp_path / "newer.h5", "r+") as file:
+        file.attrs["format_version"] = 2
+    with pytest.raises(FormatError, match="version 2"):
+        AlignmentFile(tmp_path / "newer.h5")
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    write(path, numbered(5))
+    with h5py.File(path, "r+") as file:
+        file["weights"].resize(3, axis=0)
+    with pytest.raises(FormatError, match="weights and weight_offsets disagree"):
+        AlignmentFile(path)
+    write(path, numbered(5))
+    with h5py.File(path, "r+") as file:
+        del file["log_prob"]
+    with pytest.raises(FormatError, match="damaged"):
+        AlignmentFile(path)[0]
+    write(path, numbered(5))
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(FormatError, match=r"a\.h5: "):
+        list(AlignmentFile(path))
+
+
+def test_a_record_knows_its_end_mass() -> None:
+    weights = np.array([[0.9, 0.1], [0.5, 0.5], [0.0, 1.0]], dtype=np.float32)
+    record = AlignmentRecord(("a",), ("b", "c"), weights, 0.0, 0, np.zeros(3, np.float32), ((0, 0),))
+    assert record.end_mass() == pytest.approx(0.6)
+    assert record.links() == [(0, 0)]
+    assert not record.empty()

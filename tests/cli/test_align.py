@@ -1,0 +1,213 @@
+"""`nmtalign align` through real pipes."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmtalign.alignment.links import parse_links
+from nmtalign.alignment.store import AlignmentFile
+from nmtalign.cli.app import main
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+
+WORDS = {
+    "source": ["the", "fox", "sees", "a", "red", "boat", "."],
+    "target": ["le", "renard", "voit", "un", "bateau", "rouge", "l'", "."],
+}
+SOURCE = "the fox sees a red boat.\n\nthe heron\nthe boat\n"
+TARGET = "le renard voit un bateau rouge.\n\nl'aigrette\n\n"
+GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n"
+
+
+def make_model(folder: Path, attention: str = "additive") -> Path:
+    """A model directory with random weights."""
+    corpus = folder / "corpus"
+    corpus.mkdir(parents=True)
+    for side, words in WORDS.items():
+        Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
+    tokenizers = Tokenizers.moses("en", "fr")
+    tokenizers.save(corpus)
+    config = ModelConfig(
+        source_vocabulary_size=9,
+        target_vocabulary_size=10,
+        embedding=6,
+        hidden=8,
+        attention_hidden=5,
+        maxout=6,
+        output_rank=0,
+        attention=attention,
+        initialisation="xavier",
+    )
+    prepared = SimpleNamespace(
+        folder=corpus, tokenizers=tokenizers, source_language="en", target_language="fr", settings={}, hash="0" * 64
+    )
+    create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
+    torch.manual_seed(5)
+    model = TranslationModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    save_tensors(folder / "model" / "best.safetensors", model.state_dict(), {})
+    return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("align"))
+
+
+def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "nmtalign", "align", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "COLUMNS": "200"}
+    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, env=environment, check=False)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    (tmp_path / "in.en").write_text(SOURCE)
+    (tmp_path / "out.fr").write_text(TARGET)
+    (tmp_path / "links.gold").write_text(GOLD)
+    return tmp_path
+
+
+def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) -> None:
+    options = ("-m", model, "-o", "a.h5", "--pharaoh", "--gold", "links.gold", "--format", "json")
+    done = run(texts, "in.en", "out.fr", *options)
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stdout.decode().split("\n")
+    assert len(lines) == 5
+    assert lines[1] == lines[3] == lines[4] == ""
+    figures = json.loads(done.stderr.decode().splitlines()[0])
+    assert figures["pairs"] == 4
+    assert set(figures) == {"pairs", "links", "end_mass", "precision", "recall", "aer", "f1", "signature"}
+    assert "wrote a.h5" in done.stderr.decode()
+    with AlignmentFile(texts / "a.h5") as file:
+        assert [record.links() for record in file] == [parse_links(line, "") for line in lines[:4]]
+        assert file[0].source == ("the", "fox", "sees", "a", "red", "boat", ".")
+        assert file[2].target == ("l'", "aigrette")
+        assert [record.sentence_id for record in file] == [0, 1, 2, 3]
+        assert sum(len(record.links()) for record in file) == figures["links"]
+        words = [record for record in file if not record.empty()]
+        mean = sum(record.end_mass() for record in words) / sum(len(record.target) for record in words)
+        assert figures["end_mass"] == pytest.approx(mean, abs=1e-3)
+        assert file.attributes["direction"] == "en-fr"
+        assert json.loads(file.attributes["options"])["weights_of"] == "best.safetensors"
+        assert f"|model:{file.attributes['model_hash'][:12]}|" in figures["signature"]
+
+
+def test_figures_are_a_table_on_stdout(texts: Path, model: Path) -> None:
+    done = run(texts, "in.en", "out.fr", "-m", model, "--gold", "links.gold", "--quiet")
+    assert done.returncode == 0
+    assert done.stderr == b""
+    names = [line.rsplit(maxsplit=1)[0] for line in done.stdout.decode().splitlines()]
+    assert names == ["pairs", "links", "</s> mass", "precision", "recall", "AER", "F1", "signature"]
+    assert (texts / "alignments.h5").exists()
+
+
+def test_pharaoh_alone_writes_no_file(texts: Path, model: Path) -> None:
+    done = run(texts, "in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
+    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 4)
+    assert not (texts / "alignments.h5").exists()
+
+
+def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path) -> None:
+    run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32", "--batch-size", "1", "--tokenized")
+    run(texts, "in.en", "out.fr", "-m", model, "-o", "b.h5", "--weights", "float32", "--tokenized", "--threads", "1")
+    one, two = AlignmentFile(texts / "a.h5"), AlignmentFile(texts / "b.h5")
+    assert one.info()["weights"] == "float32"
+    assert one[0].source == ("the", "fox", "sees", "a", "red", "boat.")
+    for left, right in zip(one, two, strict=True):
+        assert abs(left.weights - right.weights).max() < 1e-5
+
+
+def test_bare_in_a_workspace(texts: Path, model: Path) -> None:
+    (texts / "nmtalign.toml").write_text(
+        f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n[align]\nweights = "float32"\n'
+    )
+    done = run(texts)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "AER" in done.stdout.decode()
+    assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
+    # Other texts are not compared with the workspace's gold links.
+    done = run(texts, "out.fr", "in.en", "-o", "b.h5")
+    assert done.returncode == 0
+    assert done.stdout == b""
+    assert "</s> mass" in done.stderr.decode()
+
+
+def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
+    source = "the fox\r\na\rboat\nred\u2028boat\n" + "fox " * 300 + "\nlast"
+    with gzip.open(tmp_path / "in.en.gz", "wb") as stream:
+        stream.write(source.encode())
+    (tmp_path / "out.fr").write_bytes("le\nun\u0085bateau\nrouge\nrenard\nfin\n".encode())
+    done = run(tmp_path, "in.en.gz", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.count(b"\n") == 5
+    file = AlignmentFile(tmp_path / "a.h5")
+    assert file[0].source == ("the", "fox")
+    assert file[3].weights.shape == (2, 301)
+    assert file[4].source == ("last",)
+
+
+def test_empty_input(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "none").write_text("")
+    done = run(tmp_path, "none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 0
+
+
+MISTAKES = [
+    (("in.en", "short.fr"), 3, "short.fr: has no line 2"),
+    (("in.en", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
+    (("in.en", "missing.fr"), 3, "missing.fr"),
+    (("in.en",), 2, "SRC TGT"),
+    ((), 2, "no pairs to align"),
+    (("-", "-"), 2, "only one of"),
+    (("in.en", "out.fr", "-o", "-"), 2, "HDF5 needs a file"),
+    (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
+    (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "cannot write"),
+    (("in.en", "out.fr", "--weights", "float8"), 2, "weights = 'float8'"),
+    (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 points outside"),
+    (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
+    (("in.en", "out.fr", "--gold", "long.gold"), 3, "long.gold: has 5 lines, but there are 4 pairs"),
+    (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
+    (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
+    (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention: it cannot align"),
+]
+
+
+def test_mistakes_are_one_line_and_leave_no_file(
+    texts: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (texts / "short.fr").write_text("le\n")
+    (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
+    (texts / "wide.gold").write_text("0-0\n\n0-9\n\n")
+    (texts / "long.gold").write_text("0-0\n" + "\n" * 4)
+    (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
+    make_model(texts / "fixed", "none")
+    monkeypatch.chdir(texts)
+    for arguments, code, message in MISTAKES:
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "align", "-m", str(model), *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        streams = capsys.readouterr()
+        assert message in streams.err
+        assert (streams.out, streams.err.count("\n"), caught.value.code) == ("", 1, code)
+        assert not list(texts.glob("*.h5*")) + list(texts.glob(".*"))
+
+
+def test_an_old_file_survives_an_error(texts: Path, model: Path) -> None:
+    (texts / "a.h5").write_text("old")
+    (texts / "bad.fr").write_bytes(b"le\n\xff\n")
+    assert run(texts, "in.en", "bad.fr", "-m", model, "-o", "a.h5").returncode == 3
+    assert (texts / "a.h5").read_text() == "old"

@@ -1,0 +1,226 @@
+"""`nmtalign score` through real pipes: figures, tables, JSON, and one line for every mistake."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmtalign.scoring.metrics import bleu
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+
+SOURCE = ["The cat sleeps.", "", "A dog and a wombat run over the small hill today.", "The dog runs."]
+REFERENCE = ["Le chat dort.", "", "Un chien et un wombat courent sur la petite colline.", "Le chien court."]
+HYPOTHESIS = ["Le chat dort.", "", "Un chien et un ours courent sur la colline.", "Le chien court ."]
+
+
+def run(folder: Path, *arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nmtalign", "score", *arguments]
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(command, cwd=folder, input=data, capture_output=True, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "a folder"
+    place.mkdir()
+    for name, lines in (("test.en", SOURCE), ("test.fr", REFERENCE), ("out.fr", HYPOTHESIS)):
+        (place / name).write_text(text(lines), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    """Vocabularies that lack `wombat` and `hill`, as a model carries them."""
+    words = ["The", "A", "the", "dog", "cat", "and", "a", "run", "runs", "sleeps", "over", "small", "today", "."]
+    Vocabulary(["</s>", "<unk>", *words]).save(folder / "model" / "source.vocabulary.txt")
+    words = ["Le", "Un", "un", "la", "chat", "chien", "et", "dort", "court", "courent", "sur", "petite", "."]
+    Vocabulary(["</s>", "<unk>", *words]).save(folder / "model" / "target.vocabulary.txt")
+    Tokenizers.moses("en", "fr").save(folder / "model")
+    return folder / "model"
+
+
+def columns(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_a_file_is_scored_in_aligned_columns(folder: Path) -> None:
+    done = run(folder, "out.fr", "-r", "test.fr")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "sentences: 4"
+    assert columns(lines[1]) == ["metric", "all", "signature"]
+    expected = bleu(HYPOTHESIS, REFERENCE)
+    assert columns(lines[2]) == ["BLEU", f"{expected.value:.2f}", expected.signature]
+    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "TER"]
+
+
+@pytest.mark.parametrize("arguments", [["-", "-r", "test.fr"], ["-r", "test.fr"]])
+def test_stdin_scores_as_a_file_does(folder: Path, arguments: list[str]) -> None:
+    done = run(folder, *arguments, stdin=text(HYPOTHESIS))
+    assert done.returncode == 0
+    assert done.stdout == run(folder, "out.fr", "-r", "test.fr").stdout
+
+
+def test_a_pipe_with_tee_gives_the_table_by_length(folder: Path) -> None:
+    command = f"cat out.fr | tee copy.fr | '{sys.executable}' -m nmtalign score - -r test.fr -s test.en --by-length"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=True)
+    title, head, *rows = done.stdout.partition("by words of the source")[2].splitlines()
+    assert title == " (all):"
+    assert columns(head) == ["words", "sentences", "BLEU", "chrF2", "TER", "ratio"]
+    labels = ["0", "1-10", "11-20", "21-30", "31-40", "41-50", "51-60", ">60", "all"]
+    counts = ["1", "2", "1", "0", "0", "0", "0", "0", "4"]
+    assert [columns(row)[:2] for row in rows] == [list(pair) for pair in zip(labels, counts, strict=True)]
+    assert columns(rows[1])[2] == f"{bleu(HYPOTHESIS[::3], REFERENCE[::3]).value:.2f}"
+    assert columns(rows[3])[2:] == ["-", "-", "-", "-"]
+
+
+def test_buckets_are_those_given(folder: Path) -> None:
+    done = run(
+        folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--by-length", "--buckets", "3,5", "--metrics", "chrf"
+    )
+    rows = done.stdout.partition("by words of the source (all):\n")[2].splitlines()
+    assert [columns(row)[:2] for row in rows] == [
+        ["words", "sentences"],
+        ["0", "1"],
+        ["1-3", "2"],
+        ["4-5", "0"],
+        [">5", "1"],
+        ["all", "4"],
+    ]
+
+
+def test_the_subset_without_unknown_words(folder: Path, model: Path) -> None:
+    done = run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "-m", "model")
+    lines = done.stdout.splitlines()
+    assert lines[1] == "no unknown word: 3 of 4 sentences"
+    assert columns(lines[2]) == ["metric", "all", "no-unk", "signature"]
+    known = [HYPOTHESIS[index] for index in (0, 1, 3)], [REFERENCE[index] for index in (0, 1, 3)]
+    assert columns(lines[3])[1:3] == [f"{bleu(HYPOTHESIS, REFERENCE).value:.2f}", f"{bleu(*known).value:.2f}"]
+    assert run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "--data", "model").stdout == done.stdout
+
+
+def test_json_holds_everything(folder: Path, model: Path) -> None:
+    flags = ["--by-length", "--no-unk", "--format", "json", "--tokenized", "--lowercase", "-m", "model"]
+    record = json.loads(run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", *flags).stdout)
+    assert record["sentences"] == 4
+    names = [score["name"] for score in record["scores"]]
+    assert names == ["BLEU", "BLEU (Moses-tokenised)", "chrF2", "TER"]
+    assert record["scores"][0]["value"] == bleu(HYPOTHESIS, REFERENCE, lowercase=True).value
+    assert "|moses:fr|" in record["scores"][1]["signature"]
+    assert record["by_length"][1]["words"] == "1-10"
+    assert record["by_length"][-1]["BLEU"] is None
+    assert record["no_unk"]["sentences"] == 3
+    assert sum(row["sentences"] for row in record["no_unk"]["by_length"]) == 3
+
+
+def test_the_workspace_gives_reference_source_and_settings(folder: Path, model: Path) -> None:
+    settings = '[corpus]\ntest = ["test.en", "test.fr"]\n[score]\nby_length = true\nno_unk = true\nformat = "json"\n'
+    (folder / "nmtalign.toml").write_text(settings)
+    record = json.loads(run(folder, "out.fr").stdout)
+    assert record["no_unk"]["sentences"] == 3
+    assert record["by_length"][0] == {**record["by_length"][0], "words": "0", "sentences": 1}
+    assert run(folder, "out.fr", "--no-by-length", "--with-unk", "--format", "text").stdout.startswith(
+        "sentences: 4\nm"
+    )
+
+
+def test_empty_lines_are_no_mistake_and_the_score_is_no_exit_code(folder: Path) -> None:
+    done = run(folder, "-", "-r", "test.fr", "-q", stdin="\n\n\n\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert columns(done.stdout.splitlines()[2])[1] == "0.00"
+
+
+def test_a_terminal_gets_a_drawn_table_and_whole_signatures(folder: Path) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "nmtalign", "score", "out.fr", "-r", "test.fr", "--metrics", "bleu"]
+    narrow = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=narrow) as process:
+        os.close(slave)
+        shown = b""
+        try:
+            while part := os.read(master, 4096):
+                shown += part
+        except OSError:  # how a terminal ends on Linux
+            pass
+        assert process.wait() == 0
+    os.close(master)
+    assert "│ BLEU" in shown.decode()
+    assert bleu(HYPOTHESIS, REFERENCE).signature in shown.decode()
+
+
+def test_lines_end_at_newlines_only(folder: Path) -> None:
+    odd = [line.replace("dort", "dort\u2028ici\rlà") for line in HYPOTHESIS]
+    done = run(folder, "-", "-r", "test.fr", stdin=text(odd).replace("\n", "\r\n").removesuffix("\r\n"))
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "sentences: 4")
+
+
+def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
+    (folder / "long.fr").write_text("Il dort .\n" * 120)
+    done = run(folder, "long.fr", "-r", "long.fr", "--metrics", "bleu")
+    assert done.stderr.startswith("nmtalign: long.fr: 120 lines end in ' .'")
+    assert run(folder, "long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["out.fr"], 2, "no reference: give it with -r"),
+        ([], 2, "no reference: give it with -r"),
+        (["-m", "model", "-r", "test.fr"], 2, "nothing to translate: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "--by-length"], 2, "--by-length: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "--no-unk", "-m", "x"], 2, "--no-unk: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk"], 2, "--no-unk: no model or corpus here"),
+        (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "-m", "x"], 4, "x: no vocabularies here"),
+        (["out.fr", "-r", "test.fr", "--tokenized"], 2, "give the language of the translation with --target-language"),
+        (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "buckets = '10;20': give the upper ends"),
+        (["out.fr", "-r", "test.fr", "--metrics", "bleu,tre"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
+        (["out.fr", "-r", "test.fr", "--tokenize", "intel"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
+        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "format = 'xml': must be one of text, json"),
+        (["out.fr", "-r", "test.fr", "-o", "kept.fr"], 2, "--output, --beam and --device are for a translation"),
+        (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
+        (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),
+        (["out.fr", "-r", "gone.fr"], 3, "gone.fr: cannot read: No such file"),
+        (["empty.fr", "-r", "test.fr"], 3, "empty.fr: is empty; nothing to score"),
+        (["-", "-r", "test.fr"], 3, "standard input: is empty; nothing to score"),
+        (["short.fr", "-r", "test.fr"], 3, "short.fr: has no line 2: it has 1 line, but test.fr has 4 lines"),
+        (["out.fr", "-r", "test.fr", "-s", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but test.fr"),
+        (["latin.fr", "-r", "test.fr"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
+    ],
+)
+def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int, message: str) -> None:
+    (folder / "empty.fr").touch()
+    (folder / "short.fr").write_text("Le chat dort.\n")
+    (folder / "latin.fr").write_bytes(b"ici\nd\xe9j\xe0\n\n\n")
+    done = run(folder, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("nmtalign: error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_scoring_loads_no_torch(folder: Path, model: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--no-unk', '-m',"
+        " 'model', '--tokenized']\n"
+        "from nmtalign.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("0 False\n")
+
+
+def test_bare_without_a_model_names_the_folder(folder: Path) -> None:
+    (folder / "nmtalign.toml").write_text('model = "models/first"\n[corpus]\ntest = ["test.en", "test.fr"]\n')
+    done = run(folder, "--by-length")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("nmtalign: error: models/first: no nmtalign model here")

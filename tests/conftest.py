@@ -1,0 +1,57 @@
+"""What tests share: a small reversing corpus, and a runner of the real command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmtalign.config import PrepConfig
+from nmtalign.data.corpus import Corpus
+
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start: many small ones
+
+WORDS = [f"w{index}" for index in range(12)]
+
+
+def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:
+    """Lines of 3 to 7 words, and the same words in capitals from back to front."""
+    generator = np.random.default_rng(seed)
+    lines = [[WORDS[i] for i in generator.integers(0, len(WORDS), generator.integers(3, 8))] for _ in range(count)]
+    source, target = folder / f"{name}.src", folder / f"{name}.tgt"
+    source.write_text("".join(" ".join(line) + "\n" for line in lines))
+    target.write_text("".join(" ".join(word.upper() for word in reversed(line)) + "\n" for line in lines))
+    return source, target
+
+
+@pytest.fixture(scope="session")
+def reversal(tmp_path_factory) -> Corpus:
+    """A prepared corpus whose translation is the reversal: 3,000 training pairs, 60 of dev, 60 of test."""
+    from nmtalign.data.prepare import prepare
+
+    folder = tmp_path_factory.mktemp("reversal")
+    pairs = {
+        name: write_reversal(folder, name, count, seed)
+        for seed, (name, count) in enumerate({"train": 3000, "dev": 60, "test": 60}.items())
+    }
+    prepare(
+        pairs["train"], folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), pairs["dev"], pairs["test"]
+    )
+    return Corpus.open(folder / "data")
+
+
+@pytest.fixture
+def nmtalign(tmp_path):
+    """Runs `nmtalign ARGUMENTS` as a process of its own in tmp_path; `stdin` is bytes."""
+
+    def run(*arguments, stdin=b"", check=True, cwd=tmp_path):
+        result = subprocess.run(
+            [sys.executable, "-m", "nmtalign", *map(str, arguments)], input=stdin, capture_output=True, cwd=cwd
+        )
+        if check and result.returncode:
+            raise AssertionError(f"exit code {result.returncode}: {result.stderr.decode()}")
+        return result
+
+    return run

@@ -1,0 +1,79 @@
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nmtalign.data import pipeline
+from nmtalign.data.pipeline import LengthLimit, Pairs, Side, tokenize_chunk, tokenize_pairs, worker_count
+from nmtalign.errors import InputError, ResourceError
+from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+
+SPACED = Tokenizers.spaced("en", "fr")
+
+
+class Deadly(SpacedWords):
+    """Ends the process that it is sent to."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (1,)
+
+
+def blocks(count: int, size: int = 10) -> Iterator[Pairs]:
+    for number in range(count):
+        yield [(f"a{number} b{line}", f"x{number}") for line in range(size)]
+
+
+def test_a_chunk_keeps_what_fits() -> None:
+    pairs = [("a b", "x"), ("a b c", "x"), ("", "x"), ("c", "y z")]
+    chunk = tokenize_chunk(SPACED, LengthLimit(2), pairs)
+    assert chunk == ([0, 3], Side("a b c", [2, 1]), Side("x y z", [1, 2]), 1, 1)
+    assert chunk.source.tokens() == ["a", "b", "c"]
+    whole = tokenize_chunk(SPACED, LengthLimit(keep_empty=True), pairs)
+    assert (whole.kept, whole.source.lengths, whole.empty, whole.too_long) == ([0, 1, 2, 3], [2, 3, 0, 1], 0, 0)
+    assert tokenize_chunk(SPACED, LengthLimit(2), []).source.tokens() == []
+
+
+def test_processes_give_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 20)
+    alone, together = (list(tokenize_pairs(SPACED, LengthLimit(), blocks(30), workers)) for workers in (1, 2))
+    assert alone == together
+    assert [chunk.source.tokens()[0] for _, chunk in together] == [f"a{number}" for number in range(30)]
+
+
+def test_no_more_is_read_than_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+    read = 0
+
+    def counted() -> Iterator[Pairs]:
+        nonlocal read
+        for block in blocks(100):
+            read += 1
+            yield block
+
+    stream = tokenize_pairs(SPACED, LengthLimit(), counted(), 2)
+    next(stream)
+    assert read <= 8
+    stream.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_of_the_text_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+
+    def torn() -> Iterator[Pairs]:
+        yield from blocks(5)
+        raise InputError("line 51")
+
+    with pytest.raises(InputError, match="line 51"):
+        list(tokenize_pairs(SPACED, LengthLimit(), torn(), 2))
+
+
+def test_a_process_that_was_killed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+    with pytest.raises(ResourceError, match="a process of prep was killed"):
+        list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), LengthLimit(), blocks(50), 2))
+
+
+def test_worker_count() -> None:
+    assert worker_count(3) == 3
+    assert worker_count(0) >= 1

@@ -1,0 +1,90 @@
+"""The sample workspace: disjoint parts of any size, the same bytes for the same seed, lines that belong together."""
+
+import hashlib
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nmtalign.errors import UsageError
+from nmtalign.sample import CONFIGURATION, write_sample
+
+PARTS = ("train", "dev", "test")
+ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")
+
+
+def lines(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    assert "\r" not in text
+    return text[:-1].split("\n")
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
+    write_sample(tmp_path / "one", 200, seed=3)
+    write_sample(tmp_path / "two", 200, seed=3)
+    write_sample(tmp_path / "other", 200, seed=4)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    other = digest(tmp_path / "other")
+    assert [name for name, value in digest(tmp_path / "one").items() if other[name] == value] == ["nmtalign.toml"]
+
+
+def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
+    write_sample(tmp_path / "small", 50)
+    write_sample(tmp_path / "large", 300)
+    assert lines(tmp_path / "large/train.fr")[:50] == lines(tmp_path / "small/train.fr")
+    assert lines(tmp_path / "large/test.fr")[:5] == lines(tmp_path / "small/test.fr")
+
+
+@pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (2, 1), (15, 1), (1000, 100), (5000, 500), (6000, 500)])
+def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
+    summary = write_sample(tmp_path, pairs)
+    assert (summary.train, summary.dev, summary.test) == (pairs, held_out, held_out)
+    for language in ("en", "fr"):
+        train, dev, test = (lines(tmp_path / f"{part}.{language}") for part in PARTS)
+        assert (len(train), len(dev), len(test)) == (pairs, held_out, held_out)
+        assert not set(train) & set(dev)
+        assert not set(train) & set(test)
+        assert not set(dev) & set(test)
+    assert len(set(lines(tmp_path / "train.en"))) == pairs
+
+
+def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
+    summary = write_sample(tmp_path, 1000, seed=5)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "nmtalign.toml",
+        *(f"{part}.{ending}" for part in PARTS for ending in ENDINGS),
+    }
+    longest = 0
+    for part in PARTS:
+        texts = [lines(tmp_path / f"{part}.{ending}") for ending in ENDINGS]
+        for english, french, source, target, links in zip(*texts, strict=True):
+            assert english.replace(" ", "") == source.replace(" ", "")
+            assert french.replace(" ", "") == target.replace(" ", "")
+            pairs = [tuple(map(int, link.split("-"))) for link in links.split(" ")]
+            assert pairs == sorted(pairs)
+            assert max(i for i, _ in pairs) == source.count(" ")
+            assert max(j for _, j in pairs) == target.count(" ")
+            if part == "train":
+                longest = max(longest, source.count(" ") + 1, target.count(" ") + 1)
+    assert summary.longest == longest
+
+
+def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
+    write_sample(tmp_path, 10)
+    text = (tmp_path / "nmtalign.toml").read_text(encoding="utf-8")
+    assert text == CONFIGURATION
+    corpus = tomllib.loads(text)["corpus"]
+    for names in corpus.values():
+        for name in [names] if isinstance(names, str) else names:
+            assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize("pairs", [0, -3])
+def test_no_pairs_are_a_mistake(tmp_path: Path, pairs: int) -> None:
+    with pytest.raises(UsageError, match="pairs"):
+        write_sample(tmp_path, pairs)

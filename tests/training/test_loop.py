@@ -1,0 +1,220 @@
+"""The training loop on the reversing corpus: it learns, resumes exactly, stops when told, and keeps what it must."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.data.batches import make_batch
+from nmtalign.errors import FormatError, TrainingError, UsageError
+from nmtalign.model_directory import load_model, load_tensors
+from nmtalign.training.events import Finished, Progressed, Saved, Skipped, Started, Validated
+from nmtalign.training.loop import Trainer
+
+CONFIG = TrainingConfig(
+    optimizer="adamw",
+    learning_rate=5e-3,
+    epsilon=1e-8,
+    loss_normalization="words",
+    batch_size=40,
+    shuffle="epoch",
+    max_updates=12,
+    validate_every="6",
+    checkpoint_every="5",
+    log_every=3,
+    bleu_sentences=5,
+    precision="fp32",
+    device="cpu",
+)
+
+
+def sizes(corpus, **changes):
+    return ModelConfig(
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+        embedding=16,
+        hidden=32,
+        attention_hidden=32,
+        maxout=16,
+        output_rank=0,
+        initialisation="xavier",
+        **changes,
+    )
+
+
+def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, **model):
+    """Runs a training; `stop_at` asks it to stop as a signal would, at the progress report of that update."""
+    events = []
+
+    def listen(event):
+        events.append(event)
+        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
+            trainer.stop("interrupted")
+
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen, restart)
+    trainer.run()
+    return events
+
+
+def weights(folder, name="last"):
+    return load_tensors(folder / f"{name}.safetensors")[0]
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_events_files_and_settings(reversal, tmp_path):
+    events = train(reversal, tmp_path / "model")
+    kinds = [type(event) for event in events]
+    assert kinds[0] is Started
+    assert kinds[-1] is Finished
+    assert events[-1].complete
+    assert [event.update for event in events if isinstance(event, Progressed)] == [3, 6, 9, 12]
+    assert [event.update for event in events if isinstance(event, Validated)] == [6, 12]
+    assert any(isinstance(event, Saved) for event in events)
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert names == {
+        "config.json",
+        "source.vocabulary.txt",
+        "target.vocabulary.txt",
+        "tokenizer.json",
+        "best.safetensors",
+        "last.safetensors",
+        "training_state.safetensors",
+        "train.jsonl",
+    }
+    logged = [json.loads(line) for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
+    assert logged == [json.loads(json.dumps(event.as_dict())) for event in events]
+    settings = json.loads((tmp_path / "model/config.json").read_text())
+    assert settings["training"]["learning_rate"] == 5e-3
+    assert settings["model"]["hidden"] == 32
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adadelta", "adam"])
+@pytest.mark.parametrize("stop_at", [3, 9])
+def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, optimizer):
+    config = replace(CONFIG, optimizer=optimizer, schedule="linear", warmup=4)
+    train(reversal, tmp_path / "whole", config, dropout=0.2)
+    first = train(reversal, tmp_path / "parts", config, stop_at=stop_at, dropout=0.2)
+    assert not first[-1].complete
+    assert first[-1].update == stop_at
+    second = train(reversal, tmp_path / "parts", config, dropout=0.2)
+    assert second[0].resumed
+    assert second[-1].complete
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    assert same(weights(tmp_path / "whole", "best"), weights(tmp_path / "parts", "best"))
+    whole, parts = (
+        [event["update"] for line in (tmp_path / name / "train.jsonl").read_text().splitlines()
+         if (event := json.loads(line))["event"] == "progressed"]
+        for name in ("whole", "parts")
+    )
+    assert whole == parts
+
+
+def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):
+    train(reversal, tmp_path / "whole")
+
+    class Killed(BaseException):
+        pass
+
+    def listen(event):
+        if isinstance(event, Progressed) and event.update == 9:
+            raise Killed
+
+    with pytest.raises(Killed):
+        Trainer(reversal, tmp_path / "killed", "tiny", sizes(reversal), CONFIG, listen).run()
+    events = train(reversal, tmp_path / "killed")
+    assert events[0].resumed
+    assert 0 < events[0].update < 9
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+def test_a_finished_run_says_so_and_goes_on_with_a_larger_budget(reversal, tmp_path):
+    train(reversal, tmp_path / "model")
+    before = weights(tmp_path / "model")
+    again = train(reversal, tmp_path / "model")
+    assert [type(event) for event in again] == [Started, Saved, Finished]
+    assert same(before, weights(tmp_path / "model"))
+    more = train(reversal, tmp_path / "model", replace(CONFIG, max_updates=18))
+    assert more[-1].update == 18
+
+
+def test_other_settings_or_another_corpus_are_refused_and_restart_begins_anew(reversal, tmp_path):
+    train(reversal, tmp_path / "model")
+    with pytest.raises(UsageError, match="other settings.*--restart"):
+        train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
+    events = train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3), restart=True)
+    assert not events[0].resumed
+
+
+def test_an_edited_vocabulary_is_refused_naming_the_file(reversal, tmp_path):
+    train(reversal, tmp_path / "model")
+    path = tmp_path / "model/target.vocabulary.txt"
+    path.write_text(path.read_text().replace("W3", "W33"))
+    with pytest.raises(FormatError, match=r"target\.vocabulary\.txt"):
+        train(reversal, tmp_path / "model")
+    with pytest.raises(FormatError, match=r"target\.vocabulary\.txt"):
+        load_model(tmp_path / "model")
+
+
+def test_a_damaged_state_is_refused_naming_the_file(reversal, tmp_path):
+    train(reversal, tmp_path / "model")
+    path = tmp_path / "model/training_state.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(FormatError, match=r"training_state\.safetensors"):
+        train(reversal, tmp_path / "model")
+
+
+def test_patience_ends_a_run_and_the_best_is_kept(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=100, learning_rate=1e-12, patience=2, validate_every="2")
+    events = train(reversal, tmp_path / "model", config)
+    assert "no progress" in events[-1].reason
+    validated = [event for event in events if isinstance(event, Validated)]
+    best = min(validated, key=lambda event: event.loss)
+    assert events[-1].best_loss == best.loss
+    metadata = load_tensors(tmp_path / "model/best.safetensors")[1]
+    assert int(metadata["update"]) == [event.update for event in validated if event.best][-1]
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal, tmp_path, monkeypatch):
+    trainer_events = []
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, trainer_events.append)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    whole = trainer.model.loss
+
+    def broken(*arguments):
+        loss = whole(*arguments)
+        return replace(loss, objective=loss.objective * torch.nan)
+
+    monkeypatch.setattr(trainer.model, "loss", broken)
+    with pytest.raises(TrainingError, match="10 times in a row"):
+        trainer.run()
+    assert sum(isinstance(event, Skipped) for event in trainer_events) == 10
+    assert same(before, dict(trainer.model.state_dict()))
+
+
+def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):
+    events = train(reversal, tmp_path / "model", replace(CONFIG, max_length=4))
+    train_split = reversal.splits["train"]
+    assert events[0].pairs == int((train_split.source_lengths <= 4).sum())
+    assert events[0].pairs + events[0].left_out == len(train_split)
+
+
+def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=450, validate_every="450", log_every=50, checkpoint_every="1000")
+    events = train(reversal, tmp_path / "model", config)
+    assert events[-1].best_loss < 0.1
+    loaded = load_model(tmp_path / "model", device="cpu")
+    dev = reversal.splits["dev"]
+    on_diagonal = words = 0
+    for index in range(len(dev)):
+        batch = make_batch([dev.pair(index)])
+        forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+        length = int(dev.source_lengths[index])
+        reads = forced.weights[0, :length].argmax(-1).tolist()
+        on_diagonal += sum(read == length - 1 - step for step, read in enumerate(reads))
+        words += length
+    assert on_diagonal / words > 0.9
