@@ -130,7 +130,9 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
         if not path.is_file():
             raise FormatError(f"{path}: missing; the model directory is not whole: copy all of it")
         if sha256_of(path) != expected:
-            raise FormatError(f"{path}: was changed after training, and no longer fits the weights; put the original back")
+            raise FormatError(
+                f"{path}: was changed after training, and no longer fits the weights; put the original back"
+            )
 
 
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:

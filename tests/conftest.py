@@ -36,9 +36,7 @@ def reversal(tmp_path_factory) -> Corpus:
         name: write_reversal(folder, name, count, seed)
         for seed, (name, count) in enumerate({"train": 3000, "dev": 60, "test": 60}.items())
     }
-    prepare(
-        pairs["train"], folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), pairs["dev"], pairs["test"]
-    )
+    prepare(pairs["train"], folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), pairs["dev"], pairs["test"])
     return Corpus.open(folder / "data")
 
 

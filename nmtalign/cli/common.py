@@ -10,7 +10,9 @@ import typer
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="Workspace file [dim](default: nmtalign.toml here, if there)[/dim].",
+        "--config",
+        metavar="FILE",
+        help="Workspace file [dim](default: nmtalign.toml here, if there)[/dim].",
         rich_help_panel="Workspace",
     ),
 ]

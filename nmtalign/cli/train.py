@@ -22,73 +22,109 @@ def _option(flag: str, help: str, panel: str, metavar: str | None = None) -> Any
     return typer.Option(flag, help=help, rich_help_panel=panel, metavar=metavar)
 
 
+Data = Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Model directory, made or gone on with.")]
+Preset = Annotated[Presets | None, typer.Option(help="Settings to start from \\[small].")]
+Cell = Annotated[Literal["paper", "cudnn"] | None, _option("--cell", "Gated unit.", MODEL)]
+Order = Annotated[
+    Literal["look-generate-update", "look-update-generate"] | None,
+    _option("--order", "Order of operations in the decoder.", MODEL),
+]
+Attention = Annotated[
+    Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", MODEL)
+]
+Bidirectional = Annotated[bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)]
+Hidden = Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)]
+Embedding = Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)]
+AttentionHidden = Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", MODEL)]
+Maxout = Annotated[Numbers, _option("--maxout", "Maxout units l.", MODEL)]
+OutputRank = Annotated[Numbers, _option("--output-rank", "Width before the softmax; 0 = direct.", MODEL)]
+Dropout = Annotated[float | None, _option("--dropout", "Share of activations dropped.", MODEL)]
+Optimizer = Annotated[
+    Literal["adadelta", "adam", "adamw"] | None, _option("--optimizer", "adadelta is the paper's.", OPTIMISER)
+]
+LearningRate = Annotated[float | None, _option("--learning-rate", "Highest rate.", OPTIMISER)]
+Schedule = Annotated[
+    Literal["constant", "linear", "inverse-sqrt"] | None,
+    _option("--schedule", "Course of the rate; linear falls to 0 over the budget.", OPTIMISER),
+]
+Warmup = Annotated[Numbers, _option("--warmup", "Updates of linear rise.", OPTIMISER)]
+WeightDecay = Annotated[float | None, _option("--weight-decay", "Of AdamW.", OPTIMISER)]
+ClipNorm = Annotated[float | None, _option("--clip-norm", "Largest gradient norm; 0 = any.", OPTIMISER)]
+LossNormalization = Annotated[
+    Literal["sentences", "words", "sum"] | None,
+    _option("--loss-normalization", "What the summed loss is divided by.", OPTIMISER),
+]
+LabelSmoothing = Annotated[float | None, _option("--label-smoothing", "Share spread evenly.", OPTIMISER)]
+BatchSize = Annotated[Numbers, _option("--batch-size", "Sentences or words a minibatch.", BATCHES)]
+BatchUnit = Annotated[
+    Literal["sentences", "words"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
+]
+Window = Annotated[Numbers, _option("--window", "Minibatches sorted by length together.", BATCHES)]
+MaxLength = Annotated[Numbers, _option("--max-length", "Longest side in tokens; 0 = any.", BATCHES)]
+MaxUpdates = Annotated[Numbers, _option("--max-updates", "Updates; 0 = no limit.", BUDGET)]
+Epochs = Annotated[float | None, _option("--epochs", "Epochs; 0 = no limit.", BUDGET)]
+MaxTime = Annotated[str | None, _option("--max-time", "Such as 60s, 15m, 2h.", BUDGET, "TIME")]
+Patience = Annotated[Numbers, _option("--patience", "Validations without progress; 0 = any.", BUDGET)]
+Metric = Annotated[Literal["loss", "bleu"] | None, _option("--metric", "What is best on dev.", BUDGET)]
+ValidateEvery = Annotated[
+    str | None, _option("--validate-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
+]
+CheckpointEvery = Annotated[
+    str | None, _option("--checkpoint-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
+]
+Device = Annotated[Literal["auto", "cpu", "cuda"] | None, _option("--device", "Where to compute.", MACHINE)]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16"] | None,
+    _option("--precision", "auto = bf16 where it is native.", MACHINE),
+]
+Threads = Annotated[Numbers, _option("--threads", "CPU threads; 0 = PyTorch's choice.", MACHINE)]
+Seed = Annotated[Numbers, _option("--seed", "Fixes weights, order and dropout.", MACHINE)]
+Tensorboard = Annotated[
+    Path | None, _option("--tensorboard", "Also write TensorBoard events to this folder.", MACHINE, "DIR")
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Train anew over what the directory holds.")]
+
+
 def train(
-    data: Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Model directory, made or gone on with.")] = None,
-    preset: Annotated[Presets | None, typer.Option(help="Settings to start from \\[small].")] = None,
-    cell: Annotated[Literal["paper", "cudnn"] | None, _option("--cell", "Gated unit.", MODEL)] = None,
-    order: Annotated[
-        Literal["look-generate-update", "look-update-generate"] | None,
-        _option("--order", "Order of operations in the decoder.", MODEL),
-    ] = None,
-    attention: Annotated[
-        Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", MODEL)
-    ] = None,
-    bidirectional: Annotated[
-        bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)
-    ] = None,
-    hidden: Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)] = None,
-    embedding: Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)] = None,
-    attention_hidden: Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", MODEL)] = None,
-    maxout: Annotated[Numbers, _option("--maxout", "Maxout units l.", MODEL)] = None,
-    output_rank: Annotated[Numbers, _option("--output-rank", "Width before the softmax; 0 = direct.", MODEL)] = None,
-    dropout: Annotated[float | None, _option("--dropout", "Share of activations dropped.", MODEL)] = None,
-    optimizer: Annotated[
-        Literal["adadelta", "adam", "adamw"] | None, _option("--optimizer", "adadelta is the paper's.", OPTIMISER)
-    ] = None,
-    learning_rate: Annotated[float | None, _option("--learning-rate", "Highest rate.", OPTIMISER)] = None,
-    schedule: Annotated[
-        Literal["constant", "linear", "inverse-sqrt"] | None,
-        _option("--schedule", "Course of the rate; linear falls to 0 over the budget.", OPTIMISER),
-    ] = None,
-    warmup: Annotated[Numbers, _option("--warmup", "Updates of linear rise.", OPTIMISER)] = None,
-    weight_decay: Annotated[float | None, _option("--weight-decay", "Of AdamW.", OPTIMISER)] = None,
-    clip_norm: Annotated[float | None, _option("--clip-norm", "Largest gradient norm; 0 = any.", OPTIMISER)] = None,
-    loss_normalization: Annotated[
-        Literal["sentences", "words", "sum"] | None,
-        _option("--loss-normalization", "What the summed loss is divided by.", OPTIMISER),
-    ] = None,
-    label_smoothing: Annotated[float | None, _option("--label-smoothing", "Share spread evenly.", OPTIMISER)] = None,
-    batch_size: Annotated[Numbers, _option("--batch-size", "Sentences or words a minibatch.", BATCHES)] = None,
-    batch_unit: Annotated[
-        Literal["sentences", "words"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
-    ] = None,
-    window: Annotated[Numbers, _option("--window", "Minibatches sorted by length together.", BATCHES)] = None,
-    max_length: Annotated[Numbers, _option("--max-length", "Longest side in tokens; 0 = any.", BATCHES)] = None,
-    max_updates: Annotated[Numbers, _option("--max-updates", "Updates; 0 = no limit.", BUDGET)] = None,
-    epochs: Annotated[float | None, _option("--epochs", "Epochs; 0 = no limit.", BUDGET)] = None,
-    max_time: Annotated[str | None, _option("--max-time", "Such as 60s, 15m, 2h.", BUDGET, "TIME")] = None,
-    patience: Annotated[Numbers, _option("--patience", "Validations without progress; 0 = any.", BUDGET)] = None,
-    metric: Annotated[
-        Literal["loss", "bleu"] | None, _option("--metric", "What is best on dev.", BUDGET)
-    ] = None,
-    validate_every: Annotated[
-        str | None, _option("--validate-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
-    ] = None,
-    checkpoint_every: Annotated[
-        str | None, _option("--checkpoint-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
-    ] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"] | None, _option("--device", "Where to compute.", MACHINE)] = None,
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"] | None,
-        _option("--precision", "auto = bf16 where it is native.", MACHINE),
-    ] = None,
-    threads: Annotated[Numbers, _option("--threads", "CPU threads; 0 = PyTorch's choice.", MACHINE)] = None,
-    seed: Annotated[Numbers, _option("--seed", "Fixes weights, order and dropout.", MACHINE)] = None,
-    tensorboard: Annotated[
-        Path | None, _option("--tensorboard", "Also write TensorBoard events to this folder.", MACHINE, "DIR")
-    ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Train anew over what the directory holds.")] = False,
+    data: Data = None,
+    output: Output = None,
+    preset: Preset = None,
+    cell: Cell = None,
+    order: Order = None,
+    attention: Attention = None,
+    bidirectional: Bidirectional = None,
+    hidden: Hidden = None,
+    embedding: Embedding = None,
+    attention_hidden: AttentionHidden = None,
+    maxout: Maxout = None,
+    output_rank: OutputRank = None,
+    dropout: Dropout = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    schedule: Schedule = None,
+    warmup: Warmup = None,
+    weight_decay: WeightDecay = None,
+    clip_norm: ClipNorm = None,
+    loss_normalization: LossNormalization = None,
+    label_smoothing: LabelSmoothing = None,
+    batch_size: BatchSize = None,
+    batch_unit: BatchUnit = None,
+    window: Window = None,
+    max_length: MaxLength = None,
+    max_updates: MaxUpdates = None,
+    epochs: Epochs = None,
+    max_time: MaxTime = None,
+    patience: Patience = None,
+    metric: Metric = None,
+    validate_every: ValidateEvery = None,
+    checkpoint_every: CheckpointEvery = None,
+    device: Device = None,
+    precision: Precision = None,
+    threads: Threads = None,
+    seed: Seed = None,
+    tensorboard: Tensorboard = None,
+    restart: Restart = False,
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -105,24 +141,27 @@ def train(
 
       nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
     """
-    given = dict(locals())
-    flags = {name: given[name] for name in given if name not in _NOT_SETTINGS}
-    workspace = load_workspace(config)
-    name, model_config, training_config = workspace.resolve_training(preset, flags)
+    _run(locals())
+
+
+def _run(given: dict[str, Any]) -> None:
+    """The command, with its arguments by name."""
+    flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
+    workspace = load_workspace(given["config"])
+    name, model_config, training_config = workspace.resolve_training(given["preset"], flags)
+    from nmtalign.cli.display import make_listener
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer
 
-    corpus = Corpus.open(data or workspace.data)
+    corpus = Corpus.open(given["data"] or workspace.data)
     model_config = dataclasses.replace(
         model_config,
         source_vocabulary_size=len(corpus.source_vocabulary),
         target_vocabulary_size=len(corpus.target_vocabulary),
     )
-    folder = output or workspace.model
-    from nmtalign.cli.display import make_listener
-
-    with make_listener(folder, quiet, tensorboard) as listen:
-        trainer = Trainer(corpus, folder, name, model_config, training_config, listen, restart)
+    folder, quiet = given["output"] or workspace.model, given["quiet"]
+    with make_listener(folder, quiet, given["tensorboard"]) as listen:
+        trainer = Trainer(corpus, folder, name, model_config, training_config, listen, given["restart"])
         caught = _stop_on_signals(trainer)
         finished = trainer.run()
     if not finished.complete:

@@ -100,7 +100,13 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, padding: Tensor | None, tape: "_LookTape"
+        ctx: Any,
+        query: Tensor,
+        keys: Tensor,
+        annotations: Tensor,
+        vector: Tensor,
+        padding: Tensor | None,
+        tape: "_LookTape",
     ) -> tuple[Tensor, Tensor]:
         weights = _weights(query[:, None], keys[:, None], vector, padding).squeeze(1)
         context = torch.bmm(weights.to(annotations.dtype)[:, None], annotations).squeeze(1)
@@ -154,9 +160,7 @@ class AttentionReader:
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """(context (rows, D), weights (rows, Tx)) for queries (rows, n'); weights are float32 (float64 for float64)."""
         if self._deferred:
-            context, weights = _Attend.apply(
-                query, self.keys, self.annotations, self.vector, self.padding, self._tape
-            )
+            context, weights = _Attend.apply(query, self.keys, self.annotations, self.vector, self.padding, self._tape)
             return context, weights
         sentences, positions, size = self.keys.shape
         weights = _weights(query.view(sentences, -1, size), self.keys[:, None], self.vector, self.padding)

@@ -108,9 +108,7 @@ class Trainer:
         """One minibatch: loss, gradient, clipping, step. A gradient that is not finite changes nothing."""
         config, position = self.config, self.position
         there = batch.to(self.device)
-        loss = self.model.loss(
-            there.source, there.source_mask, there.target, there.target_mask, config.label_smoothing
-        )
+        loss = self.model.loss(there.source, there.source_mask, there.target, there.target_mask, config.label_smoothing)
         (loss.objective / self._denominator(loss)).backward()  # type: ignore[no-untyped-call]
         norm = clip_grad_norm_(self.model.parameters(), config.clip_norm or torch.inf, foreach=True)
         position.update += 1

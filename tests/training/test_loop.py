@@ -107,8 +107,11 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     assert same(weights(tmp_path / "whole", "best"), weights(tmp_path / "parts", "best"))
     whole, parts = (
-        [event["update"] for line in (tmp_path / name / "train.jsonl").read_text().splitlines()
-         if (event := json.loads(line))["event"] == "progressed"]
+        [
+            event["update"]
+            for line in (tmp_path / name / "train.jsonl").read_text().splitlines()
+            if (event := json.loads(line))["event"] == "progressed"
+        ]
         for name in ("whole", "parts")
     )
     assert whole == parts

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Subword units by sentencepiece instead of words: no unknown words, a smaller softmax.
+# Usage: subwords.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
+set -euo pipefail
+cd -- "$1"
+shift
+
+nmtalign prep --vocabulary bpe --size 1000 -o data-bpe/
+nmtalign train data-bpe/ -o model-bpe/ "$@"
+nmtalign translate -m model-bpe/ --n-best 3 --format json < test.en | head -n 2
+nmtalign translate -m model-bpe/ < test.en | nmtalign score - -r test.fr
