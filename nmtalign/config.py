@@ -113,7 +113,7 @@ class TrainingConfig:
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
         at_least(1, batch_size=self.batch_size, log_every=self.log_every)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
-        if self.learning_rate <= 0 or self.epsilon <= 0:
+        if not (self.learning_rate > 0 and self.epsilon > 0):
             raise UsageError("learning_rate and epsilon must be greater than 0")
         if self.max_time:
             seconds("max_time", self.max_time)
@@ -144,7 +144,7 @@ class TranslateConfig:
         at_least(1, beam=self.beam, n_best=self.n_best, batch_size=self.batch_size)
         at_least(1, max_source_length=self.max_source_length)
         at_least(0, length_penalty=self.length_penalty, threads=self.threads)
-        if self.max_length_ratio <= 0:
+        if not self.max_length_ratio > 0:
             raise UsageError("max_length_ratio must be greater than 0")
 
 

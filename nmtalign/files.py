@@ -28,16 +28,20 @@ def disk_errors(path: Path) -> Iterator[None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; it becomes `path` at the end, or goes if anything is raised.
 
-    The folder is made where it is missing. The content is flushed to the disk before the rename.
+    The folder is made where it is missing. The content is flushed to the disk before the rename. What is there and is
+    neither file nor folder (/dev/null, a named pipe) is not replaced but written to.
     """
     with disk_errors(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            yield path
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
             yield temporary
             with temporary.open("rb") as stream:
                 os.fsync(stream.fileno())
-            os.replace(temporary, path)
+            temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
 

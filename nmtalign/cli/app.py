@@ -2,9 +2,10 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from nmtalign.cli import align, info, plot, prep, sample, score, train, translate
 from nmtalign.errors import NmtalignError
@@ -29,8 +30,31 @@ Examples:
 Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training, 130 interrupted.
 """
 
+
+
+class _ReaderGone(Exception):  # noqa: N818
+    """The reader of stdout has gone (`| head`): an end like any other."""
+
+
+class _Interrupted(Exception):  # noqa: N818
+    """Ctrl-C."""
+
+
+class _Group(TyperGroup):
+    """Lets through to `main` what typer would turn into exit codes of its own, without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+
 app = typer.Typer(
-    name="nmtalign", help=HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
+    name="nmtalign", cls=_Group, help=HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
 )
 
 WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
@@ -65,26 +89,37 @@ def main() -> None:
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except NmtalignError as error:
-        _complain(str(error))
-        code = error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
-        code = 130
-    except BrokenPipeError:
-        # The reader of stdout has gone (`| head`): end quietly, and keep Python from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _complain(str(error), error.exit_code)
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):
+        code = _complain("interrupted", 130)
+    except (_ReaderGone, BrokenPipeError):
         code = 0
+        _let_stdout_go()
     except MemoryError:
-        _complain("out of memory; give a smaller --batch-size")
-        code = 5
+        code = _complain("out of memory; give a smaller batch, shorter lines or fewer workers", 5)
+    except OSError as error:
+        _let_stdout_go()
+        code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 5)
     except Exception as error:
-        # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
-        if not hasattr(error, "format_message"):
-            raise
-        _complain(error.format_message())
-        code = 2
+        code = _complain_of_any(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(message: str) -> None:
+def _complain(message: str, code: int) -> int:
     sys.stderr.write(f"nmtalign: error: {' '.join(message.split())}\n")
+    return code
+
+
+def _complain_of_any(error: Exception) -> int:
+    """One line for typer's own errors and PyTorch's lack of memory; anything else is a bug, and raised again."""
+    if "out of memory" in str(error) or "can't allocate memory" in str(error):
+        return _complain("out of memory; give a smaller batch or shorter lines", 5)
+    # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
+    if hasattr(error, "format_message"):
+        return _complain(error.format_message(), 2)
+    raise error
+
+
+def _let_stdout_go() -> None:
+    """Keeps Python from complaining, when it ends, of what it cannot flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -39,15 +39,16 @@ def _facts(path: Path) -> Mapping[str, Any]:
         from nmtalign.model_directory import describe_model
 
         return describe_model(path)
-    if path.is_file() and not path.name.startswith("corpus."):
-        from nmtalign.alignment.store import AlignmentFile
-
-        with AlignmentFile(path) as alignments:
-            return alignments.info()
-    if path.is_file() or (path / "corpus.h5").is_file():
+    if (path / "corpus.h5").is_file() or path.name == "corpus.h5":
         from nmtalign.data.corpus import Corpus
 
         return Corpus.open(path).info()
+    if path.is_file():
+        from nmtalign.alignment.store import AlignmentFile
+
+        with AlignmentFile(path) as alignments:
+            facts: Mapping[str, Any] = alignments.info()
+        return facts
     raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
 
 

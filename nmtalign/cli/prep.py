@@ -21,56 +21,69 @@ if TYPE_CHECKING:
 TEXT, WORDS, PAIRS = "Text", "Vocabulary", "Which pairs"
 
 
+TrainSource = Annotated[
+    Path | None, typer.Argument(help="Training text, plain or .gz.", metavar="TRAIN_SRC", show_default=False)
+]
+TrainTarget = Annotated[
+    Path | None, typer.Argument(help="Its translation, line by line.", metavar="TRAIN_TGT", show_default=False)
+]
+Dev = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option("--dev", metavar="SRC TGT", help="Text to validate on.", rich_help_panel=TEXT),
+]
+Test = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option("--test", metavar="SRC TGT", help="Text to score on.", rich_help_panel=TEXT),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the corpus \\[data].", rich_help_panel=TEXT),
+]
+SourceLanguage = Annotated[
+    str | None, typer.Option(help="Such as en \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
+]
+TargetLanguage = Annotated[
+    str | None, typer.Option(help="Such as fr \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
+]
+Vocabulary = Annotated[
+    Literal["word", "bpe", "unigram", "none"] | None,
+    typer.Option(
+        help="Moses words, sentencepiece pieces, or text that is tokenised already \\[word].", rich_help_panel=WORDS
+    ),
+]
+Shortlist = Annotated[
+    str | None,
+    typer.Option(metavar="N|N:M", help="Word ids a side, two of them special \\[30000].", rich_help_panel=WORDS),
+]
+MinCount = Annotated[int | None, typer.Option(help="Words seen less often are unknown \\[1].", rich_help_panel=WORDS)]
+Size = Annotated[str | None, typer.Option(metavar="N|N:M", help="Subword ids a side \\[8000].", rich_help_panel=WORDS)]
+MaxLength = Annotated[
+    int | None, typer.Option(help="Tokens of the longer side; 0 = any \\[50].", rich_help_panel=PAIRS)
+]
+DropDuplicates = Annotated[
+    bool | None,
+    typer.Option("--drop-duplicates/--keep-duplicates", help="Repeated training pairs.", rich_help_panel=PAIRS),
+]
+Workers = Annotated[int | None, typer.Option(help="Processes; 0 = one a core \\[0].")]
+Format = Annotated[Literal["text", "json"], typer.Option(help="Of the summary on stdout.")]
+
+
 def prep(
-    train_source: Annotated[
-        Path | None, typer.Argument(help="Training text, plain or .gz.", metavar="TRAIN_SRC", show_default=False)
-    ] = None,
-    train_target: Annotated[
-        Path | None, typer.Argument(help="Its translation, line by line.", metavar="TRAIN_TGT", show_default=False)
-    ] = None,
-    dev: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option("--dev", metavar="SRC TGT", help="Text to validate on.", rich_help_panel=TEXT),
-    ] = None,
-    test: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option("--test", metavar="SRC TGT", help="Text to score on.", rich_help_panel=TEXT),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the corpus \\[data].", rich_help_panel=TEXT),
-    ] = None,
-    source_language: Annotated[
-        str | None, typer.Option(help="Such as en \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
-    ] = None,
-    target_language: Annotated[
-        str | None, typer.Option(help="Such as fr \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
-    ] = None,
-    vocabulary: Annotated[
-        Literal["word", "bpe", "unigram", "none"] | None,
-        typer.Option(
-            help="Moses words, sentencepiece pieces, or text that is tokenised already \\[word].", rich_help_panel=WORDS
-        ),
-    ] = None,
-    shortlist: Annotated[
-        str | None,
-        typer.Option(metavar="N|N:M", help="Word ids a side, two of them special \\[30000].", rich_help_panel=WORDS),
-    ] = None,
-    min_count: Annotated[
-        int | None, typer.Option(help="Words seen less often are unknown \\[1].", rich_help_panel=WORDS)
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(metavar="N|N:M", help="Subword ids a side \\[8000].", rich_help_panel=WORDS)
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens of the longer side; 0 = any \\[50].", rich_help_panel=PAIRS)
-    ] = None,
-    drop_duplicates: Annotated[
-        bool | None,
-        typer.Option("--drop-duplicates/--keep-duplicates", help="Repeated training pairs.", rich_help_panel=PAIRS),
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; 0 = one a core \\[0].")] = None,
-    format: Annotated[Literal["text", "json"], typer.Option(help="Of the summary on stdout.")] = "text",
+    train_source: TrainSource = None,
+    train_target: TrainTarget = None,
+    dev: Dev = None,
+    test: Test = None,
+    output: Output = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+    vocabulary: Vocabulary = None,
+    shortlist: Shortlist = None,
+    min_count: MinCount = None,
+    size: Size = None,
+    max_length: MaxLength = None,
+    drop_duplicates: DropDuplicates = None,
+    workers: Workers = None,
+    format: Format = "text",
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -103,18 +116,24 @@ def prep(
     folder = output or workspace.data
     tell = notifier(quiet)
     languages = _languages(workspace, settings, pairs["train"], (source_language, target_language), tell)
-
-    from nmtalign.data.prepare import prepare
-
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # temporary files go on the way out
-    with _progress(quiet) as (count, step):
-        summary = prepare(pairs["train"], folder, settings, languages, pairs.get("dev"), pairs.get("test"), count, step)
+    summary = _prepare(pairs, folder, settings, languages, quiet)
     if format == "json":
         sys.stdout.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
     else:
         _print_table(summary)
     given = f" {folder}" if output or workspace.file is None else ""
     tell(f"the corpus is in {folder}; next: nmtalign train{given}")
+
+
+def _prepare(
+    pairs: dict[str, tuple[Path, Path]], folder: Path, settings: PrepConfig, languages: tuple[str, str], quiet: bool
+) -> "Summary":
+    """Prepares with progress on a terminal; SIGTERM ends it with the temporary files taken away."""
+    from nmtalign.data.prepare import prepare
+
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    with _progress(quiet) as (count, step):
+        return prepare(pairs["train"], folder, settings, languages, pairs.get("dev"), pairs.get("test"), count, step)
 
 
 def _texts(

@@ -1,12 +1,12 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from nmtalign.cli.common import ConfigOption, QuietOption
-from nmtalign.config import TranslateConfig, convert
+from nmtalign.config import TranslateConfig, convert, field_names
 from nmtalign.errors import UsageError
 from nmtalign.workspace import load_workspace
 
@@ -125,23 +125,9 @@ def translate(
 
       nmtalign translate --alignments alignments.h5 < in.en > out.fr
     """
+    flags = {name: value for name, value in locals().items() if name in field_names(TranslateConfig)}
+    flags["lexicon"] = str(lexicon) if lexicon else None
     workspace = load_workspace(config)
-    flags: dict[str, Any] = {
-        "format": format,
-        "tokenized": tokenized,
-        "max_source_length": max_source_length,
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "n_best": n_best,
-        "max_length_ratio": max_length_ratio,
-        "allow_unk": allow_unk,
-        "replace_unk": replace_unk,
-        "lexicon": str(lexicon) if lexicon else None,
-        "batch_size": batch_size,
-        "device": device,
-        "precision": precision,
-        "threads": threads,
-    }
     settings = workspace.resolve(TranslateConfig, "translate", flags)
     if lexicon and not settings.replace_unk:
         raise UsageError("--lexicon is for --replace-unk: give both")

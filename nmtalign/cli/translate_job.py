@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,8 @@ from nmtalign.core.devices import use_threads
 from nmtalign.decoding.output import json_line, moses_lines, text_line
 from nmtalign.decoding.stream import InputLine, input_size, read_windows
 from nmtalign.decoding.translator import Translation, Translator, search_options
-from nmtalign.errors import NmtalignError, ResourceError
-from nmtalign.files import atomic_text, disk_errors
+from nmtalign.errors import NmtalignError
+from nmtalign.files import atomic_text
 from nmtalign.model_directory import LoadedModel, Which, load_model
 from nmtalign.text.lines import STDIN
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
@@ -55,13 +54,6 @@ class Job:
 
     def run(self) -> None:
         """Translates every line of the inputs; raises NmtalignError if as many lines did not come out."""
-        try:
-            self._run()
-        except BrokenPipeError:
-            # The reader has gone (`| head`): an end like any other. typer would make it exit code 1.
-            _let_stdout_go()
-
-    def _run(self) -> None:
         settings = self.settings
         search_options(settings)  # refuses what cannot be before a model is loaded
         size = input_size(self.inputs)
@@ -117,7 +109,8 @@ class Job:
             counts.lines += 1
             counts.words += len(translation.source_tokens)
             counts.unknown += translation.source_unknown
-        _write(stream, written)
+        stream.writelines(written)
+        stream.flush()
         if counts.lines != read:
             raise NmtalignError(f"{read} lines were read, but {counts.lines} translated; this is a bug of nmtalign")
 
@@ -136,23 +129,6 @@ def _stdout() -> TextIO:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     return sys.stdout
-
-
-def _write(stream: TextIO, lines: Sequence[str]) -> None:
-    """Writes and flushes; what the disk refuses to a file is told by `atomic_text`."""
-    named = disk_errors(Path("standard output")) if stream is sys.stdout else contextlib.nullcontext()
-    try:
-        with named:
-            stream.writelines(lines)
-            stream.flush()
-    except ResourceError:
-        _let_stdout_go()
-        raise
-
-
-def _let_stdout_go() -> None:
-    """Keeps Python from complaining, when it ends, of what it cannot flush."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _keep_alignment(writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:

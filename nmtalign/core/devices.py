@@ -20,7 +20,7 @@ def picks_bf16(name: Precision, device: torch.device) -> bool:
     if name != "auto":
         return name == "bf16"
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     probes = [getattr(torch.cpu, probe, None) for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     return any(probe() for probe in probes if probe is not None)
 

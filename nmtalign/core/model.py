@@ -77,7 +77,8 @@ class TranslationModel(nn.Module):
         self.decoder = Decoder(config, self.encoder.output_size)
         self.readout = Readout(config, self.encoder.output_size)
         self._activation_dtype: torch.dtype | None = None
-        initialise(self, config.initialisation)
+        if not self.source_embedding.weight.is_meta:  # a skeleton is given its weights
+            initialise(self, config.initialisation)
 
     def use_bf16(self, on: bool = True) -> None:
         """Computes the products in bf16; parameters, states, softmax and sums keep their own type."""

@@ -76,7 +76,10 @@ class StepWeight:
 
 
 class _ProductTape:
-    """The steps of one weight: (gradient of the product, its input). It holds no tensor of the graph, which holds it."""
+    """The steps of one weight: (gradient of the product, its input).
+
+    It holds no tensor of the graph: the graph holds it, and a circle would keep a whole pass in memory.
+    """
 
     def __init__(self) -> None:
         self._steps: list[tuple[Tensor, Tensor]] = []
@@ -142,7 +145,9 @@ def _weights(query: Tensor, keys: Tensor, vector: Tensor, padding: Tensor | None
 
 
 class AttentionReader:
-    """The source as the attention reads it in one pass: keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx) or None.
+    """The source as the attention reads it in one pass.
+
+    keys (B, Tx, n'), annotations (B, Tx, D), vector (n',), padding (B, Tx), True = padding, or None where there is none.
 
     With gradients, `rows` must equal `B`: one state a sentence. Without, any number of adjacent rows share a sentence.
     """
@@ -171,7 +176,7 @@ class AttentionReader:
 class _LookTape:
     """The looks of one pass: running sums for keys and vector, and the steps for the annotations.
 
-    It holds no tensor of the graph: the graph holds it, and a circle would keep a whole pass in memory.
+    Like `_ProductTape` it holds no tensor of the graph.
     """
 
     def __init__(self) -> None:

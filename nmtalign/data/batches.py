@@ -45,8 +45,13 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        tensors = (self.source, self.source_mask, self.target, self.target_mask)
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors), self.indices)
+        return Batch(
+            self.source.to(device, non_blocking=True),
+            self.source_mask.to(device, non_blocking=True),
+            self.target.to(device, non_blocking=True),
+            self.target_mask.to(device, non_blocking=True),
+            self.indices,
+        )
 
 
 def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:

@@ -101,6 +101,28 @@ class Corpus:
         identity = {key: str(value) for key, value in self.attributes.items() if key != "nmtalign_version"}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
+    def info(self) -> dict[str, Any]:
+        """What `nmtalign info` says of it."""
+        return {
+            "kind": "corpus",
+            "format_version": int(self.attributes["format_version"]),
+            "nmtalign_version": str(self.attributes["nmtalign_version"]),
+            "languages": f"{self.source_language}-{self.target_language}",
+            "tokenizer": self.tokenizers.kind,
+            "source_vocabulary": len(self.source_vocabulary),
+            "target_vocabulary": len(self.target_vocabulary),
+            "splits": {
+                name: {
+                    "pairs": len(split),
+                    "source_tokens": int(split.source_lengths.sum()),
+                    "target_tokens": int(split.target_lengths.sum()),
+                }
+                for name, split in self.splits.items()
+            },
+            "settings": self.settings,
+            "hash": self.hash,
+        }
+
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
         """Opens the corpus in `folder` (or at the path of its corpus.h5).

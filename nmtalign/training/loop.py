@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import pick_device, picks_bf16, use_threads
 from nmtalign.core.model import Loss, TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.model_directory import check_files, create_model_directory, read_settings, save_tensors
@@ -67,7 +67,7 @@ class Trainer:
         self.resumed, self._fingerprint = found, fingerprint
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
-        self._batches_in_epoch = 1
+        self._batches_in_epoch = len(self._plan())
         self._meter = Meter()
 
     def stop(self, reason: str) -> None:
@@ -84,15 +84,20 @@ class Trainer:
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.update, position.seconds)
         self.model.train()
         self._meter.reset()
-        reason = self._budget_spent() or (position.finished if self.resumed else None)
+        reason = self._budget_spent() or self._patience_spent()
+        if reason is None:
+            position.finished = None  # a run that had come to its end goes on with a larger budget
         while reason is None:
             reason = self._train_epoch()
         return self._finish(reason)
 
+    def _plan(self) -> list[Indices]:
+        """The batches of the present epoch."""
+        return plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, self.position.epoch)
+
     def _train_epoch(self) -> str | None:
         """The batches of the present epoch that are left; returns the reason to end, if there is one."""
-        train, position = self.corpus.splits["train"], self.position
-        plan = plan_epoch(train, self.chosen, self._policy, position.epoch)
+        train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
         for batch in load_batches(train, plan[position.batch :]):
             self._update(batch)

@@ -1,0 +1,90 @@
+"""`nmtalign train` as a process: bare in a workspace, plain lines, signals, resumption."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+QUICK = ["--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
+
+
+@pytest.fixture
+def workspace(tmp_path, nmtalign):
+    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("prep")
+    return tmp_path
+
+
+def events(folder):
+    return [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+
+
+def test_bare_in_a_workspace_and_again(nmtalign, workspace):
+    toml = workspace / "nmtalign.toml"
+    text = toml.read_text()
+    toml.write_text(text[: text.index("[train]")] + '[train]\npreset = "tiny"\nmax_updates = 6\nlog_every = 2\n')
+    result = nmtalign("train")
+    assert result.stdout == b""
+    lines = result.stderr.decode().splitlines()
+    assert all(line.startswith("nmtalign: ") for line in lines)
+    assert sum("words/s" in line for line in lines) == 3
+    assert "done (6 updates)" in lines[-1]
+    again = nmtalign("train").stderr.decode()
+    assert "already done (6 updates)" in again
+    assert [event["event"] for event in events(workspace / "model")][-1] == "finished"
+
+
+def test_flags_alone_and_quiet(nmtalign, workspace):
+    (workspace / "nmtalign.toml").unlink()
+    result = nmtalign(
+        "train", "data", "-o", "folder with spaces/m", "--preset", "tiny", *QUICK, "--max-updates", "3", "--quiet"
+    )
+    assert (result.stdout, result.stderr) == (b"", b"")
+    settings = json.loads((workspace / "folder with spaces/m/config.json").read_text())
+    assert settings["model"]["hidden"] == 16
+    assert settings["preset"] == "tiny"
+    info = json.loads(nmtalign("info", "folder with spaces/m", "--format", "json").stdout)
+    assert info["parameters"] > 1000
+    assert info["files"]["last.safetensors"]["update"] == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--preset", "rnnsearch-30"],
+        ["--preset", "rnnencdec-50"],
+        ["--cell", "paper", "--order", "look-generate-update", "--precision", "fp32"],
+        ["--attention", "none", "--unidirectional", "--optimizer", "adam", "--schedule", "inverse-sqrt"],
+    ],
+    ids=lambda options: options[1],
+)
+def test_presets_and_options_train(nmtalign, workspace, options):
+    flags = [*options, *QUICK, "--max-updates", "2", "--validate-every", "2"]
+    result = nmtalign("train", "-o", "m", *(["--preset", "tiny"] if "--preset" not in options else []), *flags)
+    assert "dev loss" in result.stderr.decode()
+    assert [event["update"] for event in events(workspace / "m") if event["event"] == "validated"] == [2]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number, code):
+    command = [sys.executable, "-m", "nmtalign", "train", *QUICK, "--epochs", "1000", "--patience", "0"]
+    process = subprocess.Popen(command, cwd=workspace, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "update 100 " in line:
+            process.send_signal(number)
+            break
+    rest = process.communicate()[1]
+    assert process.returncode == code
+    assert "goes on from there" in rest
+    saved = events(workspace / "model")[-1]
+    assert (saved["event"], saved["complete"]) == ("finished", False)
+    result = nmtalign("train", *QUICK, "--max-updates", saved["update"] + 1, "--epochs", "0")
+    assert f"going on from update {saved['update']}" in result.stderr.decode()
+
+
+def test_tensorboard(nmtalign, workspace):
+    pytest.importorskip("tensorboard")
+    nmtalign("train", *QUICK, "--max-updates", "2", "--tensorboard", "board")
+    assert list((workspace / "board").glob("events.*"))

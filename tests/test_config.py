@@ -1,0 +1,130 @@
+"""Settings, workspace file and presets: precedence, and errors that name what is wrong and what is near."""
+
+import pytest
+
+from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, interval, pair_of_sizes, resolve, seconds
+from nmtalign.errors import UsageError
+from nmtalign.presets import PRESETS, preset
+from nmtalign.workspace import Workspace, load_workspace
+
+TOML = """
+source_language = "en"
+target_language = "fr"
+data = "prepared"
+
+[corpus]
+train = ["train.en", "train.fr"]
+gold = "test.align"
+
+[train]
+preset = "tiny"
+hidden = 48
+learning_rate = 1
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    path = tmp_path / "work" / "nmtalign.toml"
+    path.parent.mkdir()
+    path.write_text(TOML)
+    return path
+
+
+def test_paths_are_resolved_against_the_files_folder(workspace):
+    loaded = load_workspace(workspace)
+    assert loaded.data == workspace.parent / "prepared"
+    assert loaded.pairs["train"] == (workspace.parent / "train.en", workspace.parent / "train.fr")
+    assert loaded.gold == workspace.parent / "test.align"
+
+
+def test_precedence_is_preset_file_flag(workspace):
+    loaded = load_workspace(workspace)
+    name, model, training = loaded.resolve_training(None, {"embedding": 24, "hidden": None})
+    assert name == "tiny"
+    assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
+    assert model.hidden == 48  # file over preset
+    assert model.embedding == 24  # flag over preset
+    assert training.learning_rate == 1.0
+    assert loaded.resolve_training("small", {"hidden": 96})[1].hidden == 96  # flag over file
+
+
+def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, model, _ = load_workspace(None).resolve_training(None, {})
+    assert (name, model.hidden, model.embedding) == ("small", 512, 256)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[train]\nhiden = 3", r"nmtalign.toml: \[train\]: unknown setting 'hiden'.*'hidden'"),
+        ("[trian]\nhidden = 3", r"nmtalign.toml: unknown setting 'trian'.*'train'"),
+        ("[train]\nhidden = '3'", r"hidden = '3': must be a whole number"),
+        ("[train]\ncell = 'lstm'", r"cell = 'lstm': must be one of paper, cudnn"),
+        ("[corpus]\ntrain = 'a'", "must be two files"),
+        ("[corpus]\ntrian = ['a', 'b']", "nearest known one is 'train'"),
+        ("train = 3", "must be a table"),
+        ("data = ", "not a TOML file"),
+        ("[train]\nsource_vocabulary_size = 7", "unknown setting"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message):
+    path = tmp_path / "nmtalign.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message) as raised:
+        load_workspace(path).resolve_training(None, {})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_workspace(None) == Workspace()
+    with pytest.raises(UsageError, match="absent.toml"):
+        load_workspace(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [
+        (ModelConfig, {"hidden": 0}),
+        (ModelConfig, {"dropout": 1.0}),
+        (TrainingConfig, {"batch_size": 0}),
+        (TrainingConfig, {"learning_rate": 0.0}),
+        (TrainingConfig, {"learning_rate": float("nan")}),
+        (TrainingConfig, {"max_time": "5 days"}),
+        (TrainingConfig, {"validate_every": "0"}),
+        (PrepConfig, {"shortlist": "many"}),
+        (PrepConfig, {"shortlist": "2"}),
+    ],
+)
+def test_values_out_of_range_are_refused(cls, values):
+    with pytest.raises(UsageError):
+        resolve(cls, ("command line", values))
+
+
+def test_units():
+    assert pair_of_sizes("shortlist", "30000") == (30000, 30000)
+    assert pair_of_sizes("shortlist", "8000:9000") == (8000, 9000)
+    assert [seconds("max_time", text) for text in ("60s", "1.5m", "2h")] == [60, 90, 7200]
+    assert interval("validate_every", "500") == ("updates", 500)
+    assert interval("validate_every", "10m") == ("seconds", 600)
+    assert interval("validate_every", "epoch")[0] == "epoch"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_holds_known_settings_alone(name):
+    layer = (name, preset(name))
+    found = {**vars(resolve(ModelConfig, layer)), **vars(resolve(TrainingConfig, layer))}
+    assert all(found[key] == value for key, value in preset(name).items())
+
+
+def test_the_papers_presets_are_the_papers():
+    for name, length in (("rnnsearch-50", 50), ("rnnsearch-30", 30), ("rnnencdec-50", 50), ("rnnencdec-30", 30)):
+        model, training = (resolve(cls, (name, preset(name))) for cls in (ModelConfig, TrainingConfig))
+        assert (model.hidden, model.embedding, model.maxout, model.output_rank) == (1000, 620, 500, 620)
+        assert (model.cell, model.order) == ("paper", "look-generate-update")
+        assert (model.attention == "additive") == model.bidirectional == name.startswith("rnnsearch")
+        assert (training.optimizer, training.rho, training.epsilon, training.clip_norm) == ("adadelta", 0.95, 1e-6, 1)
+        assert (training.batch_size, training.batch_unit, training.window) == (80, "sentences", 20)
+        assert training.max_length == length

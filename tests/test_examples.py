@@ -1,0 +1,76 @@
+"""Every script in examples/ is run, on a corpus of 400 pairs and for a few updates."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+QUICK = ["--preset", "tiny", "--max-updates", "4"]
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """Runs a script of examples/ with an `nmtalign` on the PATH."""
+    binaries = tmp_path_factory.mktemp("bin")
+    command = binaries / "nmtalign"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400"}
+
+    def run(script, *arguments, cwd):
+        result = subprocess.run(
+            ["bash", str(EXAMPLES / script), *map(str, arguments)],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def workspace(shell, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a workspace") / "demo"
+    folder.parent.chmod(0o755)
+    output = shell("quickstart.sh", folder, *QUICK, cwd=folder.parent)
+    assert "BLEU" in output
+    assert "AER" in output
+    return folder
+
+
+def test_quickstart(workspace):
+    assert len((workspace / "out.fr").read_text().splitlines()) == len((workspace / "test.en").read_text().splitlines())
+    assert (workspace / "alignments.h5").is_file()
+
+
+def test_own_files(shell, workspace, tmp_path):
+    parts = [workspace / name for name in ("train", "dev", "test")]
+    assert "BLEU" in shell("own-files.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
+    assert len((tmp_path / "links.txt").read_text().splitlines()) == 40
+
+
+def test_unknown_words(shell, workspace):
+    assert "no unknown word" in shell("unknown-words.sh", workspace, *QUICK, cwd=workspace)
+
+
+def test_subwords(shell, workspace):
+    output = shell("subwords.sh", workspace, *QUICK, cwd=workspace)
+    assert '"n_best"' in output
+    assert "BLEU" in output
+
+
+def test_align_bitext(shell, workspace):
+    output = shell("align-bitext.sh", workspace, workspace / "model", cwd=workspace)
+    assert "pairs: 40" in output
+    assert (workspace / "figure3.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_example_has_a_test():
+    tested = {name.removeprefix("test_").replace("_", "-") + ".sh" for name in globals() if name.startswith("test_")}
+    assert {path.name for path in EXAMPLES.glob("*.sh")} <= tested

@@ -1,0 +1,70 @@
+"""Every command in README.md is run, with smaller budgets, one after the other as a reader would."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+SMALLER = [
+    (r"--max-time \d+[smh]", "--max-updates 4"),
+    (r"--pairs \d+", "--pairs 200"),
+]
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from nmtalign.sample import write_sample
+
+    folder = tmp_path_factory.mktemp("readme")
+    write_sample(folder, 200)
+    (folder / "nmtalign.toml").unlink()
+    return folder
+
+
+def run(code, folder):
+    environment = {**os.environ, "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_commands_and_code(folder):
+    (folder / "bin").mkdir()
+    command = folder / "bin/nmtalign"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.chmod(0o755)
+    found = blocks("sh")
+    assert len(found) >= 4
+    for code in found:
+        for pattern, smaller in SMALLER:
+            code = re.sub(pattern, smaller, code)
+        result = run(code, folder)
+        assert result.returncode == 0, f"{code}\n{result.stderr}"
+    for code in blocks("python"):
+        result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert "(" in result.stdout
+
+
+def test_the_workspace_file_shown_is_valid(tmp_path):
+    from nmtalign.workspace import load_workspace
+
+    path = tmp_path / "nmtalign.toml"
+    path.write_text(blocks("toml")[0])
+    loaded = load_workspace(path)
+    assert loaded.resolve_training(None, {})[2].max_time == "2h"
+
+
+def test_readme_is_short_and_names_every_command():
+    from nmtalign.cli.app import app
+
+    text = README.read_text()
+    assert len(text.splitlines()) < 250
+    for command in app.registered_commands:
+        assert f"`nmtalign {command.name}" in text

@@ -1,0 +1,107 @@
+"""The house keeps its shape: imports point downward, the library does not print, functions stay short."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nmtalign
+from nmtalign import errors
+from nmtalign.cli.app import app
+
+PACKAGE = Path(nmtalign.__file__).parent
+ROOT = PACKAGE.parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+# Each layer imports from itself and from those below it.
+LAYERS = [
+    {"errors", "version"},
+    {"files", "config"},
+    {"presets"},
+    {"workspace"},
+    {"text", "sample"},
+    {"data"},
+    {"core"},
+    {"model_directory"},
+    {"decoding", "alignment", "scoring"},
+    {"training"},
+    {"cli"},
+    {"__main__", "__init__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> list[str]:
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+            names += [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "nmtalign" else []
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_keeps_the_rules_of_the_house(path):
+    tree = ast.parse(path.read_text())
+    part = part_of(path)
+    for name in imported(tree):
+        top, *rest = name.split(".")
+        if top == "nmtalign" and rest:
+            below = LEVEL[rest[0]]
+            assert below < LEVEL[part] or rest[0] == part, f"{path.name} imports {name}"
+        assert top not in {"pickle", "dill", "joblib", "shelve", "marshal"}
+        assert part == "cli" or top not in {"typer", "rich", "click"}, f"{path.name} imports {name}"
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Assert), f"{path.name}:{node.lineno}: assert as validation"
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name} is too long"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"print", "exit", "eval", "exec"}, f"{path.name}:{node.lineno}"
+    assert len(path.read_text().splitlines()) <= 360
+
+
+def test_top_level_holds_what_its_owner_fixed():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+    if not tracked[0]:
+        pytest.skip("not a git checkout")
+    fixed = {"nmtalign", "bin", "tests", "examples", "pyproject.toml", "CHANGELOG.md", "README.md", "LICENSE"}
+    assert {name.split("/")[0] for name in tracked if name} <= fixed | {".ci", ".gitignore"}
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys; sys.argv = ['nmtalign', '--help']\n"
+        "from nmtalign.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'h5py', 'numpy', 'sacrebleu', 'sacremoses', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "translate" in result.stdout
+
+
+def test_every_error_has_its_documented_exit_code():
+    documented = dict(re.findall(r"^\| (\d+) +\| (\w+Error)", errors.__doc__, re.M))
+    classes = {
+        str(cls.exit_code): name
+        for name, cls in vars(errors).items()
+        if isinstance(cls, type) and issubclass(cls, errors.NmtalignError)
+    }
+    assert documented == classes
+
+
+def test_every_command_has_help_with_examples():
+    names = {command.name for command in app.registered_commands}
+    assert names == {"sample", "prep", "train", "translate", "score", "align", "plot", "info"}
+    for command in app.registered_commands:
+        assert "Examples:" in command.callback.__doc__, command.name
+        assert f"nmtalign {command.name}" in command.callback.__doc__
