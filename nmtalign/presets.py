@@ -37,8 +37,8 @@ _MODERN: Mapping[str, Any] = {
     "optimizer": "adamw",
     "epsilon": 1e-8,
     "clip_norm": 1.0,
-    "loss_normalization": "words",
-    "batch_unit": "words",
+    "loss_normalization": "tokens",
+    "batch_unit": "tokens",
     "shuffle": "epoch",
     "schedule": "linear",
 }

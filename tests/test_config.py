@@ -80,7 +80,7 @@ def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message)
 def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert load_workspace(None) == Workspace()
-    with pytest.raises(UsageError, match="absent.toml"):
+    with pytest.raises(UsageError, match=r"absent\.toml"):
         load_workspace(tmp_path / "absent.toml")
 
 

@@ -1,6 +1,7 @@
 """Files are whole or not there."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +21,14 @@ def test_a_file_appears_whole_and_its_folder_is_made(tmp_path):
 def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path):
     path = tmp_path / "text"
     path.write_text("old")
-    with pytest.raises(RuntimeError), atomic_text(path) as stream:
-        stream.write("new")
-        raise RuntimeError
+
+    def cut_off():
+        with atomic_text(path) as stream:
+            stream.write("new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        cut_off()
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["text"]
 
@@ -37,19 +43,17 @@ def test_what_the_disk_refuses_is_one_line_that_names_the_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceError, match="file/text: cannot write"), atomic_text(tmp_path / "file" / "text"):
         pass
-    with pytest.raises(ResourceError, match="/dev/full: cannot write: no space left"), atomic_text_device() as stream:
+
+
+def test_a_full_disk_is_named():
+    with (
+        pytest.raises(ResourceError, match="/dev/full: cannot write: no space left"),
+        atomic_text(Path("/dev/full")) as stream,
+    ):
         stream.write("x" * 100_000)
 
 
-def atomic_text_device():
-    from pathlib import Path
-
-    return atomic_text(Path("/dev/full"))
-
-
-def test_a_device_is_written_to_not_replaced(tmp_path):
-    from pathlib import Path
-
+def test_a_device_is_written_to_not_replaced():
     with atomic_path(Path("/dev/null")) as path:
         assert path == Path("/dev/null")
     assert Path("/dev/null").is_char_device()

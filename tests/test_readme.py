@@ -31,7 +31,9 @@ def folder(tmp_path_factory):
 
 def run(code, folder):
     environment = {**os.environ, "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
 def test_commands_and_code(folder):

@@ -27,9 +27,9 @@ Examples:
 
   nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh
 
-Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training, 130 interrupted.
+Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training,
+130 interrupted, 143 ended by SIGTERM.
 """
-
 
 
 class _ReaderGone(Exception):  # noqa: N818
@@ -54,7 +54,12 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    name="nmtalign", cls=_Group, help=HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
+    name="nmtalign",
+    cls=_Group,
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
 )
 
 WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
@@ -86,7 +91,7 @@ def _root(
 def main() -> None:
     """Runs the command line; every error that a user can cause is one line on stderr."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="nmtalign", standalone_mode=False)
         sys.stdout.flush()
     except NmtalignError as error:
         code = _complain(str(error), error.exit_code)

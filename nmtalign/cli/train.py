@@ -52,13 +52,13 @@ Warmup = Annotated[Numbers, _option("--warmup", "Updates of linear rise.", OPTIM
 WeightDecay = Annotated[float | None, _option("--weight-decay", "Of AdamW.", OPTIMISER)]
 ClipNorm = Annotated[float | None, _option("--clip-norm", "Largest gradient norm; 0 = any.", OPTIMISER)]
 LossNormalization = Annotated[
-    Literal["sentences", "words", "sum"] | None,
+    Literal["sentences", "tokens", "sum"] | None,
     _option("--loss-normalization", "What the summed loss is divided by.", OPTIMISER),
 ]
 LabelSmoothing = Annotated[float | None, _option("--label-smoothing", "Share spread evenly.", OPTIMISER)]
-BatchSize = Annotated[Numbers, _option("--batch-size", "Sentences or words a minibatch.", BATCHES)]
+BatchSize = Annotated[Numbers, _option("--batch-size", "Sentences or tokens a minibatch.", BATCHES)]
 BatchUnit = Annotated[
-    Literal["sentences", "words"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
+    Literal["sentences", "tokens"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
 ]
 Window = Annotated[Numbers, _option("--window", "Minibatches sorted by length together.", BATCHES)]
 MaxLength = Annotated[Numbers, _option("--max-length", "Longest side in tokens; 0 = any.", BATCHES)]

@@ -99,7 +99,7 @@ class CellWeights:
 
 
 class PaperCell(nn.Module):
-    """z and r without bias, the reset gate BEFORE the recurrent product (PAPER section 2); blocks in order z, r, candidate."""
+    """z and r without bias, the reset gate BEFORE the recurrent product (PAPER section 2); blocks z, r, candidate."""
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__()

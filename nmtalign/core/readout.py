@@ -14,7 +14,7 @@ CHUNK_CELLS = 1 << 21  # logits held at a time: rows * K
 
 
 class Readout(nn.Module):
-    """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, through `output_rank` where it is not 0."""
+    """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, by way of `output_rank` if it is not 0."""
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()

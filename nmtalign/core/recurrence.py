@@ -147,9 +147,9 @@ def _weights(query: Tensor, keys: Tensor, vector: Tensor, padding: Tensor | None
 class AttentionReader:
     """The source as the attention reads it in one pass.
 
-    keys (B, Tx, n'), annotations (B, Tx, D), vector (n',), padding (B, Tx), True = padding, or None where there is none.
+    keys (B, Tx, n'), annotations (B, Tx, D), vector (n',), padding (B, Tx), True = padding, or None if there is none.
 
-    With gradients, `rows` must equal `B`: one state a sentence. Without, any number of adjacent rows share a sentence.
+    With gradients, rows must equal B: one state a sentence. Without, any number of adjacent rows share a sentence.
     """
 
     def __init__(self, keys: Tensor, annotations: Tensor, vector: Tensor, padding: Tensor | None) -> None:

@@ -77,7 +77,7 @@ class BatchPolicy:
     """How an epoch is cut into batches.
 
     A window of pairs is read at a time, sorted by length and cut: the paper reads 20 minibatches' worth. `unit`
-    "sentences": `size` pairs a batch. "words": as many pairs as keep the padded words of the longer side at `size`.
+    "sentences": `size` pairs a batch. "tokens": as many pairs as keep the padded tokens of the longer side at `size`.
     `shuffle` "once": one shuffle, the same order in every epoch, batches of a window in order of length (the paper);
     "epoch": a new shuffle every epoch, of the pairs and of the batches in a window.
     """
@@ -105,7 +105,7 @@ def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -
     order = generator.permutation(chosen)
     longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
     pairs_a_batch = policy.size
-    if policy.unit == "words":
+    if policy.unit == "tokens":
         pairs_a_batch = max(1, int(policy.size / float(longest[chosen].mean())))
     span = pairs_a_batch * max(1, policy.window)
     plan: list[Indices] = []

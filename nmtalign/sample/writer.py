@@ -29,6 +29,7 @@ shortlist = 2000
 
 [train]
 preset = "tiny"
+epochs = 6
 """
 
 HELD_OUT = 500

@@ -39,18 +39,22 @@ class Budget:
 
 
 class Every:
-    """Says when something is due again: every so many updates or seconds, or at the end of an epoch."""
+    """Says when something is due: every so many updates or seconds, or at the end of an epoch.
 
-    def __init__(self, name: str, text: str, update: int, elapsed: float) -> None:
+    By updates it depends on the update alone, so that a resumed run does it when an uninterrupted one would have.
+    """
+
+    def __init__(self, name: str, text: str, elapsed: float) -> None:
         self.unit, self.amount = interval(name, text)
-        self._last = float(update) if self.unit == "updates" else elapsed
+        self._last = elapsed
 
     def due(self, update: int, elapsed: float, epoch_ended: bool) -> bool:
-        """Whether it is due now; if so, counting starts anew."""
+        """Whether it is due now; a time counts anew from here if it is."""
         if self.unit == "epoch":
             return epoch_ended
-        now = float(update) if self.unit == "updates" else elapsed
-        if now - self._last < self.amount:
+        if self.unit == "updates":
+            return update % self.amount == 0
+        if elapsed - self._last < self.amount:
             return False
-        self._last = now
+        self._last = elapsed
         return True

@@ -80,8 +80,8 @@ class Trainer:
         self._log = EventLog(self.folder, position.update)
         self._emit(self._started())
         self._clock = time.perf_counter() - position.seconds
-        self._validations = Every("validate_every", self.config.validate_every, position.update, position.seconds)
-        self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.update, position.seconds)
+        self._validations = Every("validate_every", self.config.validate_every, position.seconds)
+        self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self.model.train()
         self._meter.reset()
         reason = self._budget_spent() or self._patience_spent()
@@ -128,7 +128,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _denominator(self, loss: Loss) -> int:
-        return {"sentences": loss.sentences, "words": loss.words, "sum": 1}[self.config.loss_normalization]
+        return {"sentences": loss.sentences, "tokens": loss.words, "sum": 1}[self.config.loss_normalization]
 
     def _skip(self, batch: Batch) -> None:
         position = self.position

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,9 +62,12 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path, nmtalign):
 def test_a_full_disk_behind_stdout_is_one_line(tmp_path, nmtalign):
     nmtalign("sample", "demo", "--pairs", "20")
     nmtalign("prep", cwd=tmp_path / "demo")
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         result = subprocess.run(
-            [sys.executable, "-m", "nmtalign", "info", "data"], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path / "demo"
+            [sys.executable, "-m", "nmtalign", "info", "data"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path / "demo",
         )
     assert result.returncode == 5
     assert result.stderr.decode().splitlines() == ["nmtalign: error: standard output: No space left on device"]

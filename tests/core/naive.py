@@ -12,7 +12,10 @@ def sigmoid(x: Tensor) -> Tensor:
 
 def cell_step(cell, kind, x, s, c=None, direction=None):
     """One step of the gated unit for single vectors."""
-    pick = lambda p: p if direction is None else p[direction]
+
+    def pick(p):
+        return p if direction is None else p[direction]
+
     W, U, n = pick(cell.input_weight), pick(cell.recurrent_weight), len(s)
     C = cell.context_weight
     a = W @ x + (C @ c if c is not None else 0)

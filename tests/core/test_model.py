@@ -95,10 +95,9 @@ def test_gradients_by_finite_differences(config):
     names, values = zip(*model.named_parameters(), strict=True)
 
     def objective(*parameters):
-        loss = torch.func.functional_call(
+        return torch.func.functional_call(
             _Loss(model), {f"model.{name}": value for name, value in zip(names, parameters, strict=True)}, (batch, 0.1)
         )
-        return loss
 
     assert torch.autograd.gradcheck(objective, values, fast_mode=True, atol=1e-6)
 

@@ -29,7 +29,7 @@ def corpus(count, seed=0, longest=60):
 policies = st.builds(
     BatchPolicy,
     size=st.integers(1, 400),
-    unit=st.sampled_from(["sentences", "words"]),
+    unit=st.sampled_from(["sentences", "tokens"]),
     window=st.integers(1, 25),
     shuffle=st.sampled_from(["once", "epoch"]),
     seed=st.integers(0, 3),
@@ -74,7 +74,7 @@ def test_the_papers_policy_reads_windows_of_one_shuffle_in_order():
 
 def test_another_epoch_is_shuffled_anew():
     pairs = corpus(300)
-    policy = BatchPolicy(10, "words", 5, "epoch")
+    policy = BatchPolicy(10, "tokens", 5, "epoch")
     one, two = (plan_epoch(pairs, eligible(pairs, 0), policy, epoch) for epoch in (0, 1))
     assert [batch.tolist() for batch in one] != [batch.tolist() for batch in two]
 

@@ -32,7 +32,7 @@ def test_without_limits_nothing_is_ever_reached():
     ],
 )
 def test_every(text, moments, expected):
-    every = Every("validate_every", text, 0, 0.0)
+    every = Every("validate_every", text, 0.0)
     assert [every.due(*moment) for moment in moments] == expected
 
 

@@ -1,0 +1,101 @@
+"""A model directory is whole, its own, unedited and relocatable, or refused with the name of the file."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+from nmtalign.errors import FormatError
+from nmtalign.model_directory import create_model_directory, load_model, save_tensors
+
+
+@pytest.fixture
+def folder(reversal, tmp_path):
+    config = ModelConfig(
+        source_vocabulary_size=len(reversal.source_vocabulary),
+        target_vocabulary_size=len(reversal.target_vocabulary),
+        embedding=6,
+        hidden=8,
+        attention_hidden=8,
+        maxout=4,
+        output_rank=0,
+        initialisation="xavier",
+    )
+    folder = tmp_path / "model"
+    create_model_directory(folder, reversal, "tiny", config, TrainingConfig())
+    torch.manual_seed(0)
+    save_tensors(folder / "best.safetensors", TranslationModel(config).state_dict(), {"update": "7"})
+    return folder
+
+
+def test_a_moved_model_is_the_same_model(folder, tmp_path):
+    here = load_model(folder, device="cpu")
+    shutil.move(folder, tmp_path / "else where")
+    there = load_model(tmp_path / "else where", device="cpu")
+    assert here.source_language == there.source_language == "xx"
+    assert there.hash == load_model(tmp_path / "else where", device="cpu").hash
+    batch = make_batch([([3, 4, 5], [5, 4, 3])])
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    assert torch.equal(here.model.force(*arguments).log_probs, there.model.force(*arguments).log_probs)
+
+
+def test_bf16_weights_compute_near_float32(folder):
+    exact, rough = (load_model(folder, device="cpu", precision=precision).model for precision in ("fp32", "bf16"))
+    assert next(rough.parameters()).dtype == torch.bfloat16
+    batch = make_batch([([3, 4, 5], [5, 4, 3]), ([6], [7])])
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    torch.testing.assert_close(
+        rough.force(*arguments).log_probs, exact.force(*arguments).log_probs, atol=0.05, rtol=0.05
+    )
+
+
+def test_the_hash_follows_the_weights(folder):
+    before = load_model(folder, device="cpu").hash
+    config = load_model(folder, device="cpu").model.config
+    torch.manual_seed(1)
+    save_tensors(folder / "best.safetensors", TranslationModel(config).state_dict(), {})
+    assert load_model(folder, device="cpu").hash != before
+
+
+def edit_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "no nmtalign model here"),
+        (lambda f: (f / "config.json").write_text("{"), "config.json: cannot be read"),
+        (lambda f: (f / "config.json").write_text("[]"), "not a model of nmtalign"),
+        (lambda f: edit_config(f, format="other"), "not a model of nmtalign"),
+        (lambda f: edit_config(f, format_version=99), "format 99"),
+        (lambda f: edit_config(f, model={"hidden": "8"}), "hidden"),
+        (lambda f: (f / "best.safetensors").unlink(), "holds no weights yet"),
+        (lambda f: (f / "best.safetensors").write_bytes(b"x" * 100), "best.safetensors: damaged"),
+        (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: missing"),
+        (lambda f: (f / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "source.vocabulary.txt: was changed"),
+    ],
+)
+def test_what_is_missing_foreign_or_edited_is_named(folder, damage, message):
+    damage(folder)
+    with pytest.raises(FormatError, match=message):
+        load_model(folder, device="cpu")
+
+
+def test_weights_of_another_model_are_refused(folder):
+    other = ModelConfig(9, 9, embedding=3, hidden=4, attention_hidden=4, maxout=2)
+    save_tensors(folder / "best.safetensors", TranslationModel(other).state_dict(), {})
+    with pytest.raises(FormatError, match=r"best\.safetensors: does not hold the weights"):
+        load_model(folder, device="cpu")
+
+
+def test_a_name_in_config_never_leads_out_of_the_folder(folder, tmp_path):
+    (tmp_path / "secret").write_text("x")
+    edit_config(folder, files={"../secret": "0" * 64})
+    with pytest.raises(FormatError, match="model/secret: missing"):
+        load_model(folder, device="cpu")
