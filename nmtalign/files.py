@@ -12,6 +12,12 @@ from typing import TextIO
 from nmtalign.errors import ResourceError
 
 
+def refusal(name: str | Path, error: OSError) -> ResourceError:
+    """One clear line for what the operating system refused to write."""
+    reason = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+    return ResourceError(f"{name}: cannot write: {reason}")
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turns the operating system's refusals to write `path` into one clear line."""
@@ -20,8 +26,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
-        reason = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error))
-        raise ResourceError(f"{path}: cannot write: {reason}") from error
+        raise refusal(path, error) from error
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from nmtalign.cli import align, info, plot, prep, sample, score, train, translate
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.files import refusal
 from nmtalign.version import __version__
 
 HELP = """Learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
@@ -104,7 +105,7 @@ def main() -> None:
         code = _complain("out of memory; give a smaller batch, shorter lines or fewer workers", 5)
     except OSError as error:
         _let_stdout_go()
-        code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 5)
+        code = _complain(str(refusal(error.filename or "standard output", error)), ResourceError.exit_code)
     except Exception as error:
         code = _complain_of_any(error)
     sys.exit(code if isinstance(code, int) else 0)
