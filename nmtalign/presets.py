@@ -73,6 +73,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "batch_size": 800,
         "epochs": 10.0,
         "validate_every": "epoch",
+        "threads": 1,  # its products are too small to share
     },
 }
 

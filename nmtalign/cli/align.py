@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, notifier
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.version import __version__
@@ -162,6 +162,7 @@ def align(
     task = _task(workspace, source, target, gold, output, pharaoh, tokenized)
     say = notifier(quiet)
 
+    choose_wait_policy()
     from nmtalign.core.devices import use_threads
     from nmtalign.model_directory import load_model
 

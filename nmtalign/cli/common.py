@@ -1,6 +1,8 @@
 """What the subcommands share: the --config option, stderr, progress."""
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -28,3 +30,31 @@ def say(message: str) -> None:
 def notifier(quiet: bool) -> Callable[[str], None]:
     """`say`, or nothing."""
     return (lambda message: None) if quiet else say
+
+
+def choose_wait_policy() -> None:
+    """Lets PyTorch's threads sleep, not spin, while they wait for each other, if other jobs keep the processor busy.
+
+    To be called before torch is imported. On an idle machine of two cores spinning trained 1.5 times as fast as
+    sleeping; beside one busy process it trained at a quarter of the speed. What the environment says holds.
+    """
+    if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ) or "torch" in sys.modules:
+        return
+    if _busy_cores(0.15) > 0.3:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+def _busy_cores(seconds: float) -> float:
+    """How many cores all processes together keep busy, measured over a moment; 0 where the system does not tell."""
+    try:
+        before = _busy_ticks()
+        time.sleep(seconds)
+        return (_busy_ticks() - before) / (seconds * os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _busy_ticks() -> int:
+    with open("/proc/stat", encoding="ascii") as stream:  # noqa: PTH123
+        user, nice, system = (int(field) for field in stream.readline().split()[1:4])
+    return user + nice + system

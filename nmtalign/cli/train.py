@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, say
+from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, say
 from nmtalign.workspace import load_workspace
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _run(given: dict[str, Any]) -> None:
     flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     workspace = load_workspace(given["config"])
     name, model_config, training_config = workspace.resolve_training(given["preset"], flags)
+    choose_wait_policy()
     from nmtalign.cli.display import make_listener
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer

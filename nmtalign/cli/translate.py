@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption
+from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy
 from nmtalign.config import TranslateConfig, convert, field_names
 from nmtalign.errors import UsageError
 from nmtalign.workspace import load_workspace
@@ -132,6 +132,7 @@ def translate(
     if lexicon and not settings.replace_unk:
         raise UsageError("--lexicon is for --replace-unk: give both")
     weights = convert("command line", "which", Literal["best", "last"], which)
+    choose_wait_policy()
     from nmtalign.cli.translate_job import Job
 
     job = Job(tuple(inputs or (STDIN,)), model or workspace.model, weights, output, alignments, settings, quiet)

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.config import Cell
+from nmtalign.core.autograd import apply
 from nmtalign.core.recurrence import StepWeight
 
 
@@ -123,10 +124,10 @@ class PaperCell(nn.Module):
     def update(self, weights: CellWeights, inputs: Tensor, state: Tensor, mask: Tensor | None = None) -> Tensor:
         """The next state (..., B, n) from inputs (..., B, 3n); mask (..., B, 1) or None."""
         gates, candidate = inputs.split([2 * self.size, self.size], -1)
-        update, product = _PaperReset.apply(weights.gates(state, gates), state)
+        update, product = apply(_PaperReset, weights.gates(state, gates), state)
         if weights.candidate is None:
             raise ValueError("these weights were taken up by another cell")
-        new: Tensor = _PaperUpdate.apply(weights.candidate(product, candidate), update, state, mask)
+        new: Tensor = apply(_PaperUpdate, weights.candidate(product, candidate), update, state, mask)
         return new
 
 
@@ -154,7 +155,7 @@ class CudnnCell(nn.Module):
 
     def update(self, weights: CellWeights, inputs: Tensor, state: Tensor, mask: Tensor | None = None) -> Tensor:
         """The next state (..., B, n) from inputs (..., B, 3n); mask (..., B, 1) or None."""
-        new: Tensor = _CudnnUpdate.apply(inputs, weights.gates(state, weights.bias), state, mask)
+        new: Tensor = apply(_CudnnUpdate, inputs, weights.gates(state, weights.bias), state, mask)
         return new
 
 

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
+from nmtalign.core.autograd import apply
 
 CHUNK_CELLS = 1 << 21  # logits held at a time: rows * K
 
@@ -56,8 +57,8 @@ class Readout(nn.Module):
 
         objective = (1 - label_smoothing) * nll + label_smoothing * the mean over K words of -log p.
         """
-        objective, nll = _LinearCrossEntropy.apply(
-            features, self.output_weight, self.output_bias, targets, label_smoothing
+        objective, nll = apply(
+            _LinearCrossEntropy, features, self.output_weight, self.output_bias, targets, label_smoothing
         )
         return objective, nll
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmtalign.core.autograd import apply
+
 
 class _PutOff(torch.autograd.Function):
     """The identity; its backward takes the gradient that the steps have left behind."""
@@ -65,12 +67,12 @@ class StepWeight:
         self._tape = _ProductTape()
         self._deferred = torch.is_grad_enabled() and weight.requires_grad
         cast = weight.to(dtype)
-        self.weight = _PutOff.apply(cast, self._tape.gradient) if self._deferred else cast
+        self.weight = apply(_PutOff, cast, self._tape.gradient) if self._deferred else cast
 
     def __call__(self, x: Tensor, addend: Tensor | None = None) -> Tensor:
         """`x W^T (+ addend)`: x (B, in) or (D, B, in) of any float type, the result in the weight's type."""
         if self._deferred:
-            result: Tensor = _StepProduct.apply(x, self.weight, addend, self._tape)
+            result: Tensor = apply(_StepProduct, x, self.weight, addend, self._tape)
             return result
         return _product(x.to(self.weight.dtype), self.weight, addend)
 
@@ -157,15 +159,15 @@ class AttentionReader:
         self._tape = _LookTape()
         self._deferred = torch.is_grad_enabled() and (keys.requires_grad or vector.requires_grad)
         if self._deferred:
-            keys = _PutOff.apply(keys, self._tape.keys_gradient)
-            annotations = _PutOff.apply(annotations, self._tape.annotations_gradient)
-            vector = _PutOff.apply(vector, self._tape.vector_gradient)
+            keys = apply(_PutOff, keys, self._tape.keys_gradient)
+            annotations = apply(_PutOff, annotations, self._tape.annotations_gradient)
+            vector = apply(_PutOff, vector, self._tape.vector_gradient)
         self.keys, self.annotations, self.vector = keys, annotations, vector
 
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """(context (rows, D), weights (rows, Tx)) for queries (rows, n'); weights are float32 (float64 for float64)."""
         if self._deferred:
-            context, weights = _Attend.apply(query, self.keys, self.annotations, self.vector, self.padding, self._tape)
+            context, weights = apply(_Attend, query, self.keys, self.annotations, self.vector, self.padding, self._tape)
             return context, weights
         sentences, positions, size = self.keys.shape
         weights = _weights(query.view(sentences, -1, size), self.keys[:, None], self.vector, self.padding)

@@ -114,7 +114,7 @@ class Trainer:
         config, position = self.config, self.position
         there = batch.to(self.device)
         loss = self.model.loss(there.source, there.source_mask, there.target, there.target_mask, config.label_smoothing)
-        (loss.objective / self._denominator(loss)).backward()  # type: ignore[no-untyped-call]
+        (loss.objective / self._denominator(loss)).backward()
         norm = clip_grad_norm_(self.model.parameters(), config.clip_norm or torch.inf, foreach=True)
         position.update += 1
         self.updates_done += 1

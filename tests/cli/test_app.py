@@ -70,4 +70,6 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, nmtalign):
             cwd=tmp_path / "demo",
         )
     assert result.returncode == 5
-    assert result.stderr.decode().splitlines() == ["nmtalign: error: standard output: cannot write: no space left on the disk"]
+    assert result.stderr.decode().splitlines() == [
+        "nmtalign: error: standard output: cannot write: no space left on the disk"
+    ]
