@@ -4,12 +4,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
-from nmtalign.config import PrepConfig
+from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
+from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start: many small ones
 
@@ -53,3 +59,39 @@ def nmtalign(tmp_path):
         return result
 
     return run
+
+
+@pytest.fixture(scope="session")
+def random_model_directory():
+    """Makes FOLDER/model with random weights, English words to French words; `adjust` may change the weights."""
+
+    def make(folder: Path, source_words, target_words, adjust, attention="additive", seed=3) -> Path:
+        corpus = folder / "corpus"
+        corpus.mkdir(parents=True)
+        for side, words in (("source", source_words), ("target", target_words)):
+            Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
+        tokenizers = Tokenizers.moses("en", "fr")
+        tokenizers.save(corpus)
+        config = ModelConfig(
+            source_vocabulary_size=len(source_words) + 2,
+            target_vocabulary_size=len(target_words) + 2,
+            embedding=6,
+            hidden=8,
+            attention_hidden=5,
+            maxout=6,
+            output_rank=0,
+            attention=attention,
+            initialisation="xavier",
+        )
+        prepared = SimpleNamespace(
+            folder=corpus, tokenizers=tokenizers, source_language="en", target_language="fr", settings={}, hash="0" * 64
+        )
+        create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
+        torch.manual_seed(seed)
+        model = TranslationModel(config)
+        with torch.no_grad():
+            adjust(model)
+        save_tensors(folder / "model" / "best.safetensors", model.state_dict(), {})
+        return folder / "model"
+
+    return make

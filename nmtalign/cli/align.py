@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, notifier
+from nmtalign.cli.common import (
+    MACHINE,
+    ConfigOption,
+    DeviceOption,
+    ModelOption,
+    PrecisionOption,
+    QuietOption,
+    ThreadsOption,
+    WhichOption,
+    choose_wait_policy,
+    notifier,
+)
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.version import __version__
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
 
 STDIN = Path("-")
 _DEFAULT_OUTPUT = Path("alignments.h5")
-_OUTPUT, _READING, _MACHINE = "What comes out", "How the text is read", "Machine"
+_OUTPUT, _READING = "What comes out", "How the text is read"
 
 Source = Annotated[
     Path | None,
@@ -35,12 +46,6 @@ Source = Annotated[
 Target = Annotated[
     Path | None,
     typer.Argument(metavar="TGT", help="Its translation, line by line.", show_default=False),
-]
-Model = Annotated[
-    Path | None,
-    typer.Option(
-        "--model", "-m", metavar="DIR", help="Model directory [dim](default: the workspace's, or model/)[/dim]."
-    ),
 ]
 Output = Annotated[
     Path | None,
@@ -71,17 +76,7 @@ Tokenized = Annotated[
     bool,
     typer.Option("--tokenized", help="Words stand between spaces: do not tokenise again.", rich_help_panel=_READING),
 ]
-Which = Annotated[
-    Literal["best", "last"], typer.Option(help="Weights of the best validation, or the last.", rich_help_panel=_MACHINE)
-]
-BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Pairs aligned together.", rich_help_panel=_MACHINE)]
-Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=_MACHINE)]
-Precision = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of the products.", rich_help_panel=_MACHINE)
-]
-Threads = Annotated[
-    int | None, typer.Option(metavar="N", help="Threads; 0 = PyTorch's choice.", rich_help_panel=_MACHINE)
-]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Pairs aligned together.", rich_help_panel=MACHINE)]
 
 
 @dataclass(frozen=True)
@@ -121,18 +116,18 @@ class _Tally:
 def align(
     source: Source = None,
     target: Target = None,
-    model: Model = None,
+    model: ModelOption = None,
     output: Output = None,
     pharaoh: Pharaoh = False,
     gold: Gold = None,
     weights: Weights = None,
     format: Format = "text",
     tokenized: Tokenized = False,
-    which: Which = "best",
+    which: WhichOption = "best",
     batch_size: BatchSize = None,
-    device: Device = None,
-    precision: Precision = None,
-    threads: Threads = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    threads: ThreadsOption = None,
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:

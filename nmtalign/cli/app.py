@@ -122,7 +122,7 @@ def _complain_of_any(error: Exception) -> int:
         return _complain("out of memory; give a smaller batch or shorter lines", 5)
     # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
     if hasattr(error, "format_message"):
-        return _complain(error.format_message(), 2)
+        return _complain(error.format_message().replace("Value error, ", ""), 2)
     raise error
 
 

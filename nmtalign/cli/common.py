@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,23 @@ ConfigOption = Annotated[
         help="Workspace file [dim](default: nmtalign.toml here, if there)[/dim].",
         rich_help_panel="Workspace",
     ),
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", "-m", metavar="DIR", help="Model directory [dim](default: the workspace's, or model/)[/dim]."
+    ),
+]
+MACHINE = "Machine"
+WhichOption = Annotated[
+    Literal["best", "last"], typer.Option(help="Weights of the best validation, or the last.", rich_help_panel=MACHINE)
+]
+DeviceOption = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=MACHINE)]
+PrecisionOption = Annotated[
+    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of the products.", rich_help_panel=MACHINE)
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Threads; 0 = PyTorch's choice.", rich_help_panel=MACHINE)
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
 

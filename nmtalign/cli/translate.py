@@ -1,25 +1,31 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy
-from nmtalign.config import TranslateConfig, convert, field_names
+from nmtalign.cli.common import (
+    MACHINE,
+    ConfigOption,
+    DeviceOption,
+    ModelOption,
+    PrecisionOption,
+    QuietOption,
+    ThreadsOption,
+    WhichOption,
+    choose_wait_policy,
+)
+from nmtalign.config import TranslateConfig, field_names
 from nmtalign.errors import UsageError
 from nmtalign.workspace import load_workspace
 
 STDIN = Path("-")
-_TEXT, _SEARCH, _UNKNOWN, _MACHINE = "Text", "Search", "Unknown words", "Machine"
+_TEXT, _SEARCH, _UNKNOWN = "Text", "Search", "Unknown words"
 
 Inputs = Annotated[
     list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files, `-` for stdin (default: stdin).")
 ]
-Model = Annotated[
-    Path | None, typer.Option("--model", "-m", metavar="DIR", help="Model directory (default: the workspace's).")
-]
-Which = Annotated[str, typer.Option(metavar="best|last", help="Which weights of the model.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, not to stdout."),
@@ -77,20 +83,15 @@ Lexicon = Annotated[
     typer.Option(metavar="FILE", help="For --replace-unk: lines `source target \\[prob]`.", rich_help_panel=_UNKNOWN),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(metavar="N", help="Sentences searched together (32).", rich_help_panel=_MACHINE)
-]
-Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=_MACHINE)]
-Precision = Annotated[str | None, typer.Option(metavar="auto|fp32|bf16", help="Arithmetic.", rich_help_panel=_MACHINE)]
-Threads = Annotated[
-    int | None, typer.Option(metavar="N", help="Threads (0 = PyTorch's choice).", rich_help_panel=_MACHINE)
+    int | None, typer.Option(metavar="N", help="Sentences searched together (32).", rich_help_panel=MACHINE)
 ]
 
 
 def translate(
     inputs: Inputs = None,
-    model: Model = None,
+    model: ModelOption = None,
     output: Output = None,
-    which: Which = "best",
+    which: WhichOption = "best",
     format: Format = None,
     tokenized: Tokenized = None,
     alignments: Alignments = None,
@@ -103,9 +104,9 @@ def translate(
     replace_unk: ReplaceUnk = None,
     lexicon: Lexicon = None,
     batch_size: BatchSize = None,
-    device: Device = None,
-    precision: Precision = None,
-    threads: Threads = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    threads: ThreadsOption = None,
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -131,9 +132,8 @@ def translate(
     settings = workspace.resolve(TranslateConfig, "translate", flags)
     if lexicon and not settings.replace_unk:
         raise UsageError("--lexicon is for --replace-unk: give both")
-    weights = convert("command line", "which", Literal["best", "last"], which)
     choose_wait_policy()
     from nmtalign.cli.translate_job import Job
 
-    job = Job(tuple(inputs or (STDIN,)), model or workspace.model, weights, output, alignments, settings, quiet)
+    job = Job(tuple(inputs or (STDIN,)), model or workspace.model, which, output, alignments, settings, quiet)
     job.run()

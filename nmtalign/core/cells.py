@@ -4,6 +4,7 @@ A cell is used in three parts, so that only what recurs is inside the loop: `inp
 it, `start` to take the weights up, and `update` at each step. Encoder directions are stacked: weights (D, 3n, n).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +100,10 @@ class CellWeights:
     bias: Tensor | None
 
 
-class PaperCell(nn.Module):
-    """z and r without bias, the reset gate BEFORE the recurrent product (PAPER section 2); blocks z, r, candidate."""
+class GatedCell(nn.Module):
+    """What both cells have: stacked weights (3n, .), one a direction where there are directions, and what uses them."""
+
+    bias_blocks = 3  # of the three blocks, how many have a bias, counted from the last
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__()
@@ -109,20 +112,34 @@ class PaperCell(nn.Module):
         self.input_weight = nn.Parameter(torch.empty(*lead, 3 * size, input_size))
         self.recurrent_weight = nn.Parameter(torch.empty(*lead, 3 * size, size))
         self.context_weight = nn.Parameter(torch.empty(3 * size, context_size)) if context_size else None
-        self.bias = nn.Parameter(torch.zeros(*lead, size))
+        self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
 
     def inputs(self, x: Tensor) -> Tensor:
         """What the cell takes from its inputs at all steps: (..., m) to (..., 3n), or (..., D * 3n) with directions."""
-        bias = F.pad(self.bias, (2 * self.size, 0)).flatten()
+        bias = F.pad(self.bias, ((3 - self.bias_blocks) * self.size, 0)).flatten()
         return F.linear(x, self.input_weight.flatten(0, -2).to(x.dtype), bias.to(x.dtype))
 
+    @abstractmethod
     def start(self, dtype: torch.dtype) -> CellWeights:
         """Takes the recurrent weights up for one pass."""
+
+    @abstractmethod
+    def update(self, weights: CellWeights, inputs: Tensor, state: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The next state (..., B, n) from inputs (..., B, 3n); mask (..., B, 1), 0 = the state stays, or None."""
+
+
+class PaperCell(GatedCell):
+    """z and r without bias, the reset gate BEFORE the recurrent product (PAPER section 2); blocks z, r, candidate."""
+
+    bias_blocks = 1
+
+    def start(self, dtype: torch.dtype) -> CellWeights:
+        """Gates and candidate apart: the candidate's product waits for the reset gate."""
         gates, candidate = self.recurrent_weight.split([2 * self.size, self.size], -2)
         return CellWeights(StepWeight(gates, dtype), StepWeight(candidate, dtype), None)
 
     def update(self, weights: CellWeights, inputs: Tensor, state: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The next state (..., B, n) from inputs (..., B, 3n); mask (..., B, 1) or None."""
+        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gates, candidate = inputs.split([2 * self.size, self.size], -1)
         update, product = apply(_PaperReset, weights.gates(state, gates), state)
         if weights.candidate is None:
@@ -131,35 +148,21 @@ class PaperCell(nn.Module):
         return new
 
 
-class CudnnCell(nn.Module):
+class CudnnCell(GatedCell):
     """PyTorch's and cuDNN's GRU: z flipped, reset after the product, biases everywhere; blocks in order r, z, new."""
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
-        super().__init__()
-        lead = (directions,) if directions else ()
-        self.size = size
-        self.input_weight = nn.Parameter(torch.empty(*lead, 3 * size, input_size))
-        self.recurrent_weight = nn.Parameter(torch.empty(*lead, 3 * size, size))
-        self.context_weight = nn.Parameter(torch.empty(3 * size, context_size)) if context_size else None
-        self.bias = nn.Parameter(torch.zeros(*lead, 3 * size))
-        self.recurrent_bias = nn.Parameter(torch.zeros(*lead, 3 * size))
-
-    def inputs(self, x: Tensor) -> Tensor:
-        """What the cell takes from its inputs at all steps: (..., m) to (..., 3n), or (..., D * 3n) with directions."""
-        return F.linear(x, self.input_weight.flatten(0, -2).to(x.dtype), self.bias.flatten().to(x.dtype))
+        super().__init__(input_size, size, context_size, directions)
+        self.recurrent_bias = nn.Parameter(torch.zeros_like(self.bias))
 
     def start(self, dtype: torch.dtype) -> CellWeights:
-        """Takes the recurrent weights up for one pass."""
-        bias = self.recurrent_bias.to(dtype)
-        return CellWeights(StepWeight(self.recurrent_weight, dtype), None, bias[..., None, :])
+        """All three blocks in one product."""
+        return CellWeights(StepWeight(self.recurrent_weight, dtype), None, self.recurrent_bias.to(dtype)[..., None, :])
 
     def update(self, weights: CellWeights, inputs: Tensor, state: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The next state (..., B, n) from inputs (..., B, 3n); mask (..., B, 1) or None."""
+        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         new: Tensor = apply(_CudnnUpdate, inputs, weights.gates(state, weights.bias), state, mask)
         return new
-
-
-GatedCell = PaperCell | CudnnCell
 
 
 def make_cell(kind: Cell, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> GatedCell:

@@ -6,19 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 from nmtalign.alignment.links import parse_links
 from nmtalign.alignment.store import AlignmentFile
 from nmtalign.cli.app import main
-from nmtalign.config import ModelConfig, TrainingConfig
-from nmtalign.core.model import TranslationModel
-from nmtalign.model_directory import create_model_directory, save_tensors
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
 
 WORDS = {
     "source": ["the", "fox", "sees", "a", "red", "boat", "."],
@@ -29,41 +22,14 @@ TARGET = "le renard voit un bateau rouge.\n\nl'aigrette\n\n"
 GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n"
 
 
-def make_model(folder: Path, attention: str = "additive") -> Path:
-    """A model directory with random weights."""
-    corpus = folder / "corpus"
-    corpus.mkdir(parents=True)
-    for side, words in WORDS.items():
-        Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
-    tokenizers = Tokenizers.moses("en", "fr")
-    tokenizers.save(corpus)
-    config = ModelConfig(
-        source_vocabulary_size=9,
-        target_vocabulary_size=10,
-        embedding=6,
-        hidden=8,
-        attention_hidden=5,
-        maxout=6,
-        output_rank=0,
-        attention=attention,
-        initialisation="xavier",
-    )
-    prepared = SimpleNamespace(
-        folder=corpus, tokenizers=tokenizers, source_language="en", target_language="fr", settings={}, hash="0" * 64
-    )
-    create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
-    torch.manual_seed(5)
-    model = TranslationModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3)
-    save_tensors(folder / "model" / "best.safetensors", model.state_dict(), {})
-    return folder / "model"
+def sharpen(model):
+    for parameter in model.parameters():
+        parameter.mul_(3)
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("align"))
+def model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
+    return random_model_directory(tmp_path_factory.mktemp("align"), *WORDS.values(), sharpen, seed=5)
 
 
 def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -187,14 +153,18 @@ MISTAKES = [
 
 
 def test_mistakes_are_one_line_and_leave_no_file(
-    texts: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    texts: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    random_model_directory,
 ) -> None:
     (texts / "short.fr").write_text("le\n")
     (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
     (texts / "wide.gold").write_text("0-0\n\n0-9\n\n")
     (texts / "long.gold").write_text("0-0\n" + "\n" * 4)
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
-    make_model(texts / "fixed", "none")
+    random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
     monkeypatch.chdir(texts)
     for arguments, code, message in MISTAKES:
         monkeypatch.setattr(sys, "argv", ["nmtalign", "align", "-m", str(model), *arguments])

@@ -7,66 +7,39 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from nmtalign.alignment.store import AlignmentFile
 from nmtalign.cli.app import main
-from nmtalign.config import ModelConfig, TrainingConfig
-from nmtalign.core.model import TranslationModel
-from nmtalign.model_directory import create_model_directory, save_tensors
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
 
 
-def make_model(folder: Path, attention: str = "additive", unknown: bool = False) -> Path:
-    """A model directory with random weights; `unknown`: it says <unk> more often than not."""
-    corpus = folder / "corpus"
-    corpus.mkdir(parents=True)
-    for name, words in (("source", SOURCE_WORDS), ("target", TARGET_WORDS)):
-        Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{name}.vocabulary.txt")
-    tokenizers = Tokenizers.moses("en", "fr")
-    tokenizers.save(corpus)
-    config = ModelConfig(
-        source_vocabulary_size=9,
-        target_vocabulary_size=9,
-        embedding=6,
-        hidden=8,
-        attention_hidden=5,
-        maxout=6,
-        output_rank=0,
-        attention=attention,
-        initialisation="xavier",
-    )
-    prepared = SimpleNamespace(
-        folder=corpus, tokenizers=tokenizers, source_language="en", target_language="fr", settings={}, hash="0" * 64
-    )
-    create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
-    torch.manual_seed(3)
-    model = TranslationModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
-        model.readout.output_bias[0] -= 6  # words rather than none
-        model.readout.output_bias[1] += 9 if unknown else 0
-    save_tensors(folder / "model" / "best.safetensors", model.state_dict(), {})
-    return folder / "model"
+def disturb(model):
+    for parameter in model.parameters():
+        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
+    model.readout.output_bias[0] -= 6  # words rather than none
+
+
+def make_unknown_likely(model):
+    """It says <unk> more often than not."""
+    disturb(model)
+    model.readout.output_bias[1] += 9
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("random"))
+def model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
+    return random_model_directory(tmp_path_factory.mktemp("random"), SOURCE_WORDS, TARGET_WORDS, disturb)
 
 
 @pytest.fixture(scope="session")
-def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("doubtful"), unknown=True)
+def doubtful(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
+    folder = tmp_path_factory.mktemp("doubtful")
+    return random_model_directory(folder, SOURCE_WORDS, TARGET_WORDS, make_unknown_likely)
 
 
 def command(*arguments: object) -> list[str]:
@@ -315,8 +288,8 @@ def test_alignments(model: Path, tmp_path: Path, inside: Inside) -> None:
         assert len(file[4].source) == 18
 
 
-def test_without_attention(tmp_path: Path, inside: Inside) -> None:
-    folder = make_model(tmp_path, attention="none")
+def test_without_attention(tmp_path: Path, inside: Inside, random_model_directory) -> None:
+    folder = random_model_directory(tmp_path, SOURCE_WORDS, TARGET_WORDS, disturb, "none")
     assert len(lines_of(inside("-m", folder, "--beam", 2, text=b"the fox\n\n"))) == 2
     for option in (("--replace-unk",), ("--alignments", "soft.h5")):
         done = inside("-m", folder, *option, text=b"the fox\n")
@@ -341,7 +314,7 @@ def test_a_missing_or_foreign_model(model: Path, tmp_path: Path) -> None:
         assert done.stderr.count(b"\n") == 1
     done = run(tmp_path, "-m", model, "--which", "worst")
     assert done.returncode == 2
-    assert b"which = 'worst': must be one of best, last" in done.stderr
+    assert b"'worst' is not one of 'best', 'last'" in done.stderr
 
 
 def test_output_is_utf8_in_any_locale(doubtful: Path, tmp_path: Path) -> None:
