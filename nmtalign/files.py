@@ -66,6 +66,13 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
                 yield stream
 
 
+def readable_as_others(path: Path) -> None:
+    """Gives a file the permissions that any new file would have, where a library has made it its owner's alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:

@@ -31,7 +31,7 @@ from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of
+from nmtalign.files import atomic_path, atomic_text, disk_errors, readable_as_others, sha256_of
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
@@ -185,6 +185,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
             save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, marked)
         except SafetensorError as error:  # how safetensors reports what the operating system refused
             raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
+        readable_as_others(temporary)
 
 
 def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -61,6 +61,11 @@ def test_the_hash_follows_the_weights(folder):
     assert load_model(folder, device="cpu").hash != before
 
 
+def test_weights_can_be_read_by_whom_any_new_file_can(folder, tmp_path):
+    (tmp_path / "new").write_text("")
+    assert (folder / "best.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode
+
+
 def edit_config(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
