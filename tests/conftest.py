@@ -17,7 +17,9 @@ from nmtalign.model_directory import create_model_directory, save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
-os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start: many small ones
+# Many small models: a second thread would only wait for the first.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 
 WORDS = [f"w{index}" for index in range(12)]
 
