@@ -12,6 +12,7 @@ README = Path(__file__).parent.parent / "README.md"
 SMALLER = [
     (r"--max-time \d+[smh]", "--max-updates 4"),
     (r"--pairs \d+", "--pairs 200"),
+    (r"--size \d+", "--size 300"),
 ]
 
 
