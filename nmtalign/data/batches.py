@@ -1,5 +1,6 @@
 """Minibatches: how pairs are ordered, cut into batches and padded."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,22 +36,28 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """B padded pairs, each side ending with `</s>`; masks are True at real tokens."""
+    """B padded pairs, each side ending with `</s>`; masks are True at real tokens.
+
+    The counts are plain numbers, known on the host without waiting for a device.
+    """
 
     source: Tensor  # (B, Tx) int64
     source_mask: Tensor  # (B, Tx) bool
     target: Tensor  # (B, Ty)
     target_mask: Tensor  # (B, Ty)
     indices: Indices  # (B,) positions of the pairs in their corpus
+    source_words: int  # real tokens, `</s>` counted
+    target_words: int  # likewise
+    sentences: int  # B
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        return Batch(
-            self.source.to(device, non_blocking=True),
-            self.source_mask.to(device, non_blocking=True),
-            self.target.to(device, non_blocking=True),
-            self.target_mask.to(device, non_blocking=True),
-            self.indices,
+        return dataclasses.replace(
+            self,
+            source=self.source.to(device, non_blocking=True),
+            source_mask=self.source_mask.to(device, non_blocking=True),
+            target=self.target.to(device, non_blocking=True),
+            target_mask=self.target_mask.to(device, non_blocking=True),
         )
 
 
@@ -69,7 +76,8 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indice
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
-    return Batch(source, source_mask, target, target_mask, positions)
+    words = [sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
+    return Batch(source, source_mask, target, target_mask, positions, *words, sentences=len(pairs))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,7 +94,19 @@ def test_batches_end_with_end_of_sentence_and_mask_padding():
     assert batch.source_mask.tolist() == [[True] * 4, [True, False, False, False]]
     assert batch.target.tolist() == [[8, 0, 0], [9, 10, 0]]
     assert batch.target_mask.tolist() == [[True, True, False], [True] * 3]
+    assert (batch.source_words, batch.target_words, batch.sentences) == (5, 5, 2)
     assert make_source([np.array([4], np.uint16)])[0].tolist() == [[4, 0]]
+
+
+def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
+    batch = make_batch([([5, 6, 7], [8]), ([5], [9, 10, 11])])
+    there = batch.to(torch.device("meta"))
+    assert there.source.is_meta
+    assert there.target_mask.is_meta
+    for one in (batch, there):
+        counts = one.source_words, one.target_words, one.sentences
+        assert counts == (6, 6, 2)
+        assert all(type(count) is int for count in counts)
 
 
 def test_load_batches_keeps_the_plans_indices():
