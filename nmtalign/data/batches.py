@@ -76,8 +76,8 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indice
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
-    words = [sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
-    return Batch(source, source_mask, target, target_mask, positions, *words, sentences=len(pairs))
+    source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))
+    return Batch(source, source_mask, target, target_mask, positions, source_words, target_words, len(pairs))
 
 
 @dataclass(frozen=True)
