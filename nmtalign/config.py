@@ -90,6 +90,7 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     batch_size: int = 80
     batch_unit: BatchUnit = "sentences"
+    accumulate: int = 1  # minibatches whose gradients are summed to one update
     window: int = 20  # minibatches read at a time, sorted by length and cut
     shuffle: Literal["once", "epoch"] = "once"
     max_length: int = 50  # pairs longer on either side are left out; 0 = no limit
@@ -111,7 +112,7 @@ class TrainingConfig:
         at_least(0, warmup=self.warmup, window=self.window, max_length=self.max_length, threads=self.threads)
         at_least(0, max_updates=self.max_updates, epochs=self.epochs, patience=self.patience)
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
-        at_least(1, batch_size=self.batch_size, log_every=self.log_every)
+        at_least(1, batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
         if not (self.learning_rate > 0 and self.epsilon > 0):
             raise UsageError("learning_rate and epsilon must be greater than 0")

@@ -60,6 +60,7 @@ BatchSize = Annotated[Numbers, _option("--batch-size", "Sentences or tokens a mi
 BatchUnit = Annotated[
     Literal["sentences", "tokens"] | None, _option("--batch-unit", "What --batch-size counts.", BATCHES)
 ]
+Accumulate = Annotated[Numbers, _option("--accumulate", "Minibatches summed to one update.", BATCHES)]
 Window = Annotated[Numbers, _option("--window", "Minibatches sorted by length together.", BATCHES)]
 MaxLength = Annotated[Numbers, _option("--max-length", "Longest side in tokens; 0 = any.", BATCHES)]
 MaxUpdates = Annotated[Numbers, _option("--max-updates", "Updates; 0 = no limit.", BUDGET)]
@@ -110,6 +111,7 @@ def train(
     label_smoothing: LabelSmoothing = None,
     batch_size: BatchSize = None,
     batch_unit: BatchUnit = None,
+    accumulate: Accumulate = None,
     window: Window = None,
     max_length: MaxLength = None,
     max_updates: MaxUpdates = None,

@@ -45,7 +45,7 @@ class Progressed(Event):
     target_words_per_second: float
     gradient_norm: float
     learning_rate: float
-    padding: float  # share of the computed target positions that were padding
+    padding: float  # share of all computed positions, source and target, that were padding
     done: float  # share of the budget, 0 to 1
     seconds_left: float | None
     skipped: int  # updates left out since the start because the gradient was not finite

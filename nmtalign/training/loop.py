@@ -1,34 +1,30 @@
 """The training loop: batches to updates, validation, checkpoints, and going on where a run was cut off."""
 
-import hashlib
-import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch.nn.utils import clip_grad_norm_
 
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import pick_device, picks_bf16, use_threads
-from nmtalign.core.model import Loss, TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.errors import InputError, TrainingError, UsageError
-from nmtalign.model_directory import check_files, create_model_directory, read_settings, save_tensors
+from nmtalign.errors import InputError, TrainingError
+from nmtalign.model_directory import create_model_directory, save_tensors
 from nmtalign.training.budget import Budget, Every
-from nmtalign.training.events import Event, Finished, Listener, Saved, Skipped, Started, Validated
+from nmtalign.training.distributed import World
+from nmtalign.training.events import Event, Finished, Listener, Saved, Skipped, Started
 from nmtalign.training.log import EventLog
-from nmtalign.training.optimizers import learning_rate, make_optimizer, set_learning_rate
-from nmtalign.training.progress import Meter, perplexity
-from nmtalign.training.state import STATE, Position, load_state, read_position, save_state
-from nmtalign.training.validation import Validation, validate
+from nmtalign.training.optimizers import learning_rate, make_optimizer
+from nmtalign.training.progress import Meter
+from nmtalign.training.runs import fingerprint_of, holds_run
+from nmtalign.training.state import STATE, Position, load_state, save_state
+from nmtalign.training.updates import Group, Updater, cut_groups
+from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
 
-MAY_CHANGE = frozenset(
-    {"max_updates", "epochs", "max_time", "patience", "log_every"}
-    | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
-)
 BAD_IN_A_ROW = 10
 
 
@@ -44,15 +40,17 @@ class Trainer:
         config: TrainingConfig,
         listen: Listener,
         restart: bool = False,
+        world: World | None = None,
     ) -> None:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop: str | None = None
         self.updates_done = 0  # by this `run`, not by the runs that it goes on from
         use_threads(config.threads)
-        self.device = pick_device(config.device)
+        self.world = world or World(pick_device(config.device))
+        self.device = self.world.device
         self.bf16 = picks_bf16(config.precision, self.device)
-        fingerprint = _fingerprint(corpus, model_config, config)
-        found = not restart and _find_run(folder, fingerprint, corpus)
+        self._fingerprint = fingerprint_of(corpus, model_config, config)
+        found = not restart and holds_run(folder, self._fingerprint, corpus)
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
@@ -64,10 +62,11 @@ class Trainer:
         self.model.use_bf16(self.bf16)
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position = load_state(folder, self.model, self.optimizer) if found else Position()
-        self.resumed, self._fingerprint = found, fingerprint
+        self.resumed = found
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._batches_in_epoch = len(self._plan())
+        self._updater = Updater(self.model, self.optimizer, config, self.device)
         self._meter = Meter()
 
     def stop(self, reason: str) -> None:
@@ -92,16 +91,24 @@ class Trainer:
         return self._finish(reason)
 
     def _plan(self) -> list[Indices]:
-        """The batches of the present epoch."""
+        """The minibatches of the present epoch."""
         return plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, self.position.epoch)
 
     def _train_epoch(self) -> str | None:
-        """The batches of the present epoch that are left; returns the reason to end, if there is one."""
+        """The minibatches of the present epoch that are left; returns the reason to end, if there is one."""
         train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
-        for batch in load_batches(train, plan[position.batch :]):
-            self._update(batch)
-            position.batch += 1
+        left = plan[position.batch :]
+        batches = iter(load_batches(train, left))
+        for group in cut_groups(train, left, self.config.accumulate):
+            position.update += 1
+            self.updates_done += 1
+            seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
+            self._updater.gradient(group, batches, self._meter)
+            norm, finite = self._updater.step(self._rate())
+            self._meter.updated(norm)
+            self._count_skips(group, finite)
+            position.batch += len(group.plan)
             if ended := position.batch == len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
             position.seconds = time.perf_counter() - self._clock
@@ -109,34 +116,17 @@ class Trainer:
                 return reason
         return None
 
-    def _update(self, batch: Batch) -> None:
-        """One minibatch: loss, gradient, clipping, step. A gradient that is not finite changes nothing."""
-        config, position = self.config, self.position
-        there = batch.to(self.device)
-        loss = self.model.loss(there.source, there.source_mask, there.target, there.target_mask, config.label_smoothing)
-        (loss.objective / self._denominator(loss)).backward()
-        norm = clip_grad_norm_(self.model.parameters(), config.clip_norm or torch.inf, foreach=True)
-        position.update += 1
-        self.updates_done += 1
-        self._meter.add(batch, loss, int(batch.source_mask.sum()), norm)
-        if bool(norm.isfinite()):
-            position.bad_in_a_row = 0
-            set_learning_rate(self.optimizer, self._rate())
-            self.optimizer.step()
-        else:
-            self._skip(batch)
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def _denominator(self, loss: Loss) -> int:
-        return {"sentences": loss.sentences, "tokens": loss.words, "sum": 1}[self.config.loss_normalization]
-
-    def _skip(self, batch: Batch) -> None:
+    def _count_skips(self, group: Group, finite: bool) -> None:
+        """Counts an update that was left out; raises TrainingError where too many were, one after the other."""
         position = self.position
+        if finite:
+            position.bad_in_a_row = 0
+            return
         position.skipped += 1
         position.bad_in_a_row += 1
         self._emit(Skipped(*self._when(), position.bad_in_a_row))
         if position.bad_in_a_row >= BAD_IN_A_ROW:
-            pairs = ", ".join(str(index) for index in batch.indices[:5])
+            pairs = ", ".join(str(index) for index in group.plan[0][:5])
             raise TrainingError(
                 f"{self.folder}: the gradient was not finite {BAD_IN_A_ROW} times in a row, the last with the batch of "
                 f"training pairs {pairs}, ...; the last checkpoint is kept: lower the learning rate and go on"
@@ -169,17 +159,13 @@ class Trainer:
         if self._meter:
             self._report()
         if complete and position.finished is None:
-            if not self._validated_now:
+            if self._last_validation != position.update:
                 self._validate()
             position.finished = reason
         self._save()
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)
         return finished
-
-    @property
-    def _validated_now(self) -> bool:
-        return self._last_validation == self.position.update
 
     _last_validation = -1
 
@@ -190,40 +176,14 @@ class Trainer:
         self._last_validation = position.update
         dev = self.corpus.splits.get("dev")
         if dev is None or not len(dev):
-            self._keep_best()
+            self._write_weights("best")
             return
         seen = validate(self.model, self.corpus, dev, self.config, position.update)
-        self._judge(seen)
-        self._meter.pause(time.perf_counter() - began)
-
-    def _judge(self, seen: Validation) -> None:
-        position, config = self.position, self.config
-        loss, score = seen.nll / max(1, seen.words), seen.score
-        value = score.value if config.metric == "bleu" and score is not None else -loss
-        best = position.best is None or value > position.best
-        if best:
-            position.best, position.best_loss, position.since_best = value, loss, 0
-            position.best_bleu = score.value if score else None
-            self._keep_best()
-        else:
-            position.since_best += 1
-        event = Validated(
-            *self._when(),
-            loss=loss,
-            loss_sentence=seen.nll / max(1, seen.sentences),
-            perplexity=perplexity(loss),
-            bleu=score.value if score else None,
-            signature=score.signature if score else None,
-            best=best,
-            patience_left=config.patience - position.since_best if config.patience else None,
-            sample_source=seen.sample[0],
-            sample_translation=seen.sample[1],
-            sample_reference=seen.sample[2],
-        )
+        event = judge(seen, position, self.config, self._when())
+        if event.best:
+            self._write_weights("best")
         self._emit(event)
-
-    def _keep_best(self) -> None:
-        self._write_weights("best")
+        self._meter.pause(time.perf_counter() - began)
 
     def _write_weights(self, name: str) -> None:
         metadata = {"update": str(self.position.update), "fingerprint": self._fingerprint}
@@ -285,25 +245,9 @@ class Trainer:
         self._listen(event)
 
 
-def _fingerprint(corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> str:
-    """What must be the same for a run to go on: corpus, model, and the settings that shape the updates."""
-    fixed = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE}
-    text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _find_run(folder: Path, fingerprint: str, corpus: Corpus) -> bool:
-    """Whether the folder holds a run that goes on with these settings; raises UsageError if it holds another."""
-    if not (folder / "config.json").exists():
-        return False
-    settings = read_settings(folder)
-    found = read_position(folder)
-    if found is None:
-        return False  # cut off before its first checkpoint: nothing to lose
-    check_files(folder, settings)
-    if found[1] == fingerprint:
-        return True
-    what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
-    raise UsageError(
-        f"{folder}: holds a model trained on {what}; give another folder with -o, or train anew over it with --restart"
-    )
+def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:
+    """Gives every update, on every process, random numbers of its own that a resumed run draws again."""
+    drawn = int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0])
+    torch.default_generator.manual_seed(drawn)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(drawn)

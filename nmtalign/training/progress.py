@@ -6,7 +6,6 @@ import time
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import Loss
 from nmtalign.data.batches import Batch
 from nmtalign.training.events import Progressed
 
@@ -29,14 +28,17 @@ class Meter:
         """Takes time out of the rates: validation and checkpoints."""
         self._pause += seconds
 
-    def add(self, batch: Batch, loss: Loss, source_words: int, norm: Tensor) -> None:
-        """Counts one update."""
-        self._nll = self._nll + loss.nll.detach()
+    def add(self, batch: Batch, nll: Tensor) -> None:
+        """Counts one minibatch; `nll` is its summed negative log-likelihood."""
+        self._nll = self._nll + nll
+        self._source_words += batch.source_words
+        self._words += batch.target_words
+        self._positions += batch.source.numel() + batch.target.numel()
+        self._sentences += batch.sentences
+
+    def updated(self, norm: Tensor) -> None:
+        """Counts one update, made or skipped."""
         self._norm = self._norm + torch.nan_to_num(norm.detach(), 0.0, 0.0)
-        self._source_words += source_words
-        self._words += loss.words
-        self._positions += batch.target.numel()
-        self._sentences += loss.sentences
         self._updates += 1
 
     def __bool__(self) -> bool:
@@ -62,7 +64,7 @@ class Meter:
             target_words_per_second=self._words / spent,
             gradient_norm=float(self._norm) / self._updates,
             learning_rate=learning_rate,
-            padding=1 - self._words / self._positions,
+            padding=1 - (self._source_words + self._words) / self._positions,
             done=done,
             seconds_left=seconds_left,
             skipped=skipped,

@@ -10,6 +10,9 @@ from nmtalign.data.batches import BatchPolicy, eligible, load_batches, make_sour
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu
+from nmtalign.training.events import Validated
+from nmtalign.training.progress import perplexity
+from nmtalign.training.state import Position
 
 BATCH = 50  # sentences translated together
 
@@ -36,7 +39,7 @@ def validate(model: TranslationModel, corpus: Corpus, dev: Split, config: Traini
     for batch in load_batches(dev, plan):
         there = batch.to(device)
         loss = model.loss(there.source, there.source_mask, there.target, there.target_mask)
-        nll, words, sentences = nll + float(loss.nll), words + loss.words, sentences + loss.sentences
+        nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
     count = min(config.bleu_sentences, len(dev))
     translations = translate_greedily(model, corpus, dev, count)
     references = [dev.target_text(index) for index in range(count)]
@@ -63,3 +66,28 @@ def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, coun
             words = corpus.target_vocabulary.decode(hypotheses[0].tokens)
             texts[index] = corpus.tokenizers.target.detokenize(words)
     return texts
+
+
+def judge(seen: Validation, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
+    """Whether this is the best so far, which the position takes note of; the event that says so at `when`."""
+    loss, score = seen.nll / max(1, seen.words), seen.score
+    value = score.value if config.metric == "bleu" and score is not None else -loss
+    best = position.best is None or value > position.best
+    if best:
+        position.best, position.best_loss, position.since_best = value, loss, 0
+        position.best_bleu = score.value if score else None
+    else:
+        position.since_best += 1
+    return Validated(
+        *when,
+        loss=loss,
+        loss_sentence=seen.nll / max(1, seen.sentences),
+        perplexity=perplexity(loss),
+        bleu=score.value if score else None,
+        signature=score.signature if score else None,
+        best=best,
+        patience_left=config.patience - position.since_best if config.patience else None,
+        sample_source=seen.sample[0],
+        sample_translation=seen.sample[1],
+        sample_reference=seen.sample[2],
+    )

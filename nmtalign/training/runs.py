@@ -1,0 +1,41 @@
+"""Which run a model directory holds, and whether it goes on with the settings at hand."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import UsageError
+from nmtalign.model_directory import CONFIG, check_files, read_settings
+from nmtalign.training.state import read_position
+
+MAY_CHANGE = frozenset(
+    {"max_updates", "epochs", "max_time", "patience", "log_every"}
+    | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
+)
+
+
+def fingerprint_of(corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> str:
+    """What must be the same for a run to go on: corpus, model, and the settings that shape the updates."""
+    fixed = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE}
+    text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def holds_run(folder: Path, fingerprint: str, corpus: Corpus) -> bool:
+    """Whether the folder holds a run that goes on with these settings; raises UsageError if it holds another."""
+    if not (folder / CONFIG).exists():
+        return False
+    settings = read_settings(folder)
+    found = read_position(folder)
+    if found is None:
+        return False  # cut off before its first checkpoint: nothing to lose
+    check_files(folder, settings)
+    if found[1] == fingerprint:
+        return True
+    what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
+    raise UsageError(
+        f"{folder}: holds a model trained on {what}; give another folder with -o, or train anew over it with --restart"
+    )

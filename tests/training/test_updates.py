@@ -1,0 +1,88 @@
+"""One update: groups of minibatches give what their union would, and a loss that is not finite changes nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import eligible, load_batches
+from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.progress import Meter
+from nmtalign.training.updates import Updater, cut_groups
+
+CPU = torch.device("cpu")
+
+
+def make(corpus, config, seed=1):
+    torch.manual_seed(seed)
+    model = TranslationModel(
+        ModelConfig(
+            source_vocabulary_size=len(corpus.source_vocabulary),
+            target_vocabulary_size=len(corpus.target_vocabulary),
+            embedding=6,
+            hidden=8,
+            attention_hidden=5,
+            maxout=6,
+            output_rank=0,
+            initialisation="xavier",
+        )
+    ).double()
+    optimizer = make_optimizer(model.parameters(), config)
+    return model, Updater(model, optimizer, config, CPU)
+
+
+def gradients_of(corpus, plan, config):
+    """The gradient that one update over all of the plan leaves on the parameters."""
+    train = corpus.splits["train"]
+    model, updater = make(corpus, config)
+    (group,) = cut_groups(train, plan, len(plan))
+    updater.gradient(group, iter(load_batches(train, plan)), Meter())
+    return [parameter.grad for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("normalization", ["sentences", "tokens", "sum"])
+def test_a_group_has_the_gradient_of_its_union(reversal, normalization):
+    config = TrainingConfig(loss_normalization=normalization)
+    chosen = eligible(reversal.splits["train"], 0)[:40]
+    parts = np.split(chosen, [7, 30])
+    one = gradients_of(reversal, [chosen], config)
+    several = gradients_of(reversal, parts, config)
+    for gradient, other in zip(one, several, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-9, atol=1e-12)
+
+
+def test_groups_hold_every_minibatch_once_and_the_last_what_is_left(reversal):
+    train = reversal.splits["train"]
+    plan = np.array_split(np.arange(50), 7)
+    groups = list(cut_groups(train, plan, 3))
+    assert [len(group.plan) for group in groups] == [3, 3, 1]
+    assert np.concatenate([part for group in groups for part in group.plan]).tolist() == list(range(50))
+    assert [group.sentences for group in groups] == [sum(map(len, group.plan)) for group in groups]
+    for group in groups:
+        assert group.words == sum(batch.target_words for batch in load_batches(train, group.plan))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversal, monkeypatch, value):
+    config = TrainingConfig()
+    model, updater = make(reversal, config)
+    whole = model.loss
+
+    def broken(*arguments):
+        loss = whole(*arguments)
+        return replace(loss, objective=loss.objective + value)  # a constant: the gradient does not see it
+
+    monkeypatch.setattr(model, "loss", broken)
+    before = [parameter.clone() for parameter in model.parameters()]
+    train = reversal.splits["train"]
+    plan = [np.arange(5)]
+    (group,) = cut_groups(train, plan, 1)
+    updater.gradient(group, iter(load_batches(train, plan)), Meter())
+    norm, finite = updater.step(1.0)
+    assert not finite
+    assert not norm.isfinite()
+    assert all(torch.equal(parameter, old) for parameter, old in zip(model.parameters(), before, strict=True))
+    assert all(parameter.grad is None for parameter in model.parameters())
