@@ -1,19 +1,24 @@
 """Minibatches: how pairs are ordered, cut into batches and padded."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nmtalign.data.prefetch import prefetched
 from nmtalign.text.vocabulary import EOS_ID
 
 Ids = Sequence[int] | npt.NDArray[np.integer]
-Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.integer]
+Flat = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
+
+AHEAD = 8  # batches made before they are asked for
+_BLOCK = 1 << 20  # pairs sorted at a time
 
 
 class Pairs(Protocol):
@@ -34,6 +39,15 @@ class Pairs(Protocol):
         ...
 
 
+@runtime_checkable
+class FlatPairs(Protocol):
+    """Pairs whose sentences lie one after the other, so that a batch can be gathered at once."""
+
+    def flat(self) -> tuple[Flat, Flat]:
+        """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
+        ...
+
+
 @dataclass(frozen=True)
 class Batch:
     """B padded pairs, each side ending with `</s>`; masks are True at real tokens.
@@ -51,13 +65,20 @@ class Batch:
     sentences: int  # B
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
+        """The same batch on a device; from pinned memory nobody waits for the copy."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory that a CUDA device reads by itself."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return dataclasses.replace(
             self,
-            source=self.source.to(device, non_blocking=True),
-            source_mask=self.source_mask.to(device, non_blocking=True),
-            target=self.target.to(device, non_blocking=True),
-            target_mask=self.target_mask.to(device, non_blocking=True),
+            source=change(self.source),
+            source_mask=change(self.source_mask),
+            target=change(self.target),
+            target_mask=change(self.target_mask),
         )
 
 
@@ -97,17 +118,41 @@ class BatchPolicy:
     seed: int = 0
 
 
+class Plan(Sequence[Indices]):
+    """The batches of an epoch, each the indices of its pairs; a part of a plan is a plan.
+
+    Two arrays and not a list of many small ones: 12 million pairs make 150,000 batches.
+    """
+
+    def __init__(self, order: Indices, bounds: Indices, turns: Indices) -> None:
+        self._order = order  # (N,) indices of pairs
+        self._bounds = bounds  # (cuts + 1,) where `order` is cut
+        self._turns = turns  # (batches,) which cut comes when
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @overload
+    def __getitem__(self, index: int) -> Indices: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Plan": ...
+    def __getitem__(self, index: int | slice) -> "Indices | Plan":
+        if isinstance(index, slice):
+            return Plan(self._order, self._bounds, self._turns[index])
+        turn = self._turns[index]
+        return self._order[self._bounds[turn] : self._bounds[turn + 1]]
+
+
 def eligible(pairs: Pairs, max_length: int) -> Indices:
     """The pairs of which neither side is empty or longer than `max_length` (0 = no limit), `</s>` not counted."""
-    longest = np.maximum(pairs.source_lengths, pairs.target_lengths)
-    shortest = np.minimum(pairs.source_lengths, pairs.target_lengths)
-    keep = shortest > 0
+    keep = np.minimum(pairs.source_lengths, pairs.target_lengths) > 0
     if max_length:
-        keep &= longest <= max_length
-    return np.flatnonzero(keep)
+        keep &= np.maximum(pairs.source_lengths, pairs.target_lengths) <= max_length
+    # Half the memory: there are several such arrays, and no corpus has 2 billion pairs.
+    return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
-def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> list[Indices]:
+def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> Plan:
     """The batches of an epoch (0, 1, ...), as indices of pairs; the same for the same policy and epoch."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
@@ -116,32 +161,93 @@ def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -
     if policy.unit == "tokens":
         pairs_a_batch = max(1, int(policy.size / float(longest[chosen].mean())))
     span = pairs_a_batch * max(1, policy.window)
-    plan: list[Indices] = []
-    for start in range(0, len(order), span):
-        window = order[start : start + span]
-        keys = (pairs.target_lengths[window], pairs.source_lengths[window], longest[window])
-        window = window[np.lexsort(keys)]
-        batches = _cut(window, longest[window], policy)
-        if policy.shuffle == "epoch":
-            batches = [batches[index] for index in generator.permutation(len(batches))]
-        plan.extend(batches)
-    return plan
+    _sort_windows(order, span, pairs)
+    bounds = [_cut(longest[order[start : start + span]], policy) + start for start in range(0, len(order), span)]
+    counts = [len(part) for part in bounds]
+    if policy.shuffle == "epoch":
+        turns = [generator.permutation(count) for count in counts]
+    else:
+        turns = [np.arange(count) for count in counts]
+    firsts = np.cumsum([0, *counts])
+    return Plan(
+        order,
+        np.concatenate([*bounds, [len(order)]]).astype(np.int64),
+        np.concatenate([[], *(part + first for part, first in zip(turns, firsts, strict=False))]).astype(np.int64),
+    )
 
 
-def _cut(window: Indices, longest: Indices, policy: BatchPolicy) -> list[Indices]:
-    """Cuts a window that is sorted by length."""
+def _sort_windows(order: Indices, span: int, pairs: Pairs) -> None:
+    """Sorts each `span` of `order`, in place, by the longer side, then source, then target; ties stay in order."""
+    base = int(max(pairs.source_lengths.max(initial=0), pairs.target_lengths.max(initial=0))) + 1
+    rows = max(1, _BLOCK // span) * span
+    whole = len(order) // span * span
+    for start, end in [*((at, min(at + rows, whole)) for at in range(0, whole, rows)), (whole, len(order))]:
+        if start == end:
+            continue
+        windows = order[start:end].reshape(-1, min(span, end - start))
+        source, target = (side[windows].astype(np.int64) for side in (pairs.source_lengths, pairs.target_lengths))
+        key = (np.maximum(source, target) * base + source) * base + target
+        windows[:] = np.take_along_axis(windows, np.argsort(key, axis=1, kind="stable"), axis=1)
+
+
+def _cut(longest: Indices, policy: BatchPolicy) -> Indices:
+    """Where the batches of a window start whose pairs have these lengths, the shortest first."""
     if policy.unit == "sentences":
-        return [window[start : start + policy.size] for start in range(0, len(window), policy.size)]
-    batches, start = [], 0
-    for end in range(1, len(window) + 1):
-        full = end < len(window) and (end + 1 - start) * longest[end] > policy.size
-        if full or end == len(window):
-            batches.append(window[start:end])
-            start = end
-    return batches
+        return np.arange(0, len(longest), policy.size)
+    starts, start = [], 0
+    while start < len(longest):
+        starts.append(start)
+        part = longest[start : start + max(1, policy.size // int(longest[start]))]
+        padded = part * np.arange(1, len(part) + 1)
+        start += max(1, int(np.searchsorted(padded, policy.size, side="right")))
+    return np.array(starts)
 
 
-def load_batches(pairs: Pairs, plan: Sequence[Indices]) -> Iterator[Batch]:
-    """Reads and pads the planned batches, one after the other."""
+def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
+    """The share of the positions of all batches, both sides, that holds a real token; `</s>` is one."""
+    real = padded = 0
     for indices in plan:
-        yield make_batch([pairs.pair(int(index)) for index in indices], indices)
+        for lengths in (pairs.source_lengths[indices], pairs.target_lengths[indices]):
+            real += int(lengths.sum()) + len(lengths)
+            padded += (int(lengths.max()) + 1) * len(lengths)
+    return real / padded if padded else 1.0
+
+
+def load_batches(pairs: Pairs, plan: Iterable[Indices], pin: bool = False) -> Iterator[Batch]:
+    """The planned batches, one after the other, read and padded ahead of their use in a thread of their own.
+
+    `pin` puts them into pinned memory, for a CUDA device. Close the iterator, or let go of it, to end early.
+    """
+    device = torch.cuda.current_device() if pin else None
+    return prefetched(_batches(pairs, plan, device), AHEAD)
+
+
+def _batches(pairs: Pairs, plan: Iterable[Indices], device: int | None) -> Iterator[Batch]:
+    if device is not None:
+        torch.cuda.set_device(device)  # each thread has its own; pinning would wake the first device
+    for indices in plan:
+        batch = _read(pairs, indices)
+        yield batch if device is None else batch.pinned()
+
+
+def _read(pairs: Pairs, indices: Indices) -> Batch:
+    if not isinstance(pairs, FlatPairs):
+        return make_batch([pairs.pair(int(index)) for index in indices], indices)
+    source, target = pairs.flat()
+    source_ids, source_mask, source_words = _gather(source, indices)
+    target_ids, target_mask, target_words = _gather(target, indices)
+    return Batch(source_ids, source_mask, target_ids, target_mask, indices, source_words, target_words, len(indices))
+
+
+def _gather(side: Flat, indices: Indices) -> tuple[Tensor, Tensor, int]:
+    """(ids (B, T), mask (B, T), real tokens) of the sentences of one side."""
+    ids, offsets = side
+    starts = offsets[indices]
+    lengths = offsets[indices + 1] - starts
+    places = np.arange(int(lengths.max(initial=0)) + 1)
+    # Rows are read to the width of the batch; what belongs to the next sentences is wiped out.
+    padded = np.zeros((len(indices), len(places)), np.int64)
+    if len(ids):
+        np.multiply(ids.take(starts[:, None] + places, mode="clip"), places < lengths[:, None], out=padded)
+    mask = places <= lengths[:, None]
+    return torch.from_numpy(padded), torch.from_numpy(mask), int(lengths.sum()) + len(indices)

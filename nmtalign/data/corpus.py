@@ -46,14 +46,18 @@ class Split:
         return len(self._source[1]) - 1
 
     @functools.cached_property
-    def source_lengths(self) -> npt.NDArray[np.int64]:
+    def source_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens a source sentence, `</s>` not counted."""
-        return np.diff(self._source[1])
+        return _lengths(self._source[1])
 
     @functools.cached_property
-    def target_lengths(self) -> npt.NDArray[np.int64]:
+    def target_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens a target sentence, `</s>` not counted."""
-        return np.diff(self._target[1])
+        return _lengths(self._target[1])
+
+    def flat(self) -> tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
+        return self._source, self._target
 
     def pair(self, index: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The ids (uint16 or uint32) of both sentences, without `</s>`."""
@@ -76,6 +80,12 @@ class Split:
             raise FormatError(f"the {self.name} part of a corpus holds no raw text")
         offsets = self._arrays[f"{side}/text_offsets"]
         return self._arrays[f"{side}/text"][offsets[index] : offsets[index + 1]].tobytes().decode("utf-8")
+
+
+def _lengths(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    lengths = np.empty(len(offsets) - 1, np.int32)
+    np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
+    return lengths
 
 
 class Corpus:

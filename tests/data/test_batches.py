@@ -1,13 +1,30 @@
 """How epochs are cut into batches."""
 
+import os
+import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.data.batches import BatchPolicy, eligible, load_batches, make_batch, make_source, plan_epoch
+from nmtalign.data import batches
+from nmtalign.data.batches import (
+    BatchPolicy,
+    eligible,
+    load_batches,
+    make_batch,
+    make_source,
+    plan_epoch,
+    useful_work,
+)
+from nmtalign.data.corpus import Split
+from nmtalign.presets import PRESETS
+from nmtalign.text.lines import read_lines
+from nmtalign.text.moses import MosesWords
 
 
 @dataclass
@@ -107,6 +124,162 @@ def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
         counts = one.source_words, one.target_words, one.sentences
         assert counts == (6, 6, 2)
         assert all(type(count) is int for count in counts)
+
+
+def planned_plainly(pairs, chosen, policy, epoch):
+    """The plan one window and one pair at a time: what an older run was trained on must come again."""
+    generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
+    order = generator.permutation(chosen)
+    longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
+    pairs_a_batch = policy.size
+    if policy.unit == "tokens":
+        pairs_a_batch = max(1, int(policy.size / float(longest[chosen].mean())))
+    span = pairs_a_batch * max(1, policy.window)
+    plan = []
+    for start in range(0, len(order), span):
+        window = order[start : start + span]
+        window = window[np.lexsort((pairs.target_lengths[window], pairs.source_lengths[window], longest[window]))]
+        cuts, first = [], 0
+        for end in range(1, len(window) + 1):
+            room = (
+                policy.size if policy.unit == "sentences" else policy.size // longest[window[min(end, len(window) - 1)]]
+            )
+            if end == len(window) or end + 1 - first > room:
+                cuts.append(window[first:end])
+                first = end
+        if policy.shuffle == "epoch":
+            cuts = [cuts[index] for index in generator.permutation(len(cuts))]
+        plan += cuts
+    return plan
+
+
+@given(st.integers(1, 500), policies, st.integers(0, 3), st.integers(1, 400))
+def test_the_plan_is_that_of_one_window_after_the_other(count, policy, epoch, block):
+    pairs = corpus(count)
+    chosen = eligible(pairs, 50)
+    if not len(chosen):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "_BLOCK", block)
+        plan = plan_epoch(pairs, chosen, policy, epoch)
+    expected = planned_plainly(pairs, chosen, policy, epoch)
+    assert len(plan) == len(expected)
+    assert [batch.tolist() for batch in plan] == [batch.tolist() for batch in expected]
+
+
+def test_the_papers_order_of_this_seed_never_changes():
+    pairs = corpus(200, seed=5)
+    plan = plan_epoch(pairs, eligible(pairs, 50), BatchPolicy(5, "sentences", 20, "once", seed=1234), 0)
+    assert len(plan) == 29
+    assert [batch.tolist() for batch in plan[:2]] == [[146, 15, 159, 74, 118], [191, 139, 23, 9, 88]]
+
+
+def test_a_part_of_a_plan_is_a_plan():
+    pairs = corpus(300)
+    plan = plan_epoch(pairs, eligible(pairs, 0), BatchPolicy(100, "tokens", 5), 0)
+    whole = [batch.tolist() for batch in plan]
+    rest = plan[7:]
+    assert len(rest) == len(plan) - 7
+    assert [batch.tolist() for batch in rest] == whole[7:]
+    assert rest[-1].tolist() == plan[-1].tolist() == whole[-1]
+    assert [batch.tolist() for batch in rest[1::2]] == whole[8::2]
+    with pytest.raises(IndexError):
+        plan[len(plan)]
+    assert len(plan_epoch(pairs, eligible(pairs, 0)[:0], BatchPolicy(10), 0)) == 0
+
+
+def test_useful_work_is_the_share_of_real_tokens():
+    pairs = Lengths(np.array([3, 1, 7]), np.array([1, 2, 4]))
+    # 4 + 2 of 2 x 4 source positions, 2 + 3 of 2 x 3 target positions
+    assert useful_work(pairs, [np.array([0, 1])]) == pytest.approx(11 / 14)
+    assert useful_work(pairs, [np.array([0, 1]), np.array([2])]) == pytest.approx(24 / 27)
+    assert useful_work(pairs, []) == 1
+
+
+def realistic(count):
+    """Lengths as in translated text: mostly short, some very long, both sides alike, the target a little longer."""
+    generator = np.random.default_rng(1)
+    source = np.maximum(1, generator.lognormal(2.5, 0.75, count).astype(int))
+    target = np.maximum(
+        1, (source * 1.1 * generator.lognormal(0, 0.22, count) + generator.normal(0, 1, count)).astype(int)
+    )
+    return Lengths(source, target)
+
+
+def multi30k():
+    """The lengths of a real corpus, from the folder of corpora that NMTALIGN_TEST_DATA names."""
+    folder = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / "multi30k"
+    if not (folder / "train.en").is_file():
+        pytest.skip("no multi30k/train.en in the folder NMTALIGN_TEST_DATA")
+    sides = []
+    for language in ("en", "fr"):
+        tokenizer = MosesWords(language)
+        sides.append(np.array([len(tokenizer.tokenize(line)) for line in read_lines(folder / f"train.{language}")]))
+    return Lengths(*sides)
+
+
+@pytest.mark.parametrize("name", ["small", "tiny"])
+@pytest.mark.parametrize("lengths", [lambda: realistic(30_000), multi30k], ids=["realistic", "multi30k"])
+def test_nine_tenths_of_the_work_is_useful_where_the_policy_may_choose(name, lengths):
+    pairs, settings = lengths(), PRESETS[name]
+    policy = BatchPolicy(settings["batch_size"], settings["batch_unit"], settings["window"], settings["shuffle"])
+    assert useful_work(pairs, plan_epoch(pairs, eligible(pairs, 50), policy, 0)) >= 0.9
+
+
+def flat_corpus(count, dtype=np.uint16):
+    generator = np.random.default_rng(2)
+    arrays = {}
+    for side in ("source", "target"):
+        offsets = np.concatenate(([0], np.cumsum(generator.integers(0, 9, count)))).astype(np.int64)
+        arrays[f"{side}/offsets"] = offsets
+        arrays[f"{side}/ids"] = generator.integers(2, 60_000, offsets[-1]).astype(dtype)
+    return Split("train", arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
+    pairs = flat_corpus(100, dtype)
+    generator = np.random.default_rng(0)
+    plan = [generator.integers(0, 100, size) for size in (1, 2, 7, 30, 30)]
+    plan.append(np.array([99, 98]))  # the end of the file
+    plan.append(np.flatnonzero(pairs.source_lengths == 0)[:2])  # nothing to gather
+    for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
+        expected = make_batch([pairs.pair(int(index)) for index in indices], indices)
+        for name in ("source", "source_mask", "target", "target_mask"):
+            assert getattr(batch, name).dtype == getattr(expected, name).dtype
+            assert torch.equal(getattr(batch, name), getattr(expected, name))
+        counts = (expected.source_words, expected.target_words, expected.sentences)
+        assert (batch.source_words, batch.target_words, batch.sentences) == counts
+        assert type(batch.source_words) is int
+
+
+def test_a_share_of_a_batch_may_be_empty():
+    batch = next(load_batches(flat_corpus(10), [np.arange(1)[1::2]]))
+    assert (batch.source_words, batch.target_words, batch.sentences) == (0, 0, 0)
+    assert batch.source.shape == (0, 1)
+
+
+def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
+    pairs = flat_corpus(10)
+    stream = load_batches(pairs, [np.array([1]), np.array([10])])
+    assert next(stream).sentences == 1
+    with pytest.raises(IndexError):
+        next(stream)
+    for _ in load_batches(pairs, [np.array([1])] * 1000):
+        break
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+@pytest.mark.gpu
+def test_pinned_batches_go_to_the_device_unchanged():
+    pairs = flat_corpus(100)
+    plan = [np.arange(start, start + 10) for start in range(0, 100, 10)]
+    for plain, batch in zip(load_batches(pairs, plan), load_batches(pairs, plan, pin=True), strict=True):
+        assert batch.source.is_pinned()
+        assert batch.target_mask.is_pinned()
+        there = batch.to(torch.device("cuda"))
+        assert torch.equal(there.source.cpu(), plain.source)
+        assert torch.equal(there.target_mask.cpu(), plain.target_mask)
 
 
 def test_load_batches_keeps_the_plans_indices():
