@@ -1,8 +1,10 @@
-"""The alignment model: additive attention (PAPER section 2)."""
+"""The alignment model: additive attention (PAPER section 2), one look at the source a step."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from nmtalign.core.cells import over_steps, product
 
 
 class AdditiveAttention(nn.Module):
@@ -17,3 +19,110 @@ class AdditiveAttention(nn.Module):
     def keys(self, annotations: Tensor) -> Tensor:
         """U_a annotations, which no step changes: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight.to(annotations.dtype))
+
+    def look(self, state: Tensor, keys: Tensor, annotations: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(context (rows, D), weights (rows, Tx)) of states (rows, n), without a gradient.
+
+        Any number of adjacent rows share a sentence: keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx).
+        """
+        query = product(state.to(keys.dtype), self.query_weight.to(keys.dtype)).view(len(keys), -1, keys.shape[-1])
+        hidden = (keys[:, None] + query[:, :, None]).tanh_()
+        energies = (hidden @ self.vector.to(keys.dtype)[:, None]).squeeze(-1)
+        weights = softmax(energies, None if padding is None else padding[:, None])
+        context = torch.bmm(weights.to(annotations.dtype), annotations)
+        return context.flatten(0, 1), weights.flatten(0, 1)
+
+
+class Looks:
+    """The looks of one pass over T steps, forward and backward, over buffers for all of them.
+
+    tanh is computed again in the backward pass: kept, it would take B Tx T n' numbers.
+    """
+
+    def __init__(
+        self,
+        keys: Tensor,
+        annotations: Tensor,
+        vector: Tensor,
+        query_weight: Tensor,
+        padding: Tensor | None,
+        steps: int,
+    ) -> None:
+        """keys (B, Tx, n'), annotations (B, Tx, D), vector (n',), query_weight (n', n), padding (B, Tx) or None."""
+        batch, length, size = keys.shape
+        self.keys, self.annotations, self.vector, self.padding = keys, annotations, vector, padding
+        self._query_weight = query_weight
+        self.queries = keys.new_empty(steps, batch, size)
+        self.contexts = annotations.new_empty(steps, batch, annotations.shape[-1])
+        self.weights = keys.new_empty(steps, batch, length, dtype=wide(keys.dtype))
+        self._hidden = torch.empty_like(keys)
+
+    def forward(self, step: int, row: Tensor) -> Tensor:
+        """The context (B, D) that the state row (B, n) sees."""
+        query = torch.mm(row, self._query_weight.t(), out=self.queries[step])
+        energies = (self._tanh(query).view(-1, query.shape[-1]) @ self.vector[:, None]).view(self.weights[step].shape)
+        weights = self.weights[step].copy_(softmax(energies, self.padding))
+        context = self.contexts[step]
+        torch.bmm(weights.to(self.annotations.dtype)[:, None], self.annotations, out=context[:, None])
+        return context
+
+    def start_backward(self) -> None:
+        """Makes room for the gradients."""
+        self.d_contexts = torch.empty_like(self.contexts)
+        self._d_queries = torch.empty_like(self.queries)
+        self._d_energies = torch.zeros_like(self.weights[0])
+        self._weighted_squares = torch.zeros_like(self.keys, dtype=self.weights.dtype)
+        self._wide_squares = torch.empty_like(self._weighted_squares)
+        self._d_vector = torch.zeros_like(self.vector, dtype=self.weights.dtype)
+
+    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient (B, n) of the state's row, once `d_contexts[step]` is there."""
+        weights, d_context, query = self.weights[step], self.d_contexts[step], self.queries[step]
+        total = torch.bmm(self.annotations, d_context[:, :, None]).squeeze(2).to(weights.dtype)
+        if d_weights is not None:
+            total += d_weights
+        d_energies = weights * (total - (weights * total).sum(-1, keepdim=True))
+        narrow = d_energies.to(query.dtype)
+        hidden = self._tanh(query)
+        self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, query.shape[-1]))[0]
+        squares = hidden.square_()
+        # The query's gradient is the sum over the source of d_energy * (1 - tanh^2) * v_a. The d_energies of a softmax
+        # sum to 0, so the 1 falls out; left in, it would cancel in bf16 at the cost of a tenth of the gradient.
+        d_query = torch.bmm(narrow[:, None], squares, out=self._d_queries[step][:, None]).squeeze(1)
+        d_query.mul_(self.vector).neg_()
+        # That of the keys is v_a * (sum of d_energy - sum of d_energy * tanh^2), the sums over the steps.
+        self._d_energies += d_energies
+        self._weighted_squares.addcmul_(self._wide_squares.copy_(squares), d_energies[..., None])
+        return d_query @ self._query_weight
+
+    def d_keys(self) -> Tensor:
+        """The gradient of the keys (B, Tx, n')."""
+        total = self._weighted_squares.neg_().add_(self._d_energies[..., None]).mul_(self.vector)
+        return total.to(self.keys.dtype)
+
+    def d_annotations(self) -> Tensor:
+        """That of the annotations (B, Tx, D), as the contexts read them: one product over all steps."""
+        weights = self.weights.permute(1, 2, 0).to(self.d_contexts.dtype)
+        return torch.bmm(weights, self.d_contexts.transpose(0, 1))
+
+    def d_vector(self) -> Tensor:
+        """That of v_a (n',)."""
+        return self._d_vector.to(self.vector.dtype)
+
+    def d_query_weight(self, rows: Tensor) -> Tensor:
+        """That of W_a (n', n), from the rows (T, B, n) that looked."""
+        return over_steps(self._d_queries, rows)
+
+    def _tanh(self, query: Tensor) -> Tensor:
+        return torch.add(self.keys, query[:, None], out=self._hidden).tanh_()
+
+
+def softmax(energies: Tensor, padding: Tensor | None) -> Tensor:
+    """Weights over the last axis in float32 (float64 for float64), exactly 0 at padding."""
+    energies = energies.to(wide(energies.dtype))
+    return (energies if padding is None else energies.masked_fill(padding, -torch.inf)).softmax(-1)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type of states, sums and probabilities beside products in `dtype`."""
+    return torch.promote_types(dtype, torch.float32)

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import AdditiveAttention
-from nmtalign.core.cells import CellWeights, make_cell
-from nmtalign.core.recurrence import AttentionReader, StepWeight
+from nmtalign.core.attention import AdditiveAttention, wide
+from nmtalign.core.cells import make_cell
+from nmtalign.core.recurrence import unroll, unroll_attending
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Memory:
 
     annotations: Tensor  # (B, Tx, 2n)
     mask: Tensor  # (B, Tx), True = a real token
+    padding: Tensor | None  # (B, Tx), its opposite; None where there is no padding
     keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
     context: Tensor | None  # (B, c), the fixed context of a model without attention
     summary: Tensor  # (B, n) or (B, c), what the first decoder state is made of
@@ -27,6 +28,7 @@ class Memory:
         return Memory(
             self.annotations[sentences],
             self.mask[sentences],
+            None if self.padding is None else self.padding[sentences],
             None if self.keys is None else self.keys[sentences],
             None if self.context is None else self.context[sentences],
             self.summary[sentences],
@@ -45,18 +47,6 @@ class DecoderState:
         return DecoderState(self.hidden[rows], None if self.context is None else self.context[rows])
 
 
-@dataclass(frozen=True)
-class Pass:
-    """The decoder's weights and the source, taken up for the steps of one pass."""
-
-    cell: CellWeights
-    query: StepWeight | None
-    context_weight: StepWeight | None  # None where the context is fixed
-    reader: AttentionReader | None
-    fixed: Tensor | None  # (B, c), the fixed context
-    fixed_inputs: Tensor | None  # (B, 3n), what the cell takes from it
-
-
 class Decoder(nn.Module):
     """A gated recurrent net that looks at the source once a step, or, without attention, has one fixed context."""
 
@@ -70,7 +60,7 @@ class Decoder(nn.Module):
         self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
         self.attention = AdditiveAttention(config.hidden, annotation_size, config.attention_hidden) if attends else None
 
-    def remember(self, annotations: Tensor, mask: Tensor) -> Memory:
+    def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the backward state at the first word, or the fixed context."""
         size = len(self.initial_bias)
         last = mask.sum(1) - 1
@@ -79,62 +69,66 @@ class Decoder(nn.Module):
         backward_first = annotations[:, 0, size:]
         if self.attention is not None:
             summary = backward_first if two_ways else final
-            return Memory(annotations, mask, self.attention.keys(annotations), None, summary)
+            return Memory(annotations, mask, padding, self.attention.keys(annotations), None, summary)
         context = torch.cat([final, backward_first], -1) if two_ways else final
-        return Memory(annotations, mask, None, context, context)
+        return Memory(annotations, mask, padding, None, context, context)
 
     def initial_state(self, memory: Memory, rows: int = 1) -> DecoderState:
         """s_0 = tanh(W_s backward_1 + b_s) for `rows` adjacent rows a sentence."""
         dtype = memory.summary.dtype
         hidden = F.linear(memory.summary, self.initial_weight.to(dtype), self.initial_bias.to(dtype))
-        wide = hidden.to(torch.promote_types(dtype, torch.float32)).tanh()
-        return DecoderState(wide.repeat_interleave(rows, 0) if rows > 1 else wide, None)
+        hidden = hidden.to(wide(dtype)).tanh()
+        return DecoderState(hidden.repeat_interleave(rows, 0) if rows > 1 else hidden, None)
 
-    def start(self, memory: Memory) -> Pass:
-        """Takes weights and source up for the steps of one pass."""
-        dtype = memory.annotations.dtype
-        cell = self.cell.start(dtype)
-        context_weight = self.cell.context_weight
-        if context_weight is None:
-            raise ValueError("the decoder's cell has no context")
-        if self.attention is None or memory.keys is None:
-            fixed = memory.context
-            fixed_inputs = None if fixed is None else F.linear(fixed, context_weight.to(dtype))
-            return Pass(cell, None, None, None, fixed, fixed_inputs)
-        padding = None if bool(memory.mask.all()) else ~memory.mask
-        reader = AttentionReader(memory.keys, memory.annotations, self.attention.vector.to(dtype), padding)
-        query = StepWeight(self.attention.query_weight, dtype)
-        return Pass(cell, query, StepWeight(context_weight, dtype), reader, None, None)
-
-    def step(self, taken: Pass, state: DecoderState, inputs: Tensor | None) -> tuple[DecoderState, Tensor | None]:
+    def step(self, memory: Memory, state: DecoderState, inputs: Tensor | None) -> tuple[DecoderState, Tensor | None]:
         """One step: from the state and the cell inputs (rows, 3n) of the previous word to (state, weights (rows, Tx)).
 
         The new state's `hidden` and `context` are what the readout reads. `inputs` is None at the first step of
-        "look-generate-update", where no word has been generated that the state could take up.
+        "look-generate-update", where no word has been generated that the state could take up. No gradient.
         """
         if self.update_first:
-            hidden = state.hidden if inputs is None else self._update(taken, state, inputs)
-            context, weights = self._look(taken, hidden)
+            hidden = state.hidden if inputs is None else self._update(state.hidden, state.context, inputs)
+            context, weights = self._look(memory, hidden)
             return DecoderState(hidden, context), weights
-        context, weights = self._look(taken, state.hidden)
-        looked = DecoderState(state.hidden, context)
+        context, weights = self._look(memory, state.hidden)
         if inputs is None:
             raise ValueError("look-update-generate needs the cell inputs of the first step too")
-        return DecoderState(self._update(taken, looked, inputs), context), weights
+        return DecoderState(self._update(state.hidden, context, inputs), context), weights
 
-    def _update(self, taken: Pass, state: DecoderState, inputs: Tensor) -> Tensor:
-        if taken.context_weight is not None and state.context is not None:
-            inputs = taken.context_weight(state.context, inputs)
-        elif taken.fixed_inputs is not None:
-            inputs = inputs + _spread(taken.fixed_inputs, len(inputs))
-        return self.cell.update(taken.cell, inputs, state.hidden)
+    def unroll(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0.
 
-    def _look(self, taken: Pass, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-        if taken.reader is not None and taken.query is not None:
-            return taken.reader(taken.query(hidden))
-        if taken.fixed is None:
+        Returns what the readout reads, states (Ty, B, n) and contexts (Ty, B, c), and weights (Ty, B, Tx), which are
+        None without attention.
+        """
+        length, initial = len(words), self.initial_state(memory).hidden
+        inputs = self.cell.inputs(words[1:] if self.update_first else words)
+        if self.attention is not None and memory.keys is not None:
+            arguments = (memory.keys, memory.annotations, memory.padding)
+            unrolled = unroll_attending(self.cell, self.attention, inputs, initial, *arguments, length)
+            contexts = unrolled.contexts
+        else:
+            unrolled = unroll(self.cell, inputs + self._context_inputs(memory.context), initial)
+            contexts = None if memory.context is None else memory.context.expand(length, -1, -1)
+        if contexts is None:
             raise ValueError("this memory holds neither keys nor a fixed context")
-        return _spread(taken.fixed, len(hidden)), None
+        return unrolled.states[:length] if self.update_first else unrolled.states[1:], contexts, unrolled.weights
+
+    def _update(self, hidden: Tensor, context: Tensor | None, inputs: Tensor) -> Tensor:
+        return self.cell.update(inputs + self._context_inputs(context), hidden)
+
+    def _context_inputs(self, context: Tensor | None) -> Tensor:
+        """What the cell takes from contexts (..., c): (..., 3n)."""
+        if context is None or self.cell.context_weight is None:
+            raise ValueError("the decoder has not looked at the source yet")
+        return F.linear(context, self.cell.context_weight.to(context.dtype))
+
+    def _look(self, memory: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self.attention is not None and memory.keys is not None:
+            return self.attention.look(hidden, memory.keys, memory.annotations, memory.padding)
+        if memory.context is None:
+            raise ValueError("this memory holds neither keys nor a fixed context")
+        return _spread(memory.context, len(hidden)), None
 
 
 def _spread(sentences: Tensor, rows: int) -> Tensor:

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from nmtalign.config import ModelConfig
+from nmtalign.core.attention import wide
 from nmtalign.core.cells import make_cell
+from nmtalign.core.recurrence import unroll
 
 
 class Encoder(nn.Module):
@@ -21,26 +23,16 @@ class Encoder(nn.Module):
         """Width of an annotation: 2n, or n with one direction."""
         return self.directions * self.size
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
-        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); at padding (mask False) no state changes."""
-        batch, length = mask.shape
-        inputs = self.cell.inputs(embedded.transpose(0, 1)).view(length, batch, self.directions, -1)
-        steps = _both_ways(inputs.movedim(2, 0)).unbind(1)
-        keep = mask.t()[None].expand(self.directions, -1, -1)[..., None]
-        state_dtype = torch.promote_types(embedded.dtype, torch.float32)
-        masks = [None] * length if bool(mask.all()) else _both_ways(keep).to(state_dtype).unbind(1)
-        state = embedded.new_zeros(self.directions, batch, self.size, dtype=state_dtype)
-        weights = self.cell.start(embedded.dtype)
-        states = []
-        for step, step_mask in zip(steps, masks, strict=True):
-            state = self.cell.update(weights, step, state, step_mask)
-            states.append(state)
-        annotations = _both_ways(torch.stack(states, 1).to(embedded.dtype))
-        return annotations.permute(2, 1, 0, 3).reshape(batch, length, -1)
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> Tensor:
+        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); at padding (B, Tx), where True, no state changes."""
+        batch, length, _ = embedded.shape
+        inputs = self.cell.inputs(self._both_ways(embedded.transpose(0, 1)))
+        skip = None if padding is None else self._both_ways(padding.t())[..., None]
+        initial = embedded.new_zeros(self.directions, batch, self.size, dtype=wide(embedded.dtype))
+        states = unroll(self.cell, inputs, initial, skip).states[:, 1:]
+        ways = [states[0], states[1].flip(0)] if self.directions == 2 else [states[0]]
+        return torch.stack([way.transpose(0, 1) for way in ways], 2).view(batch, length, -1)
 
-
-def _both_ways(directions: Tensor) -> Tensor:
-    """Turns the second direction round in time: (D, Tx, ...) to (D, Tx, ...)."""
-    if directions.shape[0] == 1:
-        return directions
-    return torch.stack([directions[0], directions[1].flip(0)])
+    def _both_ways(self, steps: Tensor) -> Tensor:
+        """What each direction reads at its steps: (Tx, ...) to (D, Tx, ...)."""
+        return torch.stack([steps, steps.flip(0)]) if self.directions == 2 else steps[None]

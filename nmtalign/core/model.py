@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
+from nmtalign.core.attention import wide
 from nmtalign.core.decoder import Decoder, DecoderState, Memory
 from nmtalign.core.encoder import Encoder
 from nmtalign.core.initialisation import initialise
@@ -36,8 +37,6 @@ class Loss:
 
     objective: Tensor  # what is differentiated: nll, with label smoothing where it is on
     nll: Tensor  # negative log-likelihood, in nats
-    words: int
-    sentences: int
 
 
 class Embedding(nn.Module):
@@ -47,19 +46,20 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
         self.bias = nn.Parameter(torch.zeros(size))
+        self.sparse = False  # whether the gradient is a sparse tensor of the rows that were read
 
     def forward(self, words: Tensor) -> Tensor:
         """Word ids (...) to vectors (..., m)."""
-        return F.embedding(words, self.weight) + self.bias
+        return F.embedding(words, self.weight, sparse=self.sparse) + self.bias
 
 
 @dataclass(frozen=True)
 class _Unrolled:
-    """All steps of a pass along given targets; features of the real target words alone."""
+    """All steps of a pass along given targets, word by word in order of time."""
 
     features: Tensor  # (N, output_rank or l)
     targets: Tensor  # (N,)
-    weights: Tensor | None  # (B, Ty, Tx)
+    weights: Tensor | None  # (Ty, B, Tx)
 
 
 class TranslationModel(nn.Module):
@@ -77,6 +77,9 @@ class TranslationModel(nn.Module):
         self.decoder = Decoder(config, self.encoder.output_size)
         self.readout = Readout(config, self.encoder.output_size)
         self._activation_dtype: torch.dtype | None = None
+        # No shape and no decision of a pass depends on what the masks hold: nothing waits for the device, at the cost
+        # of computing the logits of padding too.
+        self.static_shapes = False
         if not self.source_embedding.weight.is_meta:  # a skeleton is given its weights
             initialise(self, config.initialisation)
 
@@ -84,11 +87,16 @@ class TranslationModel(nn.Module):
         """Computes the products in bf16; parameters, states, softmax and sums keep their own type."""
         self._activation_dtype = torch.bfloat16 if on else None
 
+    def use_sparse_gradients(self, on: bool = True) -> None:
+        """Gives the embeddings sparse gradients: of the words of a batch, not of the whole vocabulary."""
+        self.source_embedding.sparse = self.target_embedding.sparse = on
+
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
         """Reads the source: ids (B, Tx) and mask (B, Tx), True = a real token; every sentence ends with `</s>`."""
+        padding = None if not self.static_shapes and bool(source_mask.all()) else ~source_mask
         embedded = self._dropout(self._activations(self.source_embedding(source)))
-        annotations = self._dropout(self.encoder(embedded, source_mask))
-        return self.decoder.remember(annotations, source_mask)
+        annotations = self._dropout(self.encoder(embedded, padding))
+        return self.decoder.remember(annotations, source_mask, padding)
 
     def initial_state(self, memory: Memory, rows: int = 1) -> DecoderState:
         """The first state, for `rows` adjacent hypotheses a sentence: row = sentence * rows + hypothesis."""
@@ -103,7 +111,7 @@ class TranslationModel(nn.Module):
         word = self._first_word(rows, memory) if previous is None else self._embed_target(previous)
         first = previous is None and self.decoder.update_first
         inputs = None if first else self.decoder.cell.inputs(word)
-        new_state, weights = self.decoder.step(self.decoder.start(memory), state, inputs)
+        new_state, weights = self.decoder.step(memory, state, inputs)
         features = self.readout.features(new_state.hidden, word, _context(new_state))
         return StepOutput(new_state, self.readout.log_probs(features), weights)
 
@@ -111,46 +119,40 @@ class TranslationModel(nn.Module):
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
     ) -> Loss:
         """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
-        unrolled = self._unroll(source, source_mask, target, target_mask, keep_weights=False)
-        objective, nll = self.readout.cross_entropy(unrolled.features, unrolled.targets, label_smoothing)
-        return Loss(objective, nll, len(unrolled.targets), len(source))
+        unrolled = self._unroll(source, source_mask, target, target_mask, None if self.static_shapes else target_mask)
+        weights = target_mask.t().flatten().to(wide(unrolled.features.dtype)) if self.static_shapes else None
+        objective, nll = self.readout.cross_entropy(unrolled.features, unrolled.targets, label_smoothing, weights)
+        return Loss(objective, nll)
 
     @torch.no_grad()
     def force(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Forced:
         """Scores given targets (B, Ty) word by word and keeps the alignment weights."""
-        unrolled = self._unroll(source, source_mask, target, target_mask, keep_weights=True)
+        unrolled = self._unroll(source, source_mask, target, target_mask, target_mask)
         tokens = self.readout.token_log_probs(unrolled.features, unrolled.targets)
         log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
         log_probs[target_mask.t()] = tokens
-        return Forced(log_probs.t(), unrolled.weights)
+        return Forced(log_probs.t(), None if unrolled.weights is None else unrolled.weights.transpose(0, 1))
 
     def _unroll(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, keep_weights: bool
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, chosen: Tensor | None
     ) -> _Unrolled:
-        """Runs the decoder along the targets; what does not recur is done for all steps at once, before and after."""
+        """Runs the decoder along the targets; features of the chosen (B, Ty) words alone, or of all.
+
+        What does not recur is done for all steps at once, before and after.
+        """
         memory = self.encode(source, source_mask)
-        batch, length = target.shape
         words = self._dropout(self._embed_target(target.t()[:-1]))
-        words = torch.cat([self._first_word(batch, memory)[None], words])  # (Ty, B, m), the previous word of each step
-        inputs = list(self.decoder.cell.inputs(words).unbind(0))
-        taken = self.decoder.start(memory)
-        state = self.decoder.initial_state(memory)
-        states, contexts, looks = [], [], []
-        for step in range(length):
-            first = step == 0 and self.decoder.update_first
-            state, weights = self.decoder.step(taken, state, None if first else inputs[step])
-            states.append(state.hidden)
-            contexts.append(_context(state))
-            if keep_weights and weights is not None:
-                looks.append(weights)
-        real = target_mask.t()
-        features = self.readout.features(
-            torch.stack(states)[real],
-            words[real],
-            torch.stack(contexts)[real],
-            self.config.dropout if self.training else 0.0,
-        )
-        return _Unrolled(features, target.t()[real], torch.stack(looks, 1) if looks else None)
+        words = torch.cat([self._first_word(len(target), memory)[None], words])  # (Ty, B, m), each step's previous word
+        states, contexts, weights = self.decoder.unroll(memory, words)
+        read, targets = (states, words, contexts), target.t()
+        if chosen is None or (not self.static_shapes and bool(chosen.all())):
+            rows = [x.flatten(0, 1) for x in (*read, targets)]
+        else:
+            index = chosen.t().flatten().nonzero().squeeze(1)
+            rows = [x.flatten(0, 1).index_select(0, index) for x in (*read, targets)]
+        state, word, context, picked = rows
+        features = self.readout.features(state, word, context, self.config.dropout if self.training else 0.0)
+        return _Unrolled(features, picked, weights)
 
     def _embed_target(self, words: Tensor) -> Tensor:
         return self._activations(self.target_embedding(words))

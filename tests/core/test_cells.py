@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from nmtalign.core.cells import CudnnCell, make_cell
+from nmtalign.core.recurrence import unroll
 
 
 def filled(cell):
@@ -23,7 +24,7 @@ def test_cudnn_cell_is_pytorchs_gru_cell():
         torchs.bias_ih.copy_(cell.bias)
         torchs.bias_hh.copy_(cell.recurrent_bias)
     x, s = torch.randn(3, 4).double(), torch.randn(3, 5).double()
-    torch.testing.assert_close(cell.update(cell.start(torch.float64), cell.inputs(x), s), torchs(x, s))
+    torch.testing.assert_close(cell.update(cell.inputs(x), s), torchs(x, s))
 
 
 def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_product():
@@ -31,10 +32,10 @@ def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_prod
     x, s = torch.zeros(1, 4).double(), torch.randn(1, 5).double()
     inputs = torch.zeros(1, 15).double()
     inputs[:, :5], inputs[:, 5:10] = 50, -50  # z = 1, r = 0
-    new = cell.update(cell.start(torch.float64), inputs, s)
+    new = cell.update(inputs, s)
     torch.testing.assert_close(new, torch.zeros_like(new), atol=1e-12, rtol=0)  # tanh(0): all new, nothing of the old
     inputs[:, :5] = -50  # z = 0: all old
-    torch.testing.assert_close(cell.update(cell.start(torch.float64), inputs, s), s)
+    torch.testing.assert_close(cell.update(inputs, s), s)
     assert cell.inputs(x).shape == (1, 15)
 
 
@@ -42,7 +43,7 @@ def test_a_masked_step_leaves_the_state_exactly():
     for kind in ("paper", "cudnn"):
         cell = filled(make_cell(kind, 4, 5))
         s = torch.randn(2, 5).double()
-        mask = torch.tensor([[0.0], [1.0]]).double()
-        new = cell.update(cell.start(torch.float64), torch.randn(2, 15).double(), s, mask)
+        skip = torch.tensor([[[True], [False]]])
+        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip).states[1]
         assert torch.equal(new[0], s[0])
         assert not torch.equal(new[1], s[1])
