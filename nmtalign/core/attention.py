@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.cells import over_steps, product
+from nmtalign.core.elementwise import tanh, wide
 
 
 class AdditiveAttention(nn.Module):
@@ -26,7 +27,7 @@ class AdditiveAttention(nn.Module):
         Any number of adjacent rows share a sentence: keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx).
         """
         query = product(state.to(keys.dtype), self.query_weight.to(keys.dtype)).view(len(keys), -1, keys.shape[-1])
-        hidden = (keys[:, None] + query[:, :, None]).tanh_()
+        hidden = tanh(keys[:, None] + query[:, :, None])
         energies = (hidden @ self.vector.to(keys.dtype)[:, None]).squeeze(-1)
         weights = softmax(energies, None if padding is None else padding[:, None])
         context = torch.bmm(weights.to(annotations.dtype), annotations)
@@ -114,15 +115,10 @@ class Looks:
         return over_steps(self._d_queries, rows)
 
     def _tanh(self, query: Tensor) -> Tensor:
-        return torch.add(self.keys, query[:, None], out=self._hidden).tanh_()
+        return tanh(torch.add(self.keys, query[:, None], out=self._hidden))
 
 
 def softmax(energies: Tensor, padding: Tensor | None) -> Tensor:
     """Weights over the last axis in float32 (float64 for float64), exactly 0 at padding."""
     energies = energies.to(wide(energies.dtype))
     return (energies if padding is None else energies.masked_fill(padding, -torch.inf)).softmax(-1)
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The type of states, sums and probabilities beside products in `dtype`."""
-    return torch.promote_types(dtype, torch.float32)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import Cell
+from nmtalign.core.elementwise import one_minus_square
 
 
 class Steps(ABC):
@@ -220,11 +221,6 @@ def over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
     if gradient.dim() == 3:
         return gradient.flatten(0, 1).t() @ rows.flatten(0, 1)
     return torch.stack([over_steps(*direction) for direction in zip(gradient, rows, strict=True)])
-
-
-def one_minus_square(x: Tensor) -> Tensor:
-    """The derivative of tanh where it has the value x."""
-    return torch.addcmul(x.new_ones(()), x, x, value=-1)
 
 
 class GatedCell(nn.Module):

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import AdditiveAttention, wide
+from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.cells import make_cell
+from nmtalign.core.elementwise import wide
 from nmtalign.core.recurrence import unroll, unroll_attending
 
 

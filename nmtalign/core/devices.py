@@ -1,4 +1,6 @@
-"""Which device, and which precision it has natively."""
+"""Which device, which precision it has natively, and how the processor's threads and memory are used."""
+
+import ctypes
 
 import torch
 
@@ -29,3 +31,21 @@ def use_threads(threads: int) -> None:
     """Sets the number of threads inside one operation; 0 leaves PyTorch's choice."""
     if threads:
         torch.set_num_threads(threads)
+
+
+def keep_memory() -> None:
+    """Lets the C library keep what training frees for the next batch, where it would give it back to the system.
+
+    Every array of more than a few megabytes would otherwise come from the system anew, filled with zeros page by page:
+    30,000 page faults a batch, a tenth of the time. Only glibc can be told; elsewhere nothing changes.
+    """
+    map_from, trim_from = 1 << 28, 2**31 - 1  # bytes
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, map_from)
+    mallopt(_M_TRIM_THRESHOLD, trim_from)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h

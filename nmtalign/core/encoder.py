@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import wide
 from nmtalign.core.cells import make_cell
+from nmtalign.core.elementwise import wide
 from nmtalign.core.recurrence import unroll
 
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import wide
 from nmtalign.core.decoder import Decoder, DecoderState, Memory
+from nmtalign.core.elementwise import wide
 from nmtalign.core.encoder import Encoder
 from nmtalign.core.initialisation import initialise
 from nmtalign.core.readout import Readout

@@ -8,8 +8,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import wide
 from nmtalign.core.autograd import apply
+from nmtalign.core.elementwise import wide
 from nmtalign.core.softmax import CHUNK_CELLS, linear_cross_entropy, slices
 
 

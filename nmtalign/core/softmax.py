@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.attention import wide
 from nmtalign.core.autograd import apply
+from nmtalign.core.elementwise import wide
 
 BLOCK_CELLS = 5 << 24  # logits held at a time, rows * K: one product each for the gradients of a block
 CHUNK_CELLS = 1 << 20  # of these in float32, while the softmax is taken: what the processor's cache holds
+_LEAST = 1e-30  # a probability below may have lost digits
 
 
 def linear_cross_entropy(
@@ -145,9 +146,11 @@ def _to_gradient(
         chunk, picked = logits[rows], targets[rows, None]
         exact, probs = (buffer[: len(chunk)] for buffer in room)
         torch.softmax(exact.copy_(chunk).add_(bias), -1, out=probs)
-        # The sum of exponentials follows from the largest probability, which never underflows, as the target's may.
-        largest, place = probs.max(-1, keepdim=True)
-        torch.sub(exact.gather(1, place), largest.log(), out=log_sums[rows, None])
+        # The sum of exponentials follows from any probability that does not underflow: the target's, else the largest.
+        known, place = probs.gather(1, picked), picked
+        if logits.device.type != "cpu" or float(known.min()) < _LEAST:
+            known, place = probs.max(-1, keepdim=True)
+        torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
         if scale is not None:
