@@ -1,0 +1,1 @@
+"""The kernels themselves; importing any of these modules needs Triton."""

@@ -1,0 +1,42 @@
+"""The looks of one pass on a GPU: those of `nmtalign.core.attention`, with the kernels of `attention`."""
+
+import torch
+from torch import Tensor
+
+from nmtalign.core.attention import Looks
+from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
+
+
+class FusedLooks(Looks):
+    """Two kernels a look and direction; the gradient of the keys waits until all looks have gone back."""
+
+    def forward(self, step: int, row: Tensor) -> Tensor:
+        """The context (B, D) that the state row (B, n) sees."""
+        query = torch.mm(row, self._query_weight.t(), out=self.queries[step])
+        out = (self.contexts[step], self.weights[step])
+        attend_forward(query, self.keys, self.annotations, self.vector, self.padding, out)
+        return self.contexts[step]
+
+    def start_backward(self) -> None:
+        """Makes room for the gradients."""
+        self.d_contexts = torch.empty_like(self.contexts)
+        self._d_queries = torch.empty_like(self.queries)
+        self._all_d_energies = torch.empty_like(self.weights)
+
+    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient (B, n) of the state's row, once `d_contexts[step]` is there."""
+        out = (self._d_queries[step], self._all_d_energies[step])
+        arguments = (self.queries[step], self.keys, self.annotations, self.vector, self.weights[step])
+        d_query, _ = attend_backward(self.d_contexts[step], d_weights, *arguments, out)
+        return d_query @ self._query_weight
+
+    def d_keys(self) -> Tensor:
+        """The gradient of the keys (B, Tx, n'), and with it that of v_a."""
+        d_keys, self._d_vector = keys_gradient(self.queries, self._all_d_energies, self.keys, self.vector)
+        return d_keys
+
+    def d_vector(self) -> Tensor:
+        """That of v_a (n',)."""
+        if not hasattr(self, "_d_vector"):
+            self.d_keys()
+        return self._d_vector.to(self.vector.dtype)

@@ -1,0 +1,112 @@
+"""Compiles every kernel for an H100 on a machine without one, and prints what the compiler made of each.
+
+A line a kernel and variant: name, registers a thread, bytes of stack (spilled registers), widest loads from memory.
+Run it as a program; it must not share a process with Triton's interpreter.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from nmtalign.core.cells import CudnnSteps, PaperSteps
+from nmtalign.core.triton.adadelta import adadelta_
+from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
+from nmtalign.core.triton.softmax import softmax_gradient
+from nmtalign.core.triton.steps import FUSED
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+BATCH, POSITIONS, STEPS, SIZE, DEPTH, WORDS = 80, 31, 31, 1000, 2000, 30000
+
+
+class Driver:
+    """As much of a GPU as the compiler asks for."""
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+
+def compile_only(self, *arguments, grid, warmup, **options):
+    compiled = launch(self, *arguments, grid=grid, warmup=True, **options)
+    if compiled.hash not in seen:
+        seen.add(compiled.hash)
+        report(self.__name__, compiled)
+    return compiled
+
+
+def report(name, compiled):
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    registers, stack = re.search(r"REG:(\d+) STACK:(\d+)", text).groups()
+    loads = Counter(re.findall(r"ld\.global\.(?:v(\d)\.)?b(\d+)", compiled.asm["ptx"]))
+    widest = max(int(vector or 1) * int(bits) // 8 for vector, bits in loads)
+    if "f64" not in compiled.asm["ptx"]:  # float64 is for tests: its kernels may be slow
+        spilled.append(int(stack))
+    sys.stdout.write(f"{name} {registers} registers, {stack} bytes of stack, loads of {widest} bytes\n")
+
+
+def run_attention(dtype):
+    query, keys = torch.empty(BATCH, SIZE, dtype=dtype), torch.empty(BATCH, POSITIONS, SIZE, dtype=dtype)
+    annotations, vector = torch.empty(BATCH, POSITIONS, DEPTH, dtype=dtype), torch.empty(SIZE, dtype=dtype)
+    for padding in (None, torch.zeros(BATCH, POSITIONS, dtype=torch.bool)):
+        context, weights = attend_forward(query, keys, annotations, vector, padding)
+    for d_weights in (None, weights):
+        attend_backward(context, d_weights, query, keys, annotations, vector, weights)
+    keys_gradient(query.expand(STEPS, -1, -1).contiguous(), weights.expand(STEPS, -1, -1), keys, vector)
+
+
+def run_cells(dtype):
+    state_dtype = torch.promote_types(dtype, torch.float32)
+    inputs = torch.empty(2, 1, BATCH, 3 * SIZE, dtype=dtype)
+    initial, weight = inputs.new_empty(2, BATCH, SIZE, dtype=state_dtype), inputs.new_empty(2, 3 * SIZE, SIZE)
+    for kind, skips in ((PaperSteps, True), (PaperSteps, False), (CudnnSteps, True), (CudnnSteps, False)):
+        skip = torch.zeros(2, 1, BATCH, 1, dtype=torch.bool) if skips else None
+        bias = inputs.new_empty(2, SIZE) if kind is CudnnSteps else None
+        steps = FUSED[kind](initial, weight, bias, skip, 1, True)
+        steps.forward(0, inputs[:, 0])
+        steps.backward(0, initial)
+
+
+def run_softmax(dtype):
+    state_dtype = torch.promote_types(dtype, torch.float32)
+    bias, targets = torch.empty(WORDS, dtype=state_dtype), torch.zeros(BATCH, dtype=torch.int64)
+    for scale in (None, torch.ones(BATCH, dtype=state_dtype)):
+        logits, sums = torch.empty(BATCH, WORDS, dtype=dtype), torch.empty(2, BATCH, dtype=state_dtype)
+        softmax_gradient(logits, bias, targets, 0.1, scale, sums[0], sums[1])
+
+
+def run_adadelta():
+    weights = torch.empty(4, 1 << 12)
+    for scale in (None, torch.ones(1)):
+        adadelta_(*weights, rate=1.0, rho=0.95, epsilon=1e-6, scale=scale)
+
+
+seen, spilled = set(), []
+launch, JITFunction.run = JITFunction.run, compile_only
+driver.set_active(Driver())
+for dtype in (torch.bfloat16, torch.float32, torch.float64):
+    sys.stdout.write(f"# {dtype}\n")
+    run_attention(dtype)
+    run_cells(dtype)
+    run_softmax(dtype)
+run_adadelta()
+sys.exit("registers are spilled" if max(spilled) > 16 else 0)

@@ -1,0 +1,389 @@
+"""The fused kernels against plain loops in float64, forward and backward.
+
+Without a GPU they run in Triton's interpreter; with one they are compiled, unless TRITON_INTERPRET=1 is set.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmtalign.config import ModelConfig
+from nmtalign.core import recurrence
+from nmtalign.core import triton as fused
+from nmtalign.core.cells import CudnnCell, PaperCell
+from nmtalign.core.model import TranslationModel
+
+COMPILED = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
+DEVICE = torch.device("cuda" if COMPILED else "cpu")
+
+with pytest.MonkeyPatch.context() as patch:
+    # Read where Triton and the kernels are imported, and again at the first launch.
+    if not COMPILED:
+        patch.setenv("TRITON_INTERPRET", "1")
+    pytest.importorskip("triton", reason="Triton is not installed")
+    from nmtalign.core.triton.adadelta import adadelta_
+    from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
+    from nmtalign.core.triton.kernels import adadelta, attention, functions, gates, softmax  # noqa: F401
+    from nmtalign.core.triton.looks import FusedLooks
+    from nmtalign.core.triton.softmax import softmax_gradient
+    from nmtalign.core.triton.steps import FUSED
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
+# Of the norm of the whole result; bf16 results are rounded once, from sums in float32.
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13, torch.bfloat16: 6e-3}
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    torch.manual_seed(0)
+    if not COMPILED:
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+def normal(*shape, dtype=torch.float64, scale=1.0):
+    return (torch.randn(*shape, dtype=torch.float64) * scale).to(dtype).to(DEVICE)
+
+
+def exact(*tensors):
+    """Copies in float64 that gradients are taken of."""
+    return [tensor.detach().double().requires_grad_() for tensor in tensors]
+
+
+def close(found, expected, dtype, times=1.0):
+    found, expected = found.double(), expected.detach().double()
+    assert found.shape == expected.shape
+    assert found.isfinite().all()
+    assert (found - expected).norm() <= times * TOLERANCE[dtype] * expected.norm() + 1e-300
+
+
+def naive_look(query, keys, annotations, vector, padding):
+    """One sentence after the other, one position after the other."""
+    contexts, weights = [], []
+    for b in range(len(keys)):
+        real = [j for j in range(keys.shape[1]) if padding is None or not padding[b, j]]
+        energies = torch.stack([vector @ torch.tanh(query[b] + keys[b, j]) for j in real])
+        shares = (energies - energies.max()).exp()
+        shares = shares / shares.sum()
+        row = torch.zeros(keys.shape[1], dtype=torch.float64, device=keys.device)
+        weights.append(row.index_put((torch.tensor(real, device=keys.device),), shares))
+        contexts.append(sum(share * annotations[b, j] for share, j in zip(shares, real, strict=True)))
+    return torch.stack(contexts), torch.stack(weights)
+
+
+def source(batch, positions, size, depth, dtype, scale=1.0):
+    """query, keys, annotations, vector, and padding of which the last sentence is one word long."""
+    padding = torch.zeros(batch, positions, dtype=torch.bool, device=DEVICE)
+    for b in range(batch):
+        padding[b, max(1, positions - 2 * b) :] = True
+    padding[-1, 1:] = True
+    tensors = (
+        normal(batch, size, dtype=dtype, scale=scale),
+        normal(batch, positions, size, dtype=dtype, scale=scale),
+        normal(batch, positions, depth, dtype=dtype),
+        normal(size, dtype=dtype),
+    )
+    return *tensors, padding
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("positions", "size", "depth"), [(7, 20, 36), (1, 5, 3), (37, 33, 140)])
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_look_forward_and_backward(dtype, positions, size, depth, padded):
+    query, keys, annotations, vector, padding = source(3, positions, size, depth, dtype)
+    padding = padding if padded else None
+    context, weights = attend_forward(query, keys, annotations, vector, padding)
+    inputs = exact(query, keys, annotations, vector)
+    expected_context, expected_weights = naive_look(*inputs, padding)
+    close(context, expected_context, dtype)
+    close(weights, expected_weights, dtype)
+    assert context.dtype == dtype
+    assert weights.dtype == torch.promote_types(dtype, torch.float32)
+    if padded:
+        assert (weights[padding] == 0).all()
+    d_context, d_weights = normal(3, depth, dtype=dtype), normal(3, positions, dtype=weights.dtype)
+    for asked in ((d_context, d_weights), (d_context, None), (None, d_weights), (None, None)):
+        d_query, d_energies = attend_backward(*asked, query, keys, annotations, vector, weights)
+        goal = sum(
+            (result * gradient.double()).sum()
+            for result, gradient in zip((expected_context, expected_weights), asked, strict=True)
+            if gradient is not None
+        )
+        d_keys, d_vector = keys_gradient(query[None], d_energies[None], keys, vector)
+        if asked == (None, None) or positions == 1:  # one weight is always 1
+            assert max(x.abs().max() for x in (d_query, d_energies, d_keys, d_vector)) < 1e-5
+            continue
+        expected = torch.autograd.grad(goal, (inputs[0], inputs[1], inputs[3]), retain_graph=True)
+        for found, wanted in zip((d_query, d_keys, d_vector), expected, strict=True):
+            close(found, wanted, dtype, times=4)
+        assert (d_query.dtype, d_keys.dtype, d_vector.dtype) == (dtype, dtype, weights.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_keys_gradient_is_the_sum_over_all_steps(dtype):
+    steps, batch, positions, size = 4, 2, 35, 70
+    keys, vector = normal(batch, positions, size, dtype=dtype), normal(size, dtype=dtype)
+    wide_queries = normal(steps, batch, size + 8, dtype=dtype)
+    queries, d_energies = wide_queries[..., :size], normal(steps, batch, positions, dtype=torch.float32)
+    d_keys, d_vector = keys_gradient(queries, d_energies, keys, vector)
+    precise, scale = exact(keys, vector)
+    goal = sum(
+        d_energies[t, b, j].double() * (scale @ torch.tanh(queries[t, b].double() + precise[b, j]))
+        for t, b, j in itertools.product(range(steps), range(batch), range(positions))
+    )
+    for found, wanted in zip((d_keys, d_vector), torch.autograd.grad(goal, (precise, scale)), strict=True):
+        close(found, wanted, dtype)
+
+
+def test_slices_of_wider_rows_and_copies_give_the_same():
+    query, keys, annotations, vector, padding = source(3, 7, 20, 36, torch.float32)
+    expected = attend_forward(query, keys, annotations, vector, padding)
+    wide = torch.cat([query, query], 1)[:, :20]
+    turned = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in (keys, annotations)]
+    room = (torch.empty_like(expected[0]), torch.empty_like(expected[1]))
+    found = attend_forward(wide, *turned, vector, padding.t().contiguous().t(), out=room)
+    assert found[0] is room[0]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+    d_context = normal(3, 72, dtype=torch.float32)[:, ::2]
+    arguments = (keys, annotations, vector, expected[1])
+    for ours, theirs in zip(
+        attend_backward(d_context, None, wide, *arguments),
+        attend_backward(d_context.contiguous(), None, query, *arguments),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e4])
+def test_small_and_large_numbers_keep_their_digits(scale):
+    """The paper starts with keys near 0, where tanh must not lose its digits; large ones must not overflow."""
+    query, keys, annotations, vector, padding = source(2, 5, 12, 6, torch.float32, scale)
+    context, weights = attend_forward(query, keys, annotations, vector, padding)
+    inputs = exact(query, keys, annotations, vector)
+    expected_context, expected_weights = naive_look(*inputs, padding)
+    close(context, expected_context, torch.float32)
+    close(weights, expected_weights, torch.float32)
+    d_context = normal(2, 6, dtype=torch.float32)
+    d_query, d_energies = attend_backward(d_context, None, query, keys, annotations, vector, weights)
+    found = (d_query, *keys_gradient(query[None], d_energies[None], keys, vector))
+    goal = (expected_context * d_context.double()).sum()
+    expected = torch.autograd.grad(goal, (inputs[0], inputs[1], inputs[3]))
+    room = 1e-6 if scale > 1 else 0  # where tanh is 1 everywhere, hardly a gradient is left
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.double() - theirs).norm() <= 1e-5 * theirs.norm() + room
+
+
+# ------------------------------------------------------------------ cells
+
+
+def naive_states(kind, inputs, initial, weight, bias, skip):
+    """States (U + 1, B, n) of one direction, one row after the other."""
+    n = initial.shape[-1]
+    states = [initial]
+    for step, given in enumerate(inputs):
+        rows = []
+        for b, s in enumerate(states[-1]):
+            x = given[b]
+            if kind is PaperCell:
+                z = torch.sigmoid(x[:n] + weight[:n] @ s)
+                r = torch.sigmoid(x[n : 2 * n] + weight[n : 2 * n] @ s)
+                new = (1 - z) * s + z * torch.tanh(x[2 * n :] + weight[2 * n :] @ (r * s))
+            else:
+                r = torch.sigmoid(x[:n] + weight[:n] @ s)
+                z = torch.sigmoid(x[n : 2 * n] + weight[n : 2 * n] @ s)
+                inner = weight[2 * n :] @ s + bias
+                new = (1 - z) * torch.tanh(x[2 * n :] + r * inner) + z * s
+            rows.append(s if skip is not None and skip[step, b] else new)
+        states.append(torch.stack(rows))
+    return torch.stack(states)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
+@pytest.mark.parametrize("directions", [0, 1, 2])
+def test_steps_of_a_cell_forward_and_backward(dtype, kind, directions):
+    count, batch, n = 3, 2, 5
+    lead = (directions,) if directions else ()
+    state_dtype = torch.promote_types(dtype, torch.float32)
+    whole = normal(*lead, count, batch, 3 * n + 1, dtype=dtype)
+    inputs, initial = whole[..., :-1], normal(*lead, batch, n, dtype=state_dtype)
+    weight = normal(*lead, 3 * n, n, dtype=dtype, scale=0.5)
+    bias = normal(*lead, n, dtype=dtype) if kind is CudnnCell else None
+    skip = torch.rand(*lead, count, batch, 1, device=DEVICE) < 0.3 if directions else None
+    steps = FUSED[kind.steps_class](initial, weight, bias, skip, count, True)
+    for step in range(count):
+        steps.forward(step, inputs.select(-3, step))
+    leaves = exact(inputs, initial, weight, *([bias] if bias is not None else []))
+    expected = expected_states(kind, leaves, skip, directions)
+    gradient = normal(*steps.states.shape)
+    times = 3.0  # a state of three steps carries the roundings of all their products
+    close(steps.states, expected, dtype, times)
+    close(steps.rows, expected, dtype, times)
+    wanted = torch.autograd.grad((expected * gradient).sum(), leaves)
+    d_state = gradient.select(-3, count).to(state_dtype, copy=True)
+    for step in reversed(range(count)):
+        steps.backward(step, d_state)
+        d_state += gradient.select(-3, step).to(state_dtype)
+    found = [steps.d_inputs, d_state, steps.d_weight(), *([steps.d_bias()] if bias is not None else [])]
+    for ours, theirs in zip(found, wanted, strict=True):
+        close(ours, theirs, dtype, times)
+
+
+def expected_states(kind, leaves, skip, directions):
+    inputs, initial, weight, *bias = leaves
+    if not directions:
+        return naive_states(kind, inputs, initial, weight, *(bias or [None]), skip)
+    ways = [
+        naive_states(kind, inputs[d], initial[d], weight[d], bias[0][d] if bias else None, skip[d])
+        for d in range(directions)
+    ]
+    return torch.stack(ways)
+
+
+@pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
+def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agrees(kind):
+    n = 600  # more than a block
+    initial, inputs = normal(2, n, dtype=torch.float32), normal(2, 2, 3 * n, dtype=torch.float32)
+    weight, bias = normal(3 * n, n, dtype=torch.float32, scale=0.05), normal(n, dtype=torch.float32)
+    skip = torch.tensor([[True, False], [True, True]], device=DEVICE)[..., None]
+    passes = [FUSED[kind.steps_class](initial, weight, bias, skip, 2, kept) for kept in (True, False)]
+    for steps, step in itertools.product(passes, range(2)):
+        steps.forward(step, inputs[step])
+    states = passes[0].states
+    assert torch.equal(states, passes[1].states)
+    assert torch.equal(states[2, 0], initial[0])
+    assert torch.equal(states[2, 1], states[1, 1])
+    assert not torch.equal(states[1, 1], initial[1])
+    plain = kind.steps_class(initial, weight, bias, skip, 2, True)
+    for step in range(2):
+        plain.forward(step, inputs[step])
+    torch.testing.assert_close(states, plain.states)
+
+
+@pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
+def test_a_gradient_of_any_layout_is_changed_in_place(kind):
+    bias = normal(4) if kind is CudnnCell else None
+    steps = FUSED[kind.steps_class](normal(2, 4), normal(12, 4), bias, None, 1, True)
+    steps.forward(0, normal(2, 12))
+    turned = normal(4, 2).t()
+    whole = turned.contiguous()
+    steps.backward(0, turned)
+    steps.backward(0, whole)
+    assert torch.equal(turned, whole)
+
+
+# ------------------------------------------------------------------ softmax, Adadelta
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("words", "size"), [(17, 1.0), (1500, 1.0), (17, 300.0)])
+def test_softmax_gradient(dtype, words, size):
+    count, smoothing = 6, 0.1
+    logits = normal(count, words + 3, dtype=dtype, scale=size)[:, :words]
+    bias = normal(words, dtype=torch.promote_types(dtype, torch.float32))
+    targets = torch.randint(0, words, (count,), device=DEVICE)
+    scale = torch.tensor([1, 0, 2, 1, 1, 1], device=DEVICE).to(bias.dtype)
+    (leaf,) = exact(logits)
+    shifted = leaf + bias.double()
+    log_sums, nll = torch.empty(2, count, dtype=bias.dtype, device=DEVICE)
+    softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
+    times = 1 if size == 1 else 20  # logits of 300 have few digits behind the point
+    close(nll, F.cross_entropy(shifted, targets, reduction="none"), bias.dtype, times)
+    close(log_sums, shifted.logsumexp(-1), bias.dtype, times)
+    goal = (scale.double() * ((1 - smoothing) * nll_of(shifted, targets) + smoothing * shifted.logsumexp(-1))).sum()
+    close(logits, torch.autograd.grad(goal, leaf)[0], dtype, times)
+    assert (logits[1] == 0).all()
+
+
+def nll_of(logits, targets):
+    return -logits.log_softmax(-1).gather(1, targets[:, None]).squeeze(1)
+
+
+def test_softmax_gradient_without_scale_is_probability_less_the_target():
+    logits, bias = normal(3, 5, dtype=torch.float32), torch.zeros(5, device=DEVICE)
+    expected = logits.softmax(-1) - F.one_hot(torch.tensor([4, 0, 2], device=DEVICE), 5)
+    nll, log_sums = torch.empty(2, 3, device=DEVICE)
+    softmax_gradient(logits, bias, torch.tensor([4, 0, 2], device=DEVICE), 0.0, None, nll, log_sums)
+    torch.testing.assert_close(logits, expected)
+    with pytest.raises(ValueError, match="in place"):
+        softmax_gradient(normal(5, 3).t(), bias, bias, 0.0, None, nll, log_sums)
+
+
+def test_adadelta_is_pytorchs_and_passes_over_a_bad_gradient():
+    weights = normal(3, 700, dtype=torch.float32)
+    theirs = torch.nn.Parameter(weights.clone())
+    optimizer = torch.optim.Adadelta([theirs], lr=0.5, rho=0.95, eps=1e-6)
+    squares, deltas = torch.zeros_like(weights), torch.zeros_like(weights)
+    for scale in (1.0, 0.25, 3.0):
+        gradient = normal(3, 700, dtype=torch.float32)
+        theirs.grad = gradient * scale
+        optimizer.step()
+        factor = torch.tensor([scale], device=DEVICE)
+        adadelta_(weights, gradient, squares, deltas, rate=0.5, rho=0.95, epsilon=1e-6, scale=factor)
+    torch.testing.assert_close(weights, theirs.detach())
+    state = optimizer.state[theirs]
+    torch.testing.assert_close(squares, state["square_avg"])
+    torch.testing.assert_close(deltas, state["acc_delta"])
+    before = [tensor.clone() for tensor in (weights, squares, deltas)]
+    for bad in (torch.inf, torch.nan):
+        factor = torch.tensor([bad], device=DEVICE)
+        adadelta_(weights, gradient, squares, deltas, rate=0.5, rho=0.95, epsilon=1e-6, scale=factor)
+    for old, new in zip(before, (weights, squares, deltas), strict=True):
+        assert torch.equal(old, new)
+    with pytest.raises(ValueError, match="contiguous"):
+        adadelta_(weights.t(), gradient, squares, deltas, rate=0.5, rho=0.95, epsilon=1e-6)
+
+
+# ------------------------------------------------------------------ the model
+
+
+@pytest.mark.parametrize(("cell", "order"), [("paper", "look-generate-update"), ("cudnn", "look-update-generate")])
+def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
+    config = ModelConfig(
+        11, 13, embedding=3, hidden=5, attention_hidden=6, maxout=4, output_rank=0, cell=cell, order=order,
+        initialisation="xavier",
+    )  # fmt: skip
+    model = TranslationModel(config).double().to(DEVICE)
+    words, masks = torch.randint(0, 11, (2, 3, 5), device=DEVICE), torch.ones(2, 3, 5, dtype=torch.bool, device=DEVICE)
+    masks[0, 1, 3:], masks[0, 2, 1:], masks[1, 0, 2:] = False, False, False
+
+    def loss_and_gradient():
+        loss = model.loss(words[0], masks[0], words[1], masks[1])
+        return loss.objective.detach(), *torch.autograd.grad(loss.objective, list(model.parameters()))
+
+    with fused.forced(False):
+        expected = loss_and_gradient()
+    monkeypatch.setattr(recurrence, "Looks", FusedLooks)
+    for kind in (PaperCell, CudnnCell):
+        monkeypatch.setattr(kind, "steps_class", FUSED[kind.steps_class])
+    for ours, theirs in zip(loss_and_gradient(), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_why_the_kernels_are_missing():
+    assert fused.missing(torch.device("cpu")) == "no kernels for cpu"
+    with fused.forced(True):
+        assert fused.missing(torch.device("cpu")) is None
+        with fused.forced(False):
+            assert fused.missing(torch.device("cuda")) == "switched off"
+    if COMPILED:
+        assert fused.missing(DEVICE) is None
+
+
+@pytest.mark.slow
+def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
+    """The interpreter is lenient: the compiler must take all of them too, without spilling registers."""
+    script = Path(__file__).parent / "compile_kernels.py"
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    names = {line.split()[0] for line in result.stdout.splitlines()}
+    assert {name for name in names if name.endswith("_kernel")} == {
+        name for module in (adadelta, attention, gates, softmax) for name in vars(module) if name.endswith("_kernel")
+    }
