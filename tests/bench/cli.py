@@ -1,0 +1,158 @@
+"""The command line of the benchmark."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from nmtalign.errors import NmtalignError, UsageError
+
+SKIPPABLE = ("memory", "optimizer", "startup")
+DESCRIPTION = "How fast this model trains here: beside a naive loop, the floor of its products, and other toolkits."
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are the house's: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs a subcommand; every error that a user can cause is one line on stderr and an exit code of nmtalign's."""
+    try:
+        given = vars(_parser().parse_args(list(argv)))
+        return _dispatch(given.pop("command"), given)
+    except NmtalignError as error:
+        return _complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except MemoryError:
+        return _complain("out of memory; give a smaller size or batch", 5)
+    except OSError as error:
+        return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 5)
+
+
+def _complain(message: str, code: int) -> int:
+    sys.stderr.write(f"bench: error: {' '.join(message.split())}\n")
+    return code
+
+
+def _dispatch(command: str, given: dict[str, Any]) -> int:
+    if command == "gpu":
+        from bench.gpu import run as run_gpu
+
+        return run_gpu(given)
+    from nmtalign.cli.common import choose_wait_policy
+
+    choose_wait_policy()  # as `nmtalign train` does, before torch is imported
+    if command == "memory":
+        from bench.memory import measure
+
+        measure(given["task"])
+        return 0
+    if command == "share":
+        from bench.scaling import measure_share
+
+        measure_share(given["task"])
+        return 0
+    if command == "train":
+        from bench.train import run as run_train
+
+        return run_train(given)
+    from bench.scaling import run as run_scaling
+
+    return run_scaling(given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bin/bench", description=DESCRIPTION)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="train|scaling|gpu")
+    _add_train(commands.add_parser("train", help="ours, the naive loop and the floor; with --peers other toolkits"))
+    _add_scaling(commands.add_parser("scaling", help="words/s against sizes, length, batch and processes; a plot"))
+    _add_gpu(commands.add_parser("gpu", help="everything worth knowing about a CUDA device, in under 9 minutes"))
+    for hidden in ("memory", "share"):  # the processes that `train` and `scaling` start
+        commands.add_parser(hidden).add_argument("task")
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser, size: str) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--size", default=size, choices=["paper", "small", "tiny"], help=f"[{size}]")
+    group.add_argument("--vocabulary", type=_positive, metavar="N", help="words a side [of the size]")
+    group.add_argument("--cell", choices=["paper", "cudnn"])
+    group.add_argument("--order", choices=["look-generate-update", "look-update-generate"])
+    group.add_argument("--attention", choices=["additive", "none"])
+    group.add_argument("--unidirectional", dest="bidirectional", action="store_const", const=False)
+    for name in ("hidden", "embedding", "attention-hidden", "maxout"):
+        group.add_argument(f"--{name}", type=_positive, metavar="N")
+    group.add_argument("--output-rank", type=int, metavar="N", help="0 = direct")
+    group.add_argument("--dropout", type=float, metavar="P", help="[0]")
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser, "paper")
+    work = parser.add_argument_group("work")
+    work.add_argument("--batch", type=_positive, metavar="N", help="sentences [80; with --data the preset's batches]")
+    work.add_argument("--length", type=_positive, default=30, metavar="N", help="words a side, `</s>` counted [30]")
+    work.add_argument("--data", type=Path, metavar="DIR", help="batches of a prepared corpus, not of random words")
+    work.add_argument("--batches", type=_positive, default=4, metavar="N", help="of the corpus [4]")
+    _add_measuring(parser)
+    work.add_argument("--variants", metavar="A,B", help="such as ours-bf16,loop-fp32, or all [all but one]")
+    work.add_argument("--skip", type=_list_of(SKIPPABLE), default=[], metavar="A,B", help=", ".join(SKIPPABLE))
+    peers = parser.add_argument_group("other toolkits, each installed into an environment of its own")
+    peers.add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian, or all of them")
+    peers.add_argument("--peer-env", type=Path, metavar="DIR", help="folder of their environments [.venv-peers/]")
+    peers.add_argument("--peer-seconds", type=float, default=60.0, metavar="S", help="of training each [60]")
+
+
+def _add_measuring(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("measuring")
+    group.add_argument("--threads", type=int, default=2, metavar="N", help="0 = PyTorch's choice [2]")
+    group.add_argument("--repeats", type=_positive, default=5, metavar="N", help="rounds, after one not counted [5]")
+    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
+
+
+def _add_scaling(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser, "small")
+    parser.add_argument(
+        "--batch", type=_positive, default=80, metavar="N", help="sentences, where it is not varied [80]"
+    )
+    parser.add_argument("--length", type=_positive, default=30, metavar="N", help="words a side, likewise [30]")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
+    for axis in ("hidden", "vocabulary", "length", "batch", "processes"):
+        parser.add_argument(f"--{axis}-axis", type=_numbers, metavar="A,B,..", help=f"values of {axis}; 0 = leave out")
+    _add_measuring(parser)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw them: PNG, SVG or PDF")
+
+
+def _add_gpu(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", default=None, choices=["paper", "small", "tiny"], help="[paper; on a CPU tiny]")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a dry run of the same code")
+    parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences [80,320,640,1280; on a CPU 4]")
+    parser.add_argument("--length", type=_positive, metavar="N", help="words a side, `</s>` counted [30; on a CPU 7]")
+    parser.add_argument(
+        "--budget", type=float, default=500.0, metavar="S", help="seconds; what is left is skipped [500]"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="[$OUT/bench-gpu.json, or bench-gpu.json here]")
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number above 0")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    return [] if text == "0" else [_positive(part) for part in text.split(",")]
+
+
+def _list_of(allowed: Sequence[str]) -> Any:
+    def parse(text: str) -> list[str]:
+        for part in text.split(","):
+            if part not in allowed:
+                raise argparse.ArgumentTypeError(f"'{part}' is none of {', '.join(allowed)}")
+        return text.split(",")
+
+    return parse

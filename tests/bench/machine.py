@@ -1,0 +1,117 @@
+"""What a figure was measured on, and the memory that a process has taken."""
+
+import datetime
+import os
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BENCH = Path(__file__).resolve().parent
+
+
+def environment() -> dict[str, str]:
+    """The environment of programs started from here: they import the nmtalign of this checkout, installed or not."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def describe_machine(device: str = "cpu") -> dict[str, Any]:
+    """Processor or GPU, threads, versions, revision and date: what it takes to get a figure again."""
+    import torch
+
+    from nmtalign.core.devices import picks_bf16
+    from nmtalign.version import __version__
+
+    described = {
+        "device": torch.cuda.get_device_name() if device == "cuda" else processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "bf16_native": picks_bf16("auto", torch.device(device)),
+        "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
+        "load": round(os.getloadavg()[0], 2),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "nmtalign": __version__,
+        "revision": revision(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    if device == "cuda":
+        described["processor"] = processor()
+    return described
+
+
+def in_words(machine: dict[str, Any]) -> str:
+    """The machine in one line."""
+    native = "native bf16" if machine["bf16_native"] else "no native bf16"
+    return (
+        f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({native}, load {machine['load']}), "
+        f"torch {machine['torch']}, nmtalign {machine['nmtalign']} at {machine['revision']}, {machine['date']}"
+    )
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def revision() -> str:
+    """The revision of this checkout, `+` where files differ from it, or "unknown"."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        return f"{head}+" if head and git("status", "--porcelain", "--untracked-files=no") else head or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def own_peak_mb() -> float:
+    """The most memory that this process has held at once since its program started (VmHWM), in MB of 2^20 bytes.
+
+    The system's other figure, ru_maxrss, outlives an exec: a child of a large process would begin with its parent's.
+    """
+    held = _status("self").get("VmHWM")
+    if held is not None:
+        return held / 1024
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / (1 << 20 if sys.platform == "darwin" else 1024)
+
+
+def tree_mb(root: int) -> float:
+    """Memory that a process and all its descendants hold now (VmRSS, shared pages counted in each), in MB."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            status = _status(folder.name)
+            parents[int(folder.name)] = int(status.get("PPid", 0)), status.get("VmRSS", 0)
+    inside, total = {root}, 0.0
+    grew = True
+    while grew:
+        grown = {pid for pid, (parent, _) in parents.items() if parent in inside} - inside
+        inside |= grown
+        grew = bool(grown)
+    for pid in inside:
+        total += parents.get(pid, (0, 0))[1]
+    return total / 1024
+
+
+def _status(pid: str) -> dict[str, int]:
+    """The numbers of /proc/PID/status, memory in kB; nothing where there is none."""
+    try:
+        lines = Path("/proc", pid, "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    fields = (line.partition(":") for line in lines)
+    return {name: int(text.split()[0]) for name, _, text in fields if text.split() and text.split()[0].isdigit()}

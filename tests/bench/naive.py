@@ -1,0 +1,122 @@
+"""The naive loop: the model of PAPER section 2 written down the obvious way, for the benchmark to beat.
+
+One Python loop over the steps with everything inside the step: the word's embedding, the cell's inputs, attention,
+readout and the logits of that step; plain autograd; the logits of all steps kept for one cross entropy. The keys
+(`U_a annotations`) are computed once a sentence, or, with `recompute_keys`, at every step as the equations are printed.
+It reads the weights of a TranslationModel by their names and is an independent second writing of the same equations.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmtalign.config import ModelConfig
+
+IGNORED = -100  # what F.cross_entropy leaves out
+
+
+class NaiveLoop:
+    """The loss of a batch by the naive loop; `weights` are a model's parameters by name, gradients flow into them."""
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor], recompute_keys: bool = False) -> None:
+        self.config = config
+        self.weights = weights
+        self.recompute_keys = recompute_keys
+        self._attends = config.attention == "additive"
+
+    def loss(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
+    ) -> Tensor:
+        """Negative log-likelihood of the target words (B, Ty), summed; padding (mask False) left out."""
+        annotations, summary = self._encode(source, source_mask)
+        state = torch.tanh(F.linear(summary, self["decoder.initial_weight"], self["decoder.initial_bias"]))
+        word = state.new_zeros(len(source), self.config.embedding)
+        keys = self._keys(annotations) if self._attends and not self.recompute_keys else None
+        steps = []
+        for i in range(target.shape[1]):
+            context = self._context(state, annotations, source_mask, keys, summary)
+            if self.config.order == "look-update-generate":
+                state = self._cell("decoder.cell", word, state, context)
+                steps.append(self._logits(state, word, context))
+                word = self._embed("target_embedding", target[:, i])
+            else:
+                steps.append(self._logits(state, word, context))
+                word = self._embed("target_embedding", target[:, i])
+                state = self._cell("decoder.cell", word, state, context)
+        logits = torch.stack(steps, 1).flatten(0, 1)
+        wanted = target.masked_fill(~target_mask, IGNORED).flatten()
+        return F.cross_entropy(logits, wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.weights[name]
+
+    def _embed(self, name: str, words: Tensor) -> Tensor:
+        return F.embedding(words, self[f"{name}.weight"]) + self[f"{name}.bias"]
+
+    def _encode(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(annotations (B, Tx, 2n), what the first decoder state is made of)."""
+        length = source.shape[1]
+        forward = self._read(source, mask, 0, range(length))
+        if not self.config.bidirectional:
+            return torch.stack(forward, 1), forward[-1]
+        backward = self._read(source, mask, 1, reversed(range(length)))[::-1]
+        annotations = torch.cat([torch.stack(forward, 1), torch.stack(backward, 1)], -1)
+        return annotations, backward[0] if self._attends else torch.cat([forward[-1], backward[0]], -1)
+
+    def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
+        """The states of one direction, in the order read; padding leaves a state as it is."""
+        state = self["encoder.cell.bias"].new_zeros(len(source), self.config.hidden)
+        states = []
+        for j in order:
+            new = self._cell("encoder.cell", self._embed("source_embedding", source[:, j]), state, None, direction)
+            state = torch.where(mask[:, j, None], new, state)
+            states.append(state)
+        return states
+
+    def _cell(
+        self, name: str, x: Tensor, state: Tensor, context: Tensor | None, direction: int | None = None
+    ) -> Tensor:
+        """The next state (B, n) of the gated unit; the encoder's weights have one entry a direction."""
+        pick = slice(None) if direction is None else direction
+        W, U, bias = (self[f"{name}.{part}"][pick] for part in ("input_weight", "recurrent_weight", "bias"))
+        n = self.config.hidden
+        inputs = F.linear(x, W)
+        if context is not None:
+            inputs = inputs + F.linear(context, self[f"{name}.context_weight"])
+        if self.config.cell == "paper":
+            z, r = torch.sigmoid(inputs[:, : 2 * n] + F.linear(state, U[: 2 * n])).chunk(2, -1)
+            candidate = torch.tanh(inputs[:, 2 * n :] + F.linear(r * state, U[2 * n :]) + bias)
+            return (1 - z) * state + z * candidate
+        inputs = inputs + bias
+        recurrent = F.linear(state, U, self[f"{name}.recurrent_bias"][pick])
+        r, z = torch.sigmoid(inputs[:, : 2 * n] + recurrent[:, : 2 * n]).chunk(2, -1)
+        candidate = torch.tanh(inputs[:, 2 * n :] + r * recurrent[:, 2 * n :])
+        return (1 - z) * candidate + z * state
+
+    def _keys(self, annotations: Tensor) -> Tensor:
+        return F.linear(annotations, self["decoder.attention.key_weight"])
+
+    def _context(
+        self, state: Tensor, annotations: Tensor, mask: Tensor, keys: Tensor | None, summary: Tensor
+    ) -> Tensor:
+        """sum_j weights[j] * annotations[j], or, without attention, the fixed context."""
+        if not self._attends:
+            return summary
+        if keys is None:
+            keys = self._keys(annotations)
+        query = F.linear(state, self["decoder.attention.query_weight"])
+        hidden = torch.tanh(query[:, None] + keys)
+        energies = F.linear(hidden, self["decoder.attention.vector"][None]).squeeze(-1)
+        weights = energies.masked_fill(~mask, -torch.inf).softmax(-1)
+        return torch.bmm(weights[:, None].to(annotations.dtype), annotations).squeeze(1)
+
+    def _logits(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
+        """Logits (B, K) of one step: maxout layer, then the softmax's product."""
+        total = F.linear(state, self["readout.state_weight"], self["readout.bias"])
+        total = total + F.linear(word, self["readout.word_weight"]) + F.linear(context, self["readout.context_weight"])
+        hidden = total.unflatten(-1, (-1, 2)).amax(-1)
+        if self.config.output_rank:
+            hidden = F.linear(hidden, self["readout.factor"])
+        return F.linear(hidden, self["readout.output_weight"], self["readout.output_bias"])

@@ -1,0 +1,144 @@
+"""Other toolkits on the same text, each in an environment of its own: run for a short time, read from their logs."""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.machine import ROOT, environment
+from bench.recipes import Job, Recipe, recipes
+from bench.report import Table, figure, say, times
+from bench.texts import Texts, corpus_texts, prepare, random_texts, training_options
+from bench.watch import Watched, watch
+from bench.workload import Size
+from nmtalign.errors import NmtalignError, UsageError
+
+OURS = "nmtalign"
+INSTALLED = "installed"  # a file that stands in an environment once all of it is there
+
+
+class PeerError(NmtalignError):
+    """A toolkit that does not install or run; the others go on without it."""
+
+
+def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, dict[str, Any]]:
+    """Figures by name, ours first, or {"failed": why}; the whole programs are timed, updates and reading included."""
+    known = recipes(torch.__version__)
+    names = list(known) if given["peers"] == "all" else [name.strip() for name in given["peers"].split(",")]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--peers: unknown toolkit '{name}'; there are {', '.join(known)}")
+    environments = given["peer_env"] or ROOT / ".venv-peers"
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        texts = (
+            corpus_texts(folder, size, given["data"]) if given["data"] else random_texts(folder, size, given["length"])
+        )
+        job = Job(texts, folder, sentences, torch.get_num_threads())
+        say(f"nmtalign train, {given['peer_seconds']:g} s")
+        found[OURS] = _softly(partial(_run_ours, texts, sentences, given["peer_seconds"]))
+        for name in names:
+            found[name] = _softly(partial(_run, known[name], environments, job, given["peer_seconds"]))
+    return found
+
+
+def _softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return run()
+    except NmtalignError as error:
+        say(str(error))
+        return {"failed": str(error)}
+
+
+def _run_ours(texts: Texts, sentences: int, seconds: float) -> dict[str, Any]:
+    """`nmtalign train` as a whole, as the others are run."""
+    data = prepare(texts)
+    (texts.folder / "nmtalign.toml").write_text("[train]\nlog_every = 4\n", encoding="utf-8")
+    options = [*training_options(texts.size, sentences, torch.get_num_threads()), "-o", str(texts.folder / "ours")]
+    command = [sys.executable, "-m", "nmtalign", "train", str(data), *options, "--max-time", "1h", "--epochs", "0"]
+    seen = watch(command, r"words/s [\d,]+ \+ ([\d,]+)", seconds, texts.folder)
+    return _figures("nmtalign train", seen, [sys.executable, "-m", "nmtalign", "--help"])
+
+
+def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[str, Any]:
+    folder = environments / recipe.name
+    _install(recipe, folder)
+    own = job.folder / recipe.name
+    own.mkdir()
+    say(f"{recipe.note}, {seconds:g} s")
+    threads = str(job.threads)
+    command = recipe.train_command(folder / "bin", Job(job.texts, own, job.sentences, job.threads))
+    # Marian counts its threads as workers; its matrix library's own would multiply them.
+    inside = "1" if recipe.name == "marian" else threads
+    seen = watch(command, recipe.rate, seconds, own, {"OMP_NUM_THREADS": inside, "MKL_NUM_THREADS": inside})
+    return {"note": recipe.note, **_figures(recipe.note, seen, recipe.help_command(folder / "bin"))}
+
+
+def _install(recipe: Recipe, folder: Path) -> None:
+    """Makes the toolkit's environment, once; what an attempt has left that was cut off is made anew."""
+    if (folder / INSTALLED).exists():
+        return
+    say(f"installing {recipe.note} into {folder} (once)")
+    shutil.rmtree(folder, ignore_errors=True)
+    commands = [[sys.executable, "-m", "venv", str(folder)]]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+    commands += [[*pip, *packages] for packages in recipe.installs]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            complaints = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            why = complaints[0] if complaints else f"{Path(command[0]).name} ended with {done.returncode}"
+            raise PeerError(f"{recipe.name}: does not install: {why.strip()[:200]}")
+    (folder / INSTALLED).write_text(recipe.note + "\n", encoding="utf-8")
+
+
+def _figures(name: str, seen: Watched, help_command: list[str]) -> dict[str, Any]:
+    """Median rate without the first report, which has the warming up in it."""
+    rates = [float(text.replace(",", "")) for _, text in seen.matches][1:]
+    if not rates:
+        raise PeerError(f"{name}: no rate in its log: {seen.complaint}")
+    return {
+        "target_words_per_second": statistics.median(rates),
+        "reports": len(rates),
+        "peak_mb": seen.peak_mb,
+        "first_report_seconds": seen.matches[0][0],
+        "help_seconds": _help_seconds(help_command),
+    }
+
+
+def _help_seconds(command: list[str]) -> float:
+    def once() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, capture_output=True, env=environment(), check=False)
+        return time.perf_counter() - began
+
+    return statistics.median(once() for _ in range(3))
+
+
+def peers_table(found: dict[str, dict[str, Any]]) -> Table:
+    """The toolkits, ours first, ratios first."""
+    columns = ["", "ours is", "words/s", "peak MB", "--help", "first report"]
+    table = Table("Whole programs on the same text, updates and reading included", columns)
+    ours = found[OURS].get("target_words_per_second")
+    for name, figures in found.items():
+        title = figures.get("note", "nmtalign train" if name == OURS else name)
+        if "failed" in figures:
+            table.rows.append([title, "failed", *["-"] * (len(columns) - 2)])
+            continue
+        rate = figures["target_words_per_second"]
+        ratio = times(ours / rate if ours and name != OURS else None)
+        waits = (f"{figures[key]:.1f} s" for key in ("help_seconds", "first_report_seconds"))
+        table.rows.append([title, ratio, figure(rate), figure(figures["peak_mb"]), *waits])
+    failures = [figures["failed"] for figures in found.values() if "failed" in figures]
+    peak = "peak: resident memory of the program and its children, looked at 5 times a second"
+    table.note = "\n".join([*failures, peak])
+    return table

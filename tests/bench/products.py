@@ -1,0 +1,110 @@
+"""The matrix products of a pass, forward and backward, at the shapes of a batch: what nobody can do without.
+
+Products of all steps that do not wait for each other are one product; those that recur are one a step; the gradient of
+a weight is one product over all steps. Everything else (gates, softmax, tanh of the attention) is left out: the time of
+these products alone is the floor under any implementation, and 2 m k n their floating-point operations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.workload import Shape
+from nmtalign.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Product:
+    """`count` products of `batch` pairs of matrices, (m, k) by (k, n); transposed = so stored in memory."""
+
+    name: str
+    m: int
+    k: int
+    n: int
+    count: int = 1
+    batch: int = 1
+    left_transposed: bool = False
+    right_transposed: bool = False
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all `count`, a multiplication and an addition each counted."""
+        return 2 * self.m * self.k * self.n * self.count * self.batch
+
+
+def products_of(config: ModelConfig, shape: Shape) -> list[Product]:
+    """All products of a forward and backward pass over a batch."""
+    return [*_encoder(config, shape), *_decoder(config, shape), *_attention(config, shape), *_readout(config, shape)]
+
+
+def flops_of(config: ModelConfig, shape: Shape) -> int:
+    """Floating-point operations of those products."""
+    return sum(product.flops for product in products_of(config, shape))
+
+
+def _layer(name: str, rows: int, inner: int, outer: int, steps: int = 1, copies: int = 1) -> Iterator[Product]:
+    """A weight (outer, inner) at `steps` steps of `rows` rows, `copies` of them: forward, then both gradients."""
+    yield Product(f"{name}: forward", rows, inner, outer, steps * copies, right_transposed=True)
+    yield Product(f"{name}: input gradient", rows, outer, inner, steps * copies)
+    yield Product(f"{name}: weight gradient", outer, rows * steps, inner, copies, left_transposed=True)
+
+
+def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: int = 1) -> Iterator[Product]:
+    """The recurrent products of a cell; the paper's candidate waits for its reset gate."""
+    n = config.hidden
+    if config.cell == "paper":
+        yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies)
+        yield from _layer(f"{name} candidate", rows, n, n, steps, copies)
+    else:
+        yield from _layer(name, rows, n, 3 * n, steps, copies)
+
+
+def annotation_size(config: ModelConfig) -> int:
+    """Width of an annotation: 2n, or n with one direction."""
+    return (2 if config.bidirectional else 1) * config.hidden
+
+
+def _encoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+    directions = 2 if config.bidirectional else 1
+    positions = shape.sentences * shape.source
+    yield from _layer("encoder inputs", positions, config.embedding, directions * 3 * config.hidden)
+    yield from _recurrent(config, "encoder recurrence", shape.sentences, shape.source, directions)
+
+
+def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+    attends = config.attention == "additive"
+    size = annotation_size(config)
+    # look-generate-update: no word is generated after the last update, so nobody computes it.
+    updates = shape.target - (config.order == "look-generate-update")
+    summary = config.hidden if attends else size
+    yield from _layer("decoder start", shape.sentences, summary, config.hidden)
+    yield from _layer("decoder inputs", shape.sentences * updates, config.embedding, 3 * config.hidden)
+    yield from _recurrent(config, "decoder recurrence", shape.sentences, updates)
+    # A fixed context is multiplied once a sentence.
+    yield from _layer("decoder context", shape.sentences, size, 3 * config.hidden, updates if attends else 1)
+
+
+def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+    """Query, keys, energies and contexts; the energies' inner gradient is no product of matrices and left out."""
+    if config.attention != "additive":
+        return
+    size, inner = annotation_size(config), config.attention_hidden
+    sentences, source, target = shape.sentences, shape.source, shape.target
+    yield from _layer("keys", sentences * source, size, inner)
+    yield from _layer("query", sentences, config.hidden, inner, target)
+    yield Product("energies: forward", sentences * source, inner, 1, target)
+    yield Product("energies: weight gradient", 1, sentences * source, inner, target)
+    yield Product("context: forward", 1, source, size, target, sentences)
+    yield Product("context: gradient of the weights", source, size, 1, target, sentences)
+    yield Product("context: gradient of the annotations", source, target, size, 1, sentences)
+
+
+def _readout(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+    attends = config.attention == "additive"
+    pre_activations, rank = 2 * config.maxout, config.output_rank
+    yield from _layer("readout of the state", shape.words, config.hidden, pre_activations)
+    yield from _layer("readout of the word", shape.words, config.embedding, pre_activations)
+    rows = shape.words if attends else shape.sentences
+    yield from _layer("readout of the context", rows, annotation_size(config), pre_activations)
+    if rank:
+        yield from _layer("output factor", shape.words, config.maxout, rank)
+    yield from _layer("logits", shape.words, rank or config.maxout, config.target_vocabulary_size)

@@ -1,0 +1,174 @@
+"""How other toolkits are installed and told to train the same model: sizes, batches and text as given.
+
+Each of them is what its makers offer that is nearest: a bidirectional GRU encoder, additive attention, a GRU decoder
+with PyTorch's cell (Marian: its own), Adam. None has the paper's cell, order, or factored output.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.texts import Texts
+from bench.workload import Size
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a toolkit is asked to do, in a folder of its own."""
+
+    texts: Texts
+    folder: Path
+    sentences: int  # a batch
+    threads: int
+
+    @property
+    def size(self) -> Size:
+        """Sizes of the model."""
+        return self.texts.size
+
+    def file(self, part: str, side: str) -> str:
+        """A text file's path."""
+        return str(self.texts.file(part, side))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A toolkit: what pip installs, one list a call, and how to train; `rate` finds target words/s in its log."""
+
+    name: str
+    installs: Sequence[Sequence[str]]
+    help_command: Callable[[Path], list[str]]  # of the environment's bin folder
+    train_command: Callable[[Path, Job], list[str]]
+    rate: str
+    note: str
+
+
+def _write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
+    """Its configuration is YAML, of which JSON is a part; vocabularies begin with its own special words."""
+    specials = ["<unk>", "<pad>", "<s>", "</s>"]
+    model = job.size.model
+    sides = {}
+    for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
+        vocabulary = _write(job.folder / f"vocabulary.{side}", "\n".join([*specials, *words]) + "\n")
+        sides[side] = {"lang": side, "level": "word", "max_length": job.texts.longest + 1, "voc_file": vocabulary}
+    recurrent = {"type": "recurrent", "rnn_type": "gru", "hidden_size": model.hidden, "num_layers": 1, "dropout": 0.0}
+    recurrent["embeddings"] = {"embedding_dim": model.embedding, "dropout": 0.0}
+    attends = {"attention": "bahdanau", "hidden_dropout": 0.0, "input_feeding": True, "init_hidden": "bridge"}
+    training = {"optimizer": "adam", "learning_rate": 0.001, "scheduling": "exponential", "decrease_factor": 0.99}
+    training |= {"batch_size": job.sentences, "batch_type": "sentence"}
+    training |= {"epochs": 1000, "validation_freq": 10**9, "logging_freq": 2, "overwrite": True}
+    config = {
+        "name": "bench",
+        "model_dir": str(job.folder / "model"),
+        "use_cuda": False,
+        "data": {
+            "train": str(job.texts.folder / "train"),
+            "dev": str(job.texts.folder / "dev"),
+            "dataset_type": "plain",
+            "src": sides["src"],
+            "trg": sides["tgt"],
+        },
+        "testing": {"beam_size": 1, "eval_metrics": ["bleu"]},
+        "training": training,
+        "model": {"encoder": {**recurrent, "bidirectional": True}, "decoder": {**recurrent, **attends}},
+    }
+    path = _write(job.folder / "config.yaml", json.dumps(config))
+    return [str(bin_folder / "python"), "-m", "joeynmt", "train", path, "--skip-test"]
+
+
+def _opennmt(bin_folder: Path, job: Job) -> list[str]:
+    """Its encoder's width is that of both directions together, so that it computes less than the others."""
+    model = job.size.model
+    names = []
+    for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
+        names.append(_write(job.folder / f"vocabulary.{side}", "".join(f"{word}\t1\n" for word in words)))
+    config = {
+        "data": {"corpus": {"path_src": job.file("train", "src"), "path_tgt": job.file("train", "tgt")}},
+        "src_vocab": names[0],
+        "tgt_vocab": names[1],
+        "src_vocab_size": model.source_vocabulary_size,
+        "tgt_vocab_size": model.target_vocabulary_size,
+        "save_model": str(job.folder / "model"),
+        "encoder_type": "brnn",
+        "decoder_type": "rnn",
+        "rnn_type": "GRU",
+        "layers": 1,
+        "hidden_size": model.hidden,
+        "word_vec_size": model.embedding,
+        "global_attention": "mlp",
+        "dropout": [0.0],
+        "optim": "adam",
+        "learning_rate": 0.001,
+        "batch_size": job.sentences,
+        "batch_type": "sents",
+        "bucket_size": 4000,
+        "num_workers": 0,
+        "train_steps": 10**6,
+        "save_checkpoint_steps": 10**6,
+        "report_every": 2,
+    }
+    return [str(bin_folder / "onmt_train"), "-config", _write(job.folder / "config.yaml", json.dumps(config))]
+
+
+def _marian(bin_folder: Path, job: Job) -> list[str]:
+    """Its threads on a CPU are workers with a part of the batch each."""
+    model = job.size.model
+    vocabularies = []
+    for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
+        ids = {word: number for number, word in enumerate(["</s>", "<unk>", *words])}
+        vocabularies.append(_write(job.folder / f"vocabulary.{side}.yml", json.dumps(ids, indent=0)))
+    return [
+        *(str(bin_folder / "pymarian"), "--type", "s2s", "--cpu-threads", str(job.threads)),
+        *("--train-sets", job.file("train", "src"), job.file("train", "tgt"), "--vocabs", *vocabularies),
+        *("--model", str(job.folder / "model.npz"), "--overwrite", "--after-epochs", "1000"),
+        *("--dim-emb", str(model.embedding), "--dim-rnn", str(model.hidden)),
+        *("--enc-cell", "gru", "--dec-cell", "gru", "--enc-depth", "1", "--dec-depth", "1"),
+        *("--mini-batch", str(job.sentences), "--maxi-batch", "1", "--max-length", str(job.texts.longest + 1)),
+        *("--optimizer", "adam", "--learn-rate", "0.001", "--disp-freq", "2u", "--save-freq", "1000000u"),
+    ]
+
+
+def recipes(torch_version: str) -> dict[str, Recipe]:
+    """The toolkits by name; PyTorch is the one that nmtalign runs on here.
+
+    JoeyNMT's own list of requirements lacks a module that it imports and asks for an old protobuf; OpenNMT-py's asks
+    for PyTorch 2.2, which it does not need. Both are therefore installed without their lists, with what they import.
+    """
+    torch = ["torch==" + torch_version.partition("+")[0]]
+    joeynmt = ["numpy", "pyyaml", "sacrebleu", "sacremoses", "sentencepiece", "subword-nmt", "tensorboard"]
+    joeynmt += ["matplotlib", "packaging", "importlib_metadata", "setuptools<81"]
+    opennmt = ["configargparse", "pyyaml", "sacrebleu", "rapidfuzz", "pyahocorasick", "six", "tensorboard", "pyonmttok"]
+    opennmt += ["ctranslate2>=4,<5", "spacy", "flask", "waitress", "fasttext-wheel", "setuptools<81"]
+    found = [
+        Recipe(
+            "joeynmt",
+            [torch, ["--no-deps", "joeynmt==2.3.0"], joeynmt],
+            lambda folder: [str(folder / "python"), "-m", "joeynmt", "--help"],
+            _joeynmt,
+            r"Tokens per Sec:\s+(\d+)",
+            "JoeyNMT 2.3.0",
+        ),
+        Recipe(
+            "opennmt",
+            [torch, ["--no-deps", "OpenNMT-py==3.5.1"], ["--only-binary=:all:", *opennmt]],
+            lambda folder: [str(folder / "onmt_train"), "--help"],
+            _opennmt,
+            r"/\s*(\d+) tok/s",
+            "OpenNMT-py 3.5.1, half the encoder's width",
+        ),
+        Recipe(
+            "marian",
+            [["pymarian==1.12.42", "pyyaml"]],
+            lambda folder: [str(folder / "pymarian"), "--help"],
+            _marian,
+            r": ([\d.]+) words/s",
+            "Marian 1.12.42, the Python wheel",
+        ),
+    ]
+    return {recipe.name: recipe for recipe in found}

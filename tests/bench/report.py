@@ -1,0 +1,97 @@
+"""Tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Table:
+    """Rows of cells that are words or figures already; the first column is named on the left, the rest on the right."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    note: str = ""
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Prints to stdout: by rich on a terminal, as plain aligned text otherwise."""
+    for table in tables:
+        if sys.stdout.isatty() and _show_rich(table):
+            continue
+        sys.stdout.write(plain(table) + "\n")
+    sys.stdout.flush()
+
+
+def plain(table: Table) -> str:
+    """The table as text, columns set apart by two spaces."""
+    lines = [list(table.columns), *(list(row) for row in table.rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
+
+    def aligned(line: Sequence[str]) -> str:
+        cells = [
+            line[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
+        ]
+        return "  ".join(cells).rstrip()
+
+    body = [aligned(line) for line in lines]
+    return "\n".join([table.title, *body, *([table.note] if table.note else []), ""])
+
+
+def _show_rich(table: Table) -> bool:
+    """Whether rich was there to print it."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+    except ImportError:
+        return False
+    drawn = RichTable(box=box.SIMPLE_HEAD, title=escape(table.title), title_justify="left", title_style="bold")
+    for number, column in enumerate(table.columns):
+        drawn.add_column(escape(column), justify="right" if number else "left", style="bold" if number == 1 else "")
+    for row in table.rows:
+        drawn.add_row(*map(escape, row))
+    console = Console()
+    console.print(drawn)
+    if table.note:
+        console.print(escape(table.note), style="dim")
+    return True
+
+
+def say(message: str) -> None:
+    """One line of progress, to stderr."""
+    sys.stderr.write(f"bench: {message}\n")
+    sys.stderr.flush()
+
+
+def write_json(path: Path, results: Mapping[str, Any]) -> None:
+    """Writes the results whole or not at all; `-` is stdout."""
+    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    from nmtalign.files import atomic_text
+
+    with atomic_text(path) as stream:
+        stream.write(text)
+
+
+def figure(value: float | None, digits: int = 0) -> str:
+    """A number with thousands set apart, or a dash where there is none."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as whole percent, or a dash."""
+    return "-" if value is None else f"{100 * value:.0f}%"
+
+
+def times(value: float | None) -> str:
+    """A ratio such as 3.4 x, or a dash."""
+    return "-" if value is None else f"{value:.2f} x"

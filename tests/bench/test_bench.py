@@ -1,0 +1,218 @@
+"""The benchmark at tiny sizes: every subcommand for real, and its naive loop against the model."""
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+BENCH = Path(__file__).parent
+sys.path.insert(0, str(BENCH.parent))
+
+from bench.cli import main  # noqa: E402
+from bench.floor import Floor  # noqa: E402
+from bench.naive import NaiveLoop  # noqa: E402
+from bench.products import flops_of, products_of  # noqa: E402
+from bench.recipes import recipes  # noqa: E402
+from bench.watch import watch  # noqa: E402
+from bench.workload import Shape, Size, random_workload  # noqa: E402
+from nmtalign.core.model import TranslationModel  # noqa: E402
+from nmtalign.data.batches import make_batch  # noqa: E402
+
+SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
+OPTIONS = list(
+    itertools.product(
+        ("paper", "cudnn"),
+        ("look-generate-update", "look-update-generate"),
+        (("additive", True), ("additive", False), ("none", True), ("none", False)),
+        (0, 7),
+    )
+)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, capsys):
+    """Runs a subcommand here, in tmp_path; the processes that it starts are real ones."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=said.out, stderr=said.err)
+
+    return run
+
+
+def size_of(cell, order, attention, rank):
+    options = {"cell": cell, "order": order, "attention": attention[0], "bidirectional": attention[1]}
+    return Size.of("tiny", 60, output_rank=rank, **options, **SMALL)
+
+
+def random_model(config):
+    torch.manual_seed(1)
+    model = TranslationModel(config).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def dense(gradient):
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+@pytest.mark.parametrize(("cell", "order", "attention", "rank"), OPTIONS)
+def test_the_naive_loop_is_the_model(cell, order, attention, rank):
+    model = random_model(size_of(cell, order, attention, rank).model)
+    batch = make_batch([(range(3, 3 + n), range(4, 4 + k)) for n, k in ((7, 4), (2, 6), (5, 1))])
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    weights = list(model.parameters())
+    loss = model.loss(*arguments, label_smoothing=0.1).objective
+    gradients = torch.autograd.grad(loss, weights)
+    for recompute_keys in (False, True):
+        loop = NaiveLoop(model.config, dict(model.named_parameters()), recompute_keys)
+        loop_loss = loop.loss(*arguments, label_smoothing=0.1)
+        torch.testing.assert_close(loop_loss, loss, rtol=1e-12, atol=1e-12)
+        for ours, theirs in zip(gradients, torch.autograd.grad(loop_loss, weights), strict=True):
+            torch.testing.assert_close(dense(ours), theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("cell", "order", "attention", "rank"), OPTIONS[:: len(OPTIONS) // 8])
+def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, rank):
+    size = size_of(cell, order, attention, rank)
+    workload = random_workload(size, 3, 25)
+    [batch], [shape] = workload.batches, workload.shapes
+    model = random_model(size.model)
+    loop = NaiveLoop(size.model, dict(model.named_parameters()))
+    with FlopCounterMode(display=False) as counter:
+        loop.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).backward()
+    # The loop multiplies a fixed context anew at every step; and the outer product in the energies' gradient is
+    # counted as a product of matrices, which it need not be.
+    extra = sum(
+        product.flops * (shape.target - 1)
+        for product in products_of(size.model, shape)
+        if attention[0] == "none" and product.name.startswith(("decoder context", "readout of the context"))
+    )
+    extra += sum(p.flops for p in products_of(size.model, shape) if p.name == "energies: forward")
+    # What is left are the gradients of the first states, which nobody needs, and one update more or less.
+    assert counter.get_total_flops() == pytest.approx(flops_of(size.model, shape) + extra, rel=0.03)
+
+
+def test_the_floor_times_every_product_with_all_its_calls():
+    size = size_of("paper", "look-generate-update", ("additive", True), 7)
+    shape = Shape(3, 5, 4, 10)
+    floor = Floor(size.model, [shape, shape], torch.float32)
+    assert sum(floor._calls.values()) == 2 * sum(product.count for product in products_of(size.model, shape))
+    floor.measure()
+    once = floor.seconds
+    assert once > 0
+    floor._seconds = {product: [2 * second for second in seconds] for product, seconds in floor._seconds.items()}
+    assert floor.seconds == pytest.approx(2 * once)
+
+
+def test_train_prints_a_table_with_ratios_first_and_writes_json(bench, tmp_path):
+    result = bench(
+        *("train", "--size", "tiny", "--vocabulary", 60, "--hidden", 16, "--batch", 3, "--length", 5, "--threads", 1),
+        *("--repeats", 3, "--skip", "startup", "--variants", "ours-fp32,loop-fp32", "--json", tmp_path / "out.json"),
+    )
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1].split()[:3] == ["x", "the", "loop"]
+    assert lines[2].startswith("ours, fp32")
+    assert "the loop, fp32" in result.stdout
+    assert "optimiser step, ours" in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["machine"]["torch"] == torch.__version__
+    assert {"device", "threads", "date", "revision"} <= set(found["machine"])
+    ours = found["variants"]["ours-fp32"]
+    assert ours["target_words_per_second"] == pytest.approx(15 / ours["seconds"])
+    assert ours["of_floor"] == pytest.approx(found["floor"]["fp32"]["seconds"] / ours["seconds"])
+    assert ours["peak_mb"]["update"] >= ours["peak_mb"]["loss_and_gradients"] > ours["peak_mb"]["imports"] > 50
+    assert len(ours["all_seconds"]) == 3
+
+
+def test_train_takes_the_batches_of_a_corpus(bench, reversal):
+    result = bench(
+        *("train", "--size", "tiny", "--data", reversal.folder, "--batches", 2, "--threads", 1, "--repeats", 1),
+        *("--skip", "startup,memory,optimizer", "--variants", "ours-bf16", "--json", "-"),
+    )
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout[result.stdout.index("{\n") :])
+    assert found["workload"]["model"]["target_vocabulary_size"] == len(reversal.target_vocabulary)
+    assert len(found["workload"]["shapes"]) == 2
+    assert 0.5 < found["workload"]["useful"] <= 1
+
+
+def test_scaling_measures_each_axis_and_draws_it(bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = bench(
+        *("scaling", "--size", "tiny", "--vocabulary", 60, "--hidden", 16, "--batch", 3, "--length", 5, "--threads", 1),
+        *("--hidden-axis", "8,16", "--vocabulary-axis", "60,90", "--length-axis", 3, "--batch-axis", "2,3"),
+        *("--processes-axis", 2, "--repeats", 1, "--json", "out.json", "--plot", "out.png"),
+    )
+    assert result.returncode == 0, result.stderr
+    axes = json.loads((tmp_path / "out.json").read_text())["axes"]
+    assert {axis: [point["value"] for point in points] for axis, points in axes.items()} == {
+        "hidden": [8, 16],
+        "vocabulary": [60, 90],
+        "length": [3],
+        "batch": [2, 3],
+        "processes": [2],
+    }
+    assert all(point["target_words_per_second"] > 0 for points in axes.values() for point in points)
+    assert axes["vocabulary"][0] == {**axes["batch"][1], "value": 60}  # the point they share is measured once
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "--size", "huge"], "invalid choice"),
+        (["train", "--batch", "0"], "no whole number above 0"),
+        (["train", "--variants", "theirs"], "unknown variant 'theirs'"),
+        (["train", "--size", "tiny", "--length", "1"], "at least 2"),
+        (["scaling", "--plot", "figure.gif"], ".png, .svg or .pdf"),
+    ],
+)
+def test_a_wrong_option_is_one_line(bench, arguments, said):
+    result = bench(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    assert line.startswith("bench: error: ")
+    assert said in line
+
+
+def test_a_missing_corpus_is_one_line(bench):
+    result = bench("train", "--data", "nowhere")
+    assert result.returncode == 4
+    assert "nowhere: no prepared corpus here" in result.stderr
+
+
+def test_another_program_is_read_and_ended(tmp_path):
+    code = "import time\nfor i in range(1000): print(f'rate {i}', flush=True); time.sleep(0.01)"
+    seen = watch([sys.executable, "-c", code], r"rate (\d+)", 60, tmp_path, matches=5)
+    assert [text for _, text in seen.matches] == ["0", "1", "2", "3", "4"]
+    assert seen.exit_code is None
+    assert seen.peak_mb > 1
+    failed = watch([sys.executable, "-c", "raise SystemExit('no such option')"], "rate", 60, tmp_path)
+    assert failed.exit_code == 1
+    assert failed.complaint == "no such option"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "rate"),
+    [
+        ("joeynmt", "Epoch 1, Step: 2, Batch Loss: 9.1, Batch Acc: 0.01, Tokens per Sec:   670, Lr: 0.001000", "670"),
+        ("opennmt", "Step 2/1000000; acc: 0.0; bsz: 2400/2400/80; 1433/1340 tok/s;   4 sec;", "1340"),
+        ("marian", "Ep. 1 : Up. 2 : Sen. 160 : Cost 9.2 : Time 3.31s : 724.91 words/s : gNorm 0.5", "724.91"),
+    ],
+)
+def test_rates_are_found_in_the_logs_of_other_toolkits(name, line, rate):
+    import re
+
+    assert re.search(recipes("2.13.0+cpu")[name].rate, line)[1] == rate

@@ -1,0 +1,118 @@
+"""The same work as text: what programs are given that train from files, `nmtalign train` among them."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.machine import environment
+from bench.workload import FIRST_WORD, Size
+from nmtalign.errors import NmtalignError
+from nmtalign.files import atomic_text
+
+PAIRS = 4000
+DEV_PAIRS = 20
+SIDES = ("src", "tgt")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """train.src, train.tgt, dev.src and dev.tgt in a folder, and the words of both sides (no `</s>`, no `<unk>`)."""
+
+    folder: Path
+    words: tuple[list[str], list[str]]
+    size: Size
+    longest: int  # words of the longest line
+
+    def file(self, part: str, side: str) -> Path:
+        """A text file: part "train" or "dev", side "src" or "tgt"."""
+        return self.folder / f"{part}.{side}"
+
+
+def random_texts(folder: Path, size: Size, length: int, pairs: int = PAIRS, seed: int = 0) -> Texts:
+    """Lines of random words, `length` long with their `</s>`; every word of the vocabulary is there where it can be."""
+    generator = np.random.default_rng(seed)
+    config = size.model
+    words: list[list[str]] = []
+    for side, count in zip(SIDES, (config.source_vocabulary_size, config.target_vocabulary_size), strict=True):
+        side_words = [f"{side[0]}{number}" for number in range(count - FIRST_WORD)]
+        cells = pairs * (length - 1)
+        ids = np.concatenate([generator.permutation(len(side_words)), generator.integers(0, len(side_words), cells)])
+        lines = [" ".join(side_words[index] for index in row) for row in ids[:cells].reshape(pairs, -1)]
+        _write(folder, side, lines)
+        words.append(side_words)
+    return Texts(folder, (words[0], words[1]), size, length - 1)
+
+
+def corpus_texts(folder: Path, size: Size, data: Path, pairs: int = PAIRS) -> Texts:
+    """The first pairs of a prepared corpus, tokens set apart by spaces."""
+    from nmtalign.data.batches import eligible
+    from nmtalign.data.corpus import Corpus
+
+    corpus = Corpus.open(data)
+    train = corpus.splits["train"]
+    chosen = eligible(train, size.training.max_length)[:pairs]
+    vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
+    for number, (side, vocabulary) in enumerate(zip(SIDES, vocabularies, strict=True)):
+        _write(folder, side, [" ".join(vocabulary.decode(train.pair(int(index))[number].tolist())) for index in chosen])
+    sizes = size.with_vocabularies(*map(len, vocabularies))
+    longest = max(int(lengths[chosen].max()) for lengths in (train.source_lengths, train.target_lengths))
+    words = tuple(list(vocabulary.words[FIRST_WORD:]) for vocabulary in vocabularies)
+    return Texts(folder, (words[0], words[1]), sizes, longest)
+
+
+def _write(folder: Path, side: str, lines: list[str]) -> None:
+    for part, chosen in (("train", lines), ("dev", lines[:DEV_PAIRS])):
+        with atomic_text(folder / f"{part}.{side}") as stream:
+            stream.writelines(f"{line}\n" for line in chosen)
+
+
+def prepare(texts: Texts) -> Path:
+    """Prepares the texts for `nmtalign train`, as a user does; returns the folder."""
+    folder = texts.folder / "data"
+    config = texts.size.model
+    shortlist = f"{config.source_vocabulary_size}:{config.target_vocabulary_size}"
+    files = [str(texts.file("train", side)) for side in SIDES]
+    options = ["--vocabulary", "none", "--shortlist", shortlist, "--max-length", "0", "--quiet", "--workers", "1"]
+    command = [sys.executable, "-m", "nmtalign", "prep", *files, "-o", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=texts.folder, env=environment())
+    if done.returncode:
+        raise NmtalignError(f"nmtalign prep of the benchmark's text failed: {done.stderr.strip()}")
+    return folder
+
+
+def training_options(size: Size, sentences: int, threads: int) -> list[str]:
+    """The options of `nmtalign train` for a size, with batches of so many sentences."""
+    from bench.workload import SIZES
+
+    model = size.model
+    names = (
+        "cell",
+        "order",
+        "attention",
+        "hidden",
+        "embedding",
+        "attention_hidden",
+        "maxout",
+        "output_rank",
+        "dropout",
+    )
+    pairs = ((f"--{name.replace('_', '-')}", str(getattr(model, name))) for name in names)
+    return [
+        *("--preset", SIZES[size.name][0]),
+        *itertools.chain.from_iterable(pairs),
+        "--bidirectional" if model.bidirectional else "--unidirectional",
+        *("--batch-size", str(sentences), "--batch-unit", "sentences", "--max-length", "0"),
+        *("--label-smoothing", "0", "--threads", str(threads)),
+    ]
+
+
+def words_of_lines(path: Path) -> Iterator[int]:
+    """Words of each line."""
+    with path.open(encoding="utf-8") as stream:
+        for line in stream:
+            yield len(line.split())

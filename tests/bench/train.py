@@ -1,0 +1,175 @@
+"""`bench train`: ours beside the naive loop and the floor, on the same batches in the same run."""
+
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.floor import Floor
+from bench.machine import describe_machine, in_words
+from bench.memory import peak_memory
+from bench.optimizer_steps import step_seconds
+from bench.products import flops_of
+from bench.report import Table, figure, percent, say, show, times, write_json
+from bench.timing import Task, spread, take_turns
+from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
+from bench.workload import Size, Workload, corpus_workload, random_workload
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+MODEL_OPTIONS = (
+    *("cell", "order", "attention", "bidirectional", "hidden", "embedding"),
+    *("attention_hidden", "maxout", "output_rank", "dropout"),
+)
+WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", *MODEL_OPTIONS)
+
+
+def run(given: dict[str, Any]) -> int:
+    """The subcommand, with its options by name."""
+    if given["threads"]:
+        torch.set_num_threads(given["threads"])
+    variants, skipped = choose(given["variants"]), given["skip"]
+    workload = workload_of(given)
+    results: dict[str, Any] = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
+    say(f"{in_words(results['machine'])}; {workload.origin}")
+    results |= compare(workload, variants, given["repeats"])
+    options = {name: _plain(given[name]) for name in WORKLOAD_OPTIONS}
+    if "memory" not in skipped:
+        for variant in variants:
+            say(f"peak memory of {variant.name}")
+            results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
+    if "optimizer" not in skipped:
+        say("the optimiser's step")
+        results["optimizer"] = step_seconds(workload, given["repeats"])
+    sentences = given["batch"] or len(workload.batches[0].source)
+    if "startup" not in skipped:
+        from bench.startup import startup_seconds
+
+        say("start-up times")
+        results["startup"] = startup_seconds(workload.size, sentences, given["length"], torch.get_num_threads())
+    if given["peers"]:
+        from bench.peers import run_peers
+
+        results["peers"] = run_peers(given, workload.size, sentences)
+    show(tables(results))
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def workload_of(given: dict[str, Any]) -> Workload:
+    """The batches that the options ask for."""
+    size = Size.of(given["size"], given["vocabulary"] or 0, **{name: given[name] for name in MODEL_OPTIONS})
+    if given["data"]:
+        return corpus_workload(size, Path(given["data"]), given["batches"], given["batch"])
+    return random_workload(size, given["batch"] or 80, given["length"])
+
+
+def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[str, Any]:
+    """Variants and floors in turns: {"variants": {name: figures}, "floor": {precision: figures}, "ratios": ...}."""
+    model = make_model(workload)
+    tasks: dict[str, Task] = {
+        variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants
+    }
+    precisions = sorted({variant.precision for variant in variants})
+    floors = {name: Floor(workload.size.model, workload.shapes, DTYPES[name]) for name in precisions}
+    tasks |= {f"floor {name}": floor.measure for name, floor in floors.items()}
+    seconds = take_turns(tasks, repeats)
+    flops = sum(flops_of(workload.size.model, shape) for shape in workload.shapes)
+    floor_results = {name: _rates(workload, flops, floor.seconds) for name, floor in floors.items()}
+    found = {}
+    for variant in variants:
+        median = statistics.median(seconds[variant.name])
+        found[variant.name] = {
+            **_rates(workload, flops, median),
+            "of_floor": floors[variant.precision].seconds / median,
+            "precision": variant.precision,
+            "spread": spread(seconds[variant.name]),
+            "all_seconds": seconds[variant.name],
+        }
+    return {"variants": found, "floor": floor_results, "ratios": _ratios(found)}
+
+
+def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
+    return {
+        "seconds": seconds,
+        "target_words_per_second": workload.target_words / seconds,
+        "sentences_per_second": workload.sentences / seconds,
+        "gflops": flops / seconds / 1e9,
+    }
+
+
+def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """How many times as fast as each loop every variant is."""
+    loops = [name for name in found if name.startswith("loop")]
+    return {
+        name: {loop: found[loop]["seconds"] / figures["seconds"] for loop in loops} for name, figures in found.items()
+    }
+
+
+def _describe(workload: Workload) -> dict[str, Any]:
+    model = vars(workload.size.model)
+    described: dict[str, Any] = {"size": workload.size.name, "model": dict(model), "origin": workload.origin}
+    counts = {"target_words": workload.target_words, "sentences": workload.sentences}
+    return described | counts | {"useful": workload.useful, "shapes": [vars(shape) for shape in workload.shapes]}
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def tables(results: dict[str, Any]) -> list[Table]:
+    """The results for people, ratios first."""
+    workload = results["workload"]
+    made = [_main_table(results), _floor_table(results["floor"])]
+    other = Table("Beside the words", ["", "figure"])
+    if "optimizer" in results:
+        ours, theirs = results["optimizer"]["ours"], results["optimizer"]["torch"]
+        other.rows.append(["optimiser step, ours", f"{1e3 * ours:.0f} ms"])
+        other.rows.append(["optimiser step, torch.optim", f"{1e3 * theirs:.0f} ms"])
+    other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
+    if workload["useful"] is not None:
+        other.rows.append(["useful work (not padding), an epoch of the preset's batches", percent(workload["useful"])])
+    made += [other] if other.rows else []
+    if "peers" in results:
+        from bench.peers import peers_table
+
+        made.append(peers_table(results["peers"]))
+    return made
+
+
+def _main_table(results: dict[str, Any]) -> Table:
+    found, ratios = results["variants"], results["ratios"]
+    loops = [name for name in ("loop-fp32", "loop-autocast") if name in found]
+    short = {"loop-fp32": "x the loop", "loop-autocast": "x autocast"}
+    columns = [*(short[loop] for loop in loops), "words/s", "spread", "GFLOP/s", "of floor", "peak MB", "with update"]
+    machine, workload = results["machine"], results["workload"]
+    table = Table(f"Training `{workload['size']}`, loss and gradients: {workload['origin']}", ["", *columns])
+    for name, figures in found.items():
+        peak = figures.get("peak_mb", {})
+        table.rows.append(
+            [
+                TITLES[name],
+                *(times(ratios[name][loop]) for loop in loops),
+                figure(figures["target_words_per_second"]),
+                f"{percent(figures['spread'])}",
+                figure(figures["gflops"]),
+                percent(figures["of_floor"]),
+                figure(peak.get("loss_and_gradients")),
+                figure(peak.get("update")),
+            ]
+        )
+    table.note = (
+        f"{in_words(machine)}\nwords/s: target words, `</s>` counted, medians; spread: half the distance of the "
+        "quartiles; peak: of a process of its own (VmHWM), after loss and gradients, then after updates"
+    )
+    return table
+
+
+def _floor_table(floors: dict[str, dict[str, float]]) -> Table:
+    table = Table("The floor: the matrix products alone, at these shapes, in the same run", ["", "words/s", "GFLOP/s"])
+    for name, figures in floors.items():
+        rates = figure(figures["target_words_per_second"]), figure(figures["gflops"])
+        table.rows.append([name, *rates])
+    return table

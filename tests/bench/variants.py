@@ -1,0 +1,94 @@
+"""What is compared in training: ours and the naive loop, each in two precisions, on the same weights and batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.naive import NaiveLoop
+from bench.workload import Workload
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import Batch
+from nmtalign.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to compute the loss; `precision` tells which floor is under it."""
+
+    name: str
+    precision: str
+    loss: Callable[[TranslationModel, Batch], Tensor]
+    default: bool = True
+
+
+def _arguments(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return batch.source, batch.source_mask, batch.target, batch.target_mask
+
+
+def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
+    model.use_bf16(bf16)
+    objective: Tensor = model.loss(*_arguments(batch)).objective
+    return objective
+
+
+def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batch) -> Tensor:
+    loop = NaiveLoop(model.config, dict(model.named_parameters()), recompute_keys)
+    with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=bf16):
+        return loop.loss(*_arguments(batch))
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant("ours-bf16", "bf16", partial(_ours, True)),
+        Variant("ours-fp32", "fp32", partial(_ours, False)),
+        Variant("loop-autocast", "bf16", partial(_loop, True, False)),
+        Variant("loop-fp32", "fp32", partial(_loop, False, False)),
+        Variant("loop-keys-each-step", "fp32", partial(_loop, False, True), default=False),
+    )
+}
+TITLES = {
+    "ours-bf16": "ours, bf16",
+    "ours-fp32": "ours, fp32",
+    "loop-autocast": "the loop under bf16 autocast",
+    "loop-fp32": "the loop, fp32",
+    "loop-keys-each-step": "the loop, keys at each step, fp32",
+}
+
+
+def choose(names: str | None) -> list[Variant]:
+    """The variants of a list such as "ours-bf16,loop-fp32"; those that are usual for None, all for "all"."""
+    if names is None:
+        return [variant for variant in VARIANTS.values() if variant.default]
+    if names == "all":
+        return list(VARIANTS.values())
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in VARIANTS:
+            raise UsageError(f"--variants: unknown variant '{name}'; there are {', '.join(VARIANTS)}")
+    return [VARIANTS[name] for name in wanted]
+
+
+def make_model(workload: Workload, seed: int = 1) -> TranslationModel:
+    """A model of the workload's size, ready to train."""
+    torch.manual_seed(seed)
+    model = TranslationModel(workload.size.model).train()
+    use_sparse_embeddings(model, True)
+    return model
+
+
+def use_sparse_embeddings(model: Any, on: bool) -> None:
+    """Lets the gradients of the embeddings be sparse where the model can, as training does."""
+    if hasattr(model, "sparse_embeddings"):
+        model.sparse_embeddings = on
+
+
+def loss_and_gradients(variant: Variant, model: TranslationModel, workload: Workload) -> None:
+    """One pass over all batches: the loss, and the gradients of the mean over sentences, which are then forgotten."""
+    for batch in workload.batches:
+        (variant.loss(model, batch) / len(batch.source)).backward()
+        model.zero_grad(set_to_none=True)
