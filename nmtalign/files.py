@@ -7,9 +7,16 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from nmtalign.errors import ResourceError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PARTIAL = ".partial"
 
 
 def refusal(name: str | Path, error: OSError) -> ResourceError:
@@ -30,22 +37,25 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yields a temporary name beside `path`; it becomes `path` at the end, or goes if anything is raised.
 
     The folder is made where it is missing. The content is flushed to the disk before the rename. What is there and is
-    neither file nor folder (/dev/null, a named pipe) is not replaced but written to.
+    neither file nor folder (/dev/null, a named pipe) is not replaced but written to. With `keep`, the file that is
+    replaced lives on under that name: at no moment is neither of the two whole.
     """
     with disk_errors(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
         try:
             yield temporary
             with temporary.open("rb") as stream:
                 os.fsync(stream.fileno())
+            if keep is not None and path.is_file():
+                path.replace(keep)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -66,11 +76,34 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
                 yield stream
 
 
-def readable_as_others(path: Path) -> None:
-    """Gives a file the permissions that any new file would have, where a library has made it its owner's alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)
+@contextlib.contextmanager
+def exclusive(stream: IO[bytes]) -> Iterator[None]:
+    """Marks an open file as being written by a living process, for `sweep`; the mark goes with the process."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    yield
+
+
+def sweep(folder: Path) -> None:
+    """Removes what processes that were killed have left half-written in a folder."""
+    for path in folder.glob(f".*{_PARTIAL}"):
+        with contextlib.suppress(OSError):
+            if not _is_being_written(path):
+                path.unlink()
+
+
+def _is_being_written(path: Path) -> bool:
+    if fcntl is None:
+        return False
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
 
 
 def sha256_of(path: Path) -> str:

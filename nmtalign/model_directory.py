@@ -1,15 +1,17 @@
 """The model directory: all that a model needs, relocatable, hashed, without pickled objects.
 
-| file                       | content                                                                       |
-|----------------------------|-------------------------------------------------------------------------------|
-| config.json                | format number, version, every resolved setting, SHA-256 of the files below    |
-| source.vocabulary.txt      | one word a line, line number - 1 = id                                          |
-| target.vocabulary.txt      | likewise                                                                       |
-| tokenizer.json (and *.spm) | how raw text becomes words and back                                            |
-| best.safetensors           | the weights of the best validation                                             |
-| last.safetensors           | the weights of the last checkpoint                                             |
-| training_state.safetensors | what it takes to go on (nmtalign.training.state)                               |
-| train.jsonl                | every event of the training, a line each                                       |
+| file                                | content                                                                |
+|-------------------------------------|------------------------------------------------------------------------|
+| config.json                         | format number, version, every resolved setting, SHA-256 of the next    |
+| source.vocabulary.txt               | one word a line, line number - 1 = id                                  |
+| target.vocabulary.txt               | likewise                                                               |
+| tokenizer.json (and *.spm)          | how raw text becomes words and back                                    |
+| best.safetensors                    | the weights of the best validation                                     |
+| best.previous.safetensors           | those of the best one before it                                        |
+| last.safetensors                    | the weights of the last checkpoint                                     |
+| training_state.safetensors          | the last checkpoint: what it takes to go on (nmtalign.training.state)  |
+| training_state.previous.safetensors | the one before it                                                      |
+| train.jsonl                         | every event of the training, a line each                               |
 """
 
 import hashlib
@@ -22,24 +24,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig, resolve
 from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, atomic_text, disk_errors, readable_as_others, sha256_of
+from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of, sweep
+from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
+from nmtalign.tensor_file import load_tensors as load_tensors
+from nmtalign.tensor_file import save_tensors as save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
 
-FORMAT = "nmtalign model"
-FORMAT_VERSION = 1
 CONFIG = "config.json"
 SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
+BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
+STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 Which = Literal["best", "last"]
 
 
@@ -76,9 +78,15 @@ class LoadedModel:
 def create_model_directory(
     folder: Path, corpus: Corpus, preset: str, model: ModelConfig, training: TrainingConfig
 ) -> None:
-    """Lays down everything but the weights; config.json comes last, so that a folder with one is whole."""
+    """Lays down everything but the weights; config.json comes last, so that a folder with one is whole.
+
+    The checkpoints of another run, and what was left half-written, go first.
+    """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
+            (folder / name).unlink(missing_ok=True)
+    sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
     for name in names:
         with atomic_path(folder / name) as temporary:
@@ -170,39 +178,19 @@ def load_model(
 
 def find_weights(folder: Path, which: Which) -> Path:
     """The weights asked for; the last where there is no best yet."""
-    for name in (which, "last"):
-        path = folder / f"{name}.safetensors"
+    for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
+        path = folder / name
         if path.is_file():
             return path
     raise FormatError(f"{folder}: holds no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Writes tensors with a format mark, whole or not at all."""
-    marked = {"format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
-    with atomic_path(path) as temporary:
-        try:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, marked)
-        except SafetensorError as error:  # how safetensors reports what the operating system refused
-            raise OSError(28 if "No space" in str(error) else 5, str(error)) from error
-        readable_as_others(temporary)
-
-
-def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """(tensors, metadata) of a file of `save_tensors`; raises FormatError for a foreign or damaged one."""
-    try:
-        with safe_open(path, framework="pt", device=device) as stream:
-            metadata = dict(stream.metadata() or {})
-            if metadata.get("format") != FORMAT:
-                raise FormatError(f"{path}: not written by nmtalign")
-            return {name: stream.get_tensor(name) for name in stream.keys()}, metadata  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise FormatError(f"{path}: damaged or not a safetensors file: {error}") from None
-
-
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:
     """Gives a model the weights of a file, without copying them where they are mapped."""
-    tensors, _ = load_tensors(path, str(device))
+    try:
+        tensors, _ = load_tensors(path, str(device))
+    except FormatError as error:
+        raise FormatError(f"{error}; `nmtalign info {path.parent}` says which files are whole") from None
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if expected != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
         raise FormatError(f"{path}: does not hold the weights of the model that {CONFIG} describes")
@@ -210,19 +198,14 @@ def assign_weights(model: TranslationModel, path: Path, device: torch.device) ->
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
-    """What `nmtalign info` says of a model directory; its files are checked, its weights counted, not loaded."""
+    """What `nmtalign info` says of a model directory: every file of it is read and checked against its checksum.
+
+    A damaged file of tensors is described by what is wrong with it, under "damaged"; any other raises FormatError.
+    """
     settings = read_settings(folder)
     check_files(folder, settings)
-    weights: dict[str, Any] = {}
-    parameters = 0
-    for path in sorted(folder.glob("*.safetensors")):
-        tensors, metadata = load_tensors(path)
-        counted = sum(tensor.numel() for tensor in tensors.values())
-        if "position" in metadata:
-            weights[path.name] = json.loads(metadata["position"])
-        else:
-            parameters = counted
-            weights[path.name] = {"parameters": counted, "update": int(metadata.get("update", 0))}
+    files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
+    parameters = next((files[name]["parameters"] for name in (BEST, LAST) if "parameters" in files.get(name, {})), 0)
     return {
         "kind": "model",
         "format_version": settings["format_version"],
@@ -230,8 +213,20 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "preset": settings.get("preset"),
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": parameters,
-        "files": weights,
+        "files": files,
         "model": settings["model"],
         "training": settings["training"],
         "prep": settings.get("prep", {}),
     }
+
+
+def _describe_tensors(path: Path) -> dict[str, Any]:
+    """What a file of weights or a checkpoint holds, after all of it has been checked."""
+    try:
+        metadata = check_tensors(path)
+        if "position" in metadata:
+            return {**json.loads(metadata["position"]), "checksum": "matches"}
+        counted = sum(tensor.numel() for tensor in load_tensors(path)[0].values())
+        return {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+    except FormatError as error:
+        return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}

@@ -1,12 +1,13 @@
 """Files are whole or not there."""
 
+import contextlib
 import gzip
 from pathlib import Path
 
 import pytest
 
 from nmtalign.errors import ResourceError
-from nmtalign.files import atomic_path, atomic_text, sha256_of
+from nmtalign.files import atomic_path, atomic_text, exclusive, sha256_of, sweep
 
 
 def test_a_file_appears_whole_and_its_folder_is_made(tmp_path):
@@ -62,3 +63,51 @@ def test_a_device_is_written_to_not_replaced():
 def test_sha256(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     assert sha256_of(tmp_path / "f") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_what_is_replaced_may_be_kept(tmp_path):
+    path, older = tmp_path / "text", tmp_path / "older"
+    for content in ("one", "two", "three"):
+        with atomic_path(path, keep=older) as temporary:
+            temporary.write_text(content)
+    assert (path.read_text(), older.read_text()) == ("three", "two")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_wherever_writing_is_cut_off_one_of_the_two_is_whole(tmp_path, monkeypatch):
+    path, older = tmp_path / "text", tmp_path / "older"
+    path.write_text("two")
+    older.write_text("one")
+
+    class CutOff(BaseException):
+        pass
+
+    rename = Path.replace
+    for allowed, expected in [(0, ("two", "one")), (1, (None, "two")), (2, ("three", "two"))]:
+        left = [allowed]
+
+        def replace(self, target, left=left):
+            if not left[0]:
+                raise CutOff
+            left[0] -= 1
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "replace", replace)
+        with contextlib.suppress(CutOff), atomic_path(path, keep=older) as temporary:
+            temporary.write_text("three")
+        found = tuple(file.read_text() if file.exists() else None for file in (path, older))
+        assert found == expected
+        path.write_text("two")
+        older.write_text("one")
+
+
+def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
+    names = [".model.1.partial", ".model.99999999.partial", "kept.partial", ".kept", "model"]
+    for name in names:
+        (tmp_path / name).write_text("")
+    with (tmp_path / ".alive.1.partial").open("wb") as stream, exclusive(stream):
+        sweep(tmp_path)
+        assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:], ".alive.1.partial"}
+    sweep(tmp_path)
+    assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:]}
+    sweep(tmp_path / "missing")

@@ -10,7 +10,7 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError
-from nmtalign.model_directory import create_model_directory, load_model, save_tensors
+from nmtalign.model_directory import create_model_directory, describe_model, load_model, save_tensors
 
 
 @pytest.fixture
@@ -66,6 +66,10 @@ def test_weights_can_be_read_by_whom_any_new_file_can(folder, tmp_path):
     assert (folder / "best.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
 def edit_config(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -82,6 +86,8 @@ def edit_config(folder, **changes):
         (lambda f: edit_config(f, model={"hidden": "8"}), "hidden"),
         (lambda f: (f / "best.safetensors").unlink(), "holds no weights yet"),
         (lambda f: (f / "best.safetensors").write_bytes(b"x" * 100), "best.safetensors: damaged"),
+        (lambda f: (f / "best.safetensors").write_bytes(b""), "best.safetensors: damaged: empty; `nmtalign info"),
+        (lambda f: cut(f / "best.safetensors"), r"best.safetensors: damaged: [0-9,]+ bytes of"),
         (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: missing"),
         (lambda f: (f / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "source.vocabulary.txt: was changed"),
     ],
@@ -104,3 +110,39 @@ def test_a_name_in_config_never_leads_out_of_the_folder(folder, tmp_path):
     edit_config(folder, files={"../secret": "0" * 64})
     with pytest.raises(FormatError, match="model/secret: missing"):
         load_model(folder, device="cpu")
+
+
+def test_the_best_weights_before_are_taken_where_a_kill_left_no_others(folder):
+    (folder / "best.safetensors").rename(folder / "best.previous.safetensors")
+    assert load_model(folder, device="cpu").weights_file.name == "best.previous.safetensors"
+    with pytest.raises(FormatError, match=r"holds no weights yet \(last\.safetensors\)"):
+        load_model(folder, device="cpu", which="last")
+
+
+def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, folder):
+    for name in ("training_state", "training_state.previous", "best.previous"):
+        (folder / f"{name}.safetensors").write_text("")
+    (folder / ".best.safetensors.1.partial").write_text("")
+    config = load_model(folder, device="cpu").model.config
+    create_model_directory(folder, reversal, "tiny", config, TrainingConfig())
+    assert [path.name for path in folder.glob("*.safetensors")] == ["best.safetensors"]
+    assert not list(folder.glob(".*"))
+
+
+def test_info_checks_every_file_and_says_which_is_damaged(folder, nmtalign):
+    shutil.copy(folder / "best.safetensors", folder / "last.safetensors")
+    files = describe_model(folder)["files"]
+    assert files["best.safetensors"] == files["last.safetensors"]
+    assert files["best.safetensors"]["checksum"] == "matches"
+    assert files["best.safetensors"]["update"] == 7
+    assert describe_model(folder)["parameters"] == files["best.safetensors"]["parameters"]
+    data = bytearray((folder / "best.safetensors").read_bytes())
+    data[-1] ^= 16
+    (folder / "best.safetensors").write_bytes(data)
+    result = nmtalign("info", folder, check=False)
+    assert result.returncode == 4
+    assert "checksum: matches" in result.stdout.decode()
+    message = result.stderr.decode()
+    assert message.count("\n") == 1
+    assert "best.safetensors (its checksum does not match" in message
+    assert "last" not in message

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "version"},
     {"files", "config"},
-    {"presets"},
+    {"presets", "tensor_file"},
     {"workspace"},
     {"text", "sample"},
     {"data"},

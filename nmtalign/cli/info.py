@@ -30,6 +30,8 @@ def info(
         sys.stdout.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(facts))
+    if damaged := _damaged(facts):
+        raise FormatError(f"{path}: damaged: {'; '.join(damaged)}")
 
 
 def _facts(path: Path) -> Mapping[str, Any]:
@@ -50,6 +52,12 @@ def _facts(path: Path) -> Mapping[str, Any]:
             facts: Mapping[str, Any] = alignments.info()
         return facts
     raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
+
+
+def _damaged(facts: Mapping[str, Any]) -> list[str]:
+    """Each damaged file of a model, and what is wrong with it."""
+    files = facts.get("files", {})
+    return [f"{name} ({said['damaged']})" for name, said in files.items() if "damaged" in said]
 
 
 def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:

@@ -16,7 +16,7 @@ class EventLog:
         self._path = folder / LOG
         kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
         with atomic_text(self._path) as stream:
-            stream.writelines(f"{line}\n" for line in kept)
+            stream.writelines(f"{line.decode()}\n" for line in kept)
 
     def write(self, event: Event) -> None:
         """Appends one event; the file is whole after each."""
@@ -24,14 +24,14 @@ class EventLog:
             stream.write(json.dumps(event.as_dict(), ensure_ascii=False) + "\n")
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> list[bytes]:
     if not path.is_file():
         return []
-    return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return [line for line in path.read_bytes().split(b"\n") if line]
 
 
-def _update_of(line: str) -> float:
+def _update_of(line: bytes) -> float:
     try:
-        return float(json.loads(line)["update"])
-    except (ValueError, KeyError, TypeError):  # a line that was cut off
+        return float(json.loads(line.decode())["update"])
+    except (ValueError, KeyError, TypeError):  # a line that was cut off, perhaps within a character
         return float("inf")

@@ -1,7 +1,13 @@
-"""What it takes to go on: one safetensors file with weights, optimiser, random generators and position."""
+"""What it takes to go on: checkpoints with weights, optimiser, random generators and position, the newest two kept.
 
+A new checkpoint is written under another name first; then the newest becomes the previous one, then the new one the
+newest. Wherever a process is killed, one of the two names holds a whole checkpoint, and the newest that is whole is it.
+"""
+
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +16,11 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.model import TranslationModel
-from nmtalign.errors import FormatError
-from nmtalign.model_directory import load_tensors, save_tensors
-
-STATE = "training_state.safetensors"
+from nmtalign.errors import FormatError, ResourceError
+from nmtalign.files import disk_errors, sweep
+from nmtalign.model_directory import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
+from nmtalign.model_directory import STATE as STATE
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
 
 
 @dataclass
@@ -26,6 +33,7 @@ class Position:
     seconds: float = 0.0
     skipped: int = 0
     bad_in_a_row: int = 0
+    validated: int = -1  # update of the last validation
     best: float | None = None  # the metric of the best validation, higher is better
     best_loss: float | None = None
     best_bleu: float | None = None
@@ -33,10 +41,20 @@ class Position:
     finished: str | None = None
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was found whole."""
+
+    path: Path
+    position: Position
+    fingerprint: str  # which run it belongs to
+    damage: str | None = None  # what is wrong with the newer one, which cannot be used
+
+
 def save_state(
     folder: Path, model: TranslationModel, optimizer: torch.optim.Optimizer, position: Position, fingerprint: str
 ) -> Path:
-    """Writes the state, whole or not at all; `fingerprint` says which run it belongs to."""
+    """Writes a checkpoint, whole or not at all, and keeps the one before it; `fingerprint` says whose run it is."""
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     scalars: dict[str, float] = {}
     for index, slots in optimizer.state_dict()["state"].items():
@@ -54,23 +72,57 @@ def save_state(
         "scalars": json.dumps(scalars),
         "fingerprint": fingerprint,
     }
-    path = folder / STATE
-    save_tensors(path, tensors, metadata)
-    return path
+    with _saying_what_is_kept(folder):
+        save_tensors(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
+    return folder / STATE
 
 
-def read_position(folder: Path) -> tuple[Position, str] | None:
-    """(position, fingerprint) of the state in a folder, or None where there is none."""
-    path = folder / STATE
-    if not path.is_file():
-        return None
-    _, metadata = load_tensors(path)
-    return _position(path, metadata), metadata.get("fingerprint", "")
+def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
+    """Writes the weights as they are now."""
+    with _saying_what_is_kept(folder):
+        save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
-def load_state(folder: Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
+def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
+    """Writes the weights of the best validation; those before them are kept until the next ones (see `take_over`)."""
+    metadata = {"update": str(update), "fingerprint": fingerprint}
+    with _saying_what_is_kept(folder):
+        save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
+
+
+def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder, or None where there was never one; every byte of it has been checked.
+
+    One of another run is preferred to none, but not to one with this `fingerprint`. Raises FormatError where what there
+    is is damaged.
+    """
+    wrong: list[str] = []
+    others: list[Checkpoint] = []
+    for path in (folder / STATE, folder / PREVIOUS_STATE):
+        if not path.exists():
+            continue
+        try:
+            metadata = check_tensors(path)
+            found = Checkpoint(path, _position(path, metadata), metadata["fingerprint"], "; ".join(wrong) or None)
+        except FormatError as error:
+            wrong.append(str(error))
+            continue
+        if fingerprint in (found.fingerprint, None):
+            return found
+        others.append(found)
+        wrong.append(f"{path}: belongs to another run")
+    if others:
+        return others[0]
+    if wrong:
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is whole: train anew with --restart")
+    return None
+
+
+def load_state(checkpoint: Checkpoint | Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
     """Puts weights, optimiser and random generators back as they were; returns the position."""
-    path = folder / STATE
+    if isinstance(checkpoint, Path):
+        checkpoint = _newest(checkpoint)
+    path = checkpoint.path
     tensors, metadata = load_tensors(path)
     try:
         model.load_state_dict(_part(tensors, "model."))
@@ -78,14 +130,60 @@ def load_state(folder: Path, model: TranslationModel, optimizer: torch.optim.Opt
         values = {**_part(tensors, "optimizer."), **_part(json.loads(metadata["scalars"]), "optimizer.")}
         for key, value in values.items():
             index, name = key.split(".", 1)
-            slots.setdefault(int(index), {})[name] = value
+            # A copy: a tensor that is mapped from the file would hold on to the file, and to its place on the disk.
+            slots.setdefault(int(index), {})[name] = value.clone() if isinstance(value, Tensor) else value
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-        torch.set_rng_state(tensors["generator.cpu"])
+        torch.set_rng_state(tensors["generator.cpu"].clone())
         if torch.cuda.is_available() and "generator.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["generator.cuda"])
+            torch.cuda.set_rng_state(tensors["generator.cuda"].clone())
     except (KeyError, ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
-    return _position(path, metadata)
+    return dataclasses.replace(checkpoint.position)
+
+
+def take_over(folder: Path, checkpoint: Checkpoint) -> None:
+    """Makes a folder what it was when the checkpoint was written; for the one process that writes, once, on going on.
+
+    What killed processes left half-written goes, and so does a newer checkpoint that cannot be used, lest the next
+    rotation put it in the place of the whole one. Best weights of updates that are lost make way for those before them.
+    """
+    sweep(folder)
+    with disk_errors(folder):
+        if checkpoint.path.name != STATE:
+            (folder / STATE).unlink(missing_ok=True)
+        best, before, update = folder / BEST, folder / PREVIOUS_BEST, checkpoint.position.update
+        if not 0 <= _update_of(best) <= update:
+            if 0 <= _update_of(before) <= update:
+                before.replace(best)
+            elif checkpoint.position.best is None:
+                best.unlink(missing_ok=True)
+
+
+def forget(folder: Path) -> None:
+    """Removes every checkpoint and all weights of a folder that is to be trained anew."""
+    sweep(folder)
+    with disk_errors(folder):
+        for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST):
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _saying_what_is_kept(folder: Path) -> Iterator[None]:
+    """Adds to what the disk refuses that nothing is lost but the updates since the last checkpoint."""
+    try:
+        yield
+    except ResourceError as error:
+        if not any((folder / name).exists() for name in (STATE, PREVIOUS_STATE)):
+            raise
+        raise ResourceError(f"{error}; the last checkpoint is kept, and the same command goes on from it") from error
+
+
+def _update_of(path: Path) -> int:
+    """The update whose weights a file holds; -1 where there is no such file, or none that can be read."""
+    try:
+        return int(read_metadata(path)["update"])
+    except (FormatError, KeyError, ValueError):
+        return -1
 
 
 def _part(values: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -96,4 +194,17 @@ def _position(path: Path, metadata: dict[str, str]) -> Position:
     try:
         return Position(**json.loads(metadata["position"]))
     except (KeyError, TypeError, ValueError):
-        raise FormatError(f"{path}: holds no training position; train anew with --restart") from None
+        raise FormatError(f"{path}: not a checkpoint of a training") from None
+
+
+def read_position(folder: Path) -> tuple[Position, str] | None:
+    """(position, fingerprint) of the checkpoint in a folder, or None where there is none."""
+    found = find_checkpoint(folder, None)
+    return (found.position, found.fingerprint) if found else None
+
+
+def _newest(folder: Path) -> Checkpoint:
+    found = find_checkpoint(folder, None)
+    if found is None:
+        raise FormatError(f"{folder}: holds no checkpoint")
+    return found

@@ -1,0 +1,134 @@
+"""A file of tensors gives back what was written, or says that it cannot: whatever bit of it is changed."""
+
+import contextlib
+import errno
+import random
+import struct
+
+import pytest
+import torch
+
+from nmtalign import tensor_file
+from nmtalign.errors import FormatError, ResourceError
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
+
+TENSORS = {
+    "matrix": torch.arange(15.0).reshape(3, 5),
+    "turned": torch.arange(12.0).reshape(3, 4).t(),
+    "scalar": torch.tensor(3.5, dtype=torch.float64),
+    "empty": torch.zeros(0, 4),
+    "half": torch.tensor([1.5, -2.0, 3.0], dtype=torch.bfloat16),
+    "flags": torch.tensor([True, False, True]),
+    "counts": torch.tensor([2**40, -1]),
+    "bytes": torch.arange(7, dtype=torch.uint8),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "some.safetensors"
+    save_tensors(path, TENSORS, {"update": "7", "accent": "é"})
+    return path
+
+
+def same(loaded):
+    return loaded.keys() == TENSORS.keys() and all(torch.equal(loaded[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_every_type_and_shape_comes_back(path):
+    tensors, metadata = load_tensors(path)
+    assert same(tensors)
+    assert {name: tensor.dtype for name, tensor in tensors.items()} == {n: t.dtype for n, t in TENSORS.items()}
+    assert check_tensors(path) == read_metadata(path) == metadata
+    assert (metadata["update"], metadata["accent"]) == ("7", "é")
+
+
+def test_the_format_is_safetensors(path):
+    from safetensors.torch import load_file
+
+    assert same(load_file(path))
+
+
+def test_tensors_larger_than_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensor_file, "CHUNK", 10)
+    save_tensors(tmp_path / "f", TENSORS, {})
+    check_tensors(tmp_path / "f")
+    assert same(load_tensors(tmp_path / "f")[0])
+
+
+def test_any_flipped_bit_is_noticed(path, tmp_path):
+    data = path.read_bytes()
+    damaged = tmp_path / "damaged.safetensors"
+    chance = random.Random(5)
+    places = {*range(200), *chance.sample(range(len(data)), 200), *range(len(data) - 100, len(data))}
+    for place in places:
+        changed = bytearray(data)
+        changed[place] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(changed)
+        with pytest.raises(FormatError, match=r"damaged\.safetensors: (damaged|not written|carries no)"):
+            check_tensors(damaged)
+        with contextlib.suppress(FormatError):  # without reading all: perhaps not noticed, but no error of another kind
+            load_tensors(damaged)
+
+
+def test_a_file_cut_off_anywhere_is_noticed_without_reading_all(path, tmp_path):
+    data = path.read_bytes()
+    cut = tmp_path / "cut.safetensors"
+    for size in [0, 1, 7, 8, 9, 100, len(data) // 2, len(data) - 1]:
+        cut.write_bytes(data[:size])
+        for read in (read_metadata, check_tensors, load_tensors):
+            with pytest.raises(FormatError, match=r"cut\.safetensors: damaged"):
+                read(cut)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "damaged: empty"),
+        (b"PK\3\4" + b"\0" * 500, "not a safetensors file"),
+        (struct.pack("<Q", 2) + b"{}", "not written by nmtalign"),
+        (struct.pack("<Q", 2) + b"[]", "its header makes no sense"),
+        (struct.pack("<Q", 30) + b'{"__metadata__":{"format":[]}}', "not written by nmtalign"),
+        (struct.pack("<Q", 17) + b'{"a":{"dtype":1}}', "its header makes no sense"),
+    ],
+)
+def test_a_foreign_file_is_refused(tmp_path, data, message):
+    (tmp_path / "f").write_bytes(data)
+    for read in (read_metadata, check_tensors, load_tensors):
+        with pytest.raises(FormatError, match=message):
+            read(tmp_path / "f")
+
+
+def test_a_file_without_checksum_can_be_loaded_but_not_vouched_for(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.ones(2)}, tmp_path / "f", {"format": tensor_file.FORMAT})
+    assert load_tensors(tmp_path / "f")[0]["a"].tolist() == [1, 1]
+    with pytest.raises(FormatError, match="carries no checksum"):
+        check_tensors(tmp_path / "f")
+
+
+def test_the_file_before_is_kept_under_the_other_name(path):
+    older = path.with_name("older")
+    save_tensors(path, {"a": torch.ones(1)}, {}, keep=older)
+    assert same(load_tensors(older)[0])
+    assert load_tensors(path)[0].keys() == {"a"}
+
+
+def test_a_full_disk_leaves_the_file_that_was_there_and_nothing_half_written(path, monkeypatch):
+    def full(tensor):
+        yield memoryview(b"")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tensor_file, "_chunks", full)
+    with pytest.raises(ResourceError, match=r"some\.safetensors: cannot write: no space left on the disk"):
+        save_tensors(path, {"a": torch.ones(1)}, {}, keep=path.with_name("older"))
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert same(load_tensors(path)[0])
+
+
+def test_writing_copies_no_tensor(tmp_path):
+    large = torch.zeros(1 << 20)
+    (chunk,) = tensor_file._chunks(large)
+    large[3] = 1.0
+    assert bytes(chunk[12:16]) == struct.pack("<f", 1.0)

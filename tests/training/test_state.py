@@ -1,0 +1,286 @@
+"""Checkpoints: exact, the newest two kept, each checked when it is used, none lost wherever writing is cut off."""
+
+import contextlib
+import errno
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmtalign import tensor_file
+from nmtalign.config import ModelConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.errors import FormatError, ResourceError
+from nmtalign.model_directory import load_tensors
+from nmtalign.training.events import Finished
+from nmtalign.training.log import EventLog
+from nmtalign.training.state import (
+    Position,
+    find_checkpoint,
+    forget,
+    load_state,
+    save_best,
+    save_last,
+    save_state,
+    take_over,
+)
+
+RUN = "f" * 64
+NEWEST, BEFORE = "training_state.safetensors", "training_state.previous.safetensors"
+
+
+def made(optimizer=torch.optim.Adadelta, seed=0):
+    torch.manual_seed(seed)
+    model = TranslationModel(ModelConfig(7, 9, embedding=3, hidden=4, attention_hidden=3, maxout=2))
+    return model, optimizer(model.parameters())
+
+
+def updated(model, optimizer, times=1):
+    for _ in range(times):
+        for weight in model.parameters():
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+
+
+def checkpoints(folder, *updates, fingerprint=RUN, seed=0):
+    """Writes checkpoints of these updates, each with weights of its own."""
+    model, optimizer = made(seed=seed)
+    for update in updates:
+        updated(model, optimizer)
+        save_state(folder, model, optimizer, Position(update=update), fingerprint)
+    return model, optimizer
+
+
+def equal(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def flip(path, place, bit=0):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1 << bit
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adadelta, torch.optim.AdamW, torch.optim.SGD])
+def test_all_that_training_goes_on_from_comes_back(tmp_path, optimizer):
+    model, steps = made(optimizer)
+    updated(model, steps, 3)
+    position = Position(update=3, epoch=1, batch=2, seconds=1.5, validated=3, best=-float("inf"), since_best=1)
+    assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
+    drawn = torch.rand(3)
+
+    other, others = made(optimizer, seed=1)
+    found = find_checkpoint(tmp_path, RUN)
+    assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, None)
+    assert load_state(found, other, others) == position
+    assert torch.equal(torch.rand(3), drawn)
+    assert equal(other.state_dict(), model.state_dict())
+    assert equal(others.state_dict()["state"], steps.state_dict()["state"])
+    for each in ((model, steps), (other, others)):
+        torch.manual_seed(5)
+        updated(*each)
+    assert equal(other.state_dict(), model.state_dict())
+
+
+def test_values_of_the_optimiser_that_are_no_tensors_come_back(tmp_path):
+    model, optimizer = made()
+    updated(model, optimizer)
+    optimizer.state[next(model.parameters())] |= {"count": 3, "share": 0.1, "a.b": True, "none": None}
+    save_state(tmp_path, model, optimizer, Position(update=1), RUN)
+    other, others = made()
+    load_state(find_checkpoint(tmp_path, RUN), other, others)
+    assert equal(others.state_dict()["state"], optimizer.state_dict()["state"])
+
+
+def test_what_was_loaded_does_not_hold_on_to_the_file(tmp_path):
+    checkpoints(tmp_path, 3)
+    model, optimizer = made(seed=1)
+    load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    accumulated = optimizer.state[next(model.parameters())]["square_avg"].clone()
+    with (tmp_path / NEWEST).open("r+b") as stream:
+        stream.write(b"\xff" * (tmp_path / NEWEST).stat().st_size)
+    assert equal(before, dict(model.state_dict()))
+    assert torch.equal(accumulated, optimizer.state[next(model.parameters())]["square_avg"])
+
+
+def test_the_newest_two_are_kept(tmp_path):
+    checkpoints(tmp_path, 3, 6, 9)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [BEFORE, NEWEST]
+    assert find_checkpoint(tmp_path, RUN).position.update == 9
+    (tmp_path / NEWEST).unlink()
+    assert find_checkpoint(tmp_path, RUN).position.update == 6
+    (tmp_path / BEFORE).unlink()
+    assert find_checkpoint(tmp_path, RUN) is None
+
+
+def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
+    checkpoints(tmp_path, 3, 6)
+    newest = tmp_path / NEWEST
+    data = newest.read_bytes()
+    chance = random.Random(3)
+    for place in [0, 7, 9, 40, *chance.sample(range(len(data)), 60), len(data) - 1]:
+        flip(newest, place, chance.randrange(8))
+        found = find_checkpoint(tmp_path, RUN)
+        assert (found.path.name, found.position.update) == (BEFORE, 3)
+        assert found.damage.startswith(f"{newest}: ")
+        newest.write_bytes(data)
+    assert find_checkpoint(tmp_path, RUN).damage is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(b""), "damaged: empty"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged: .* bytes of"),
+        (lambda path: path.write_bytes(b"something else altogether"), "damaged, or not a safetensors file"),
+        (lambda path: tensor_file.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
+        (lambda path: checkpoints(path.parent, 12, fingerprint="other"), "belongs to another run"),
+        (lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
+    ],
+)
+def test_a_newest_checkpoint_that_is_cut_off_empty_or_foreign_makes_the_one_before_it_count(tmp_path, damage, message):
+    checkpoints(tmp_path, 3, 6)
+    kept = (tmp_path / BEFORE).read_bytes()
+    damage(tmp_path / NEWEST)
+    (tmp_path / BEFORE).write_bytes(kept)
+    found = find_checkpoint(tmp_path, RUN)
+    assert found.position.update == 3
+    assert "\n" not in found.damage
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(found.damage)
+
+
+def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_path):
+    checkpoints(tmp_path, 3, 6)
+    flip(tmp_path / NEWEST, -1)
+    (tmp_path / BEFORE).write_bytes(b"")
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--restart$") as raised:
+        find_checkpoint(tmp_path, RUN)
+    assert raised.value.exit_code == 4
+    (tmp_path / BEFORE).unlink()
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*--restart$"):
+        find_checkpoint(tmp_path, RUN)
+
+
+def test_a_checkpoint_of_another_run_is_found_as_such(tmp_path):
+    checkpoints(tmp_path, 3, 6, fingerprint="other")
+    assert find_checkpoint(tmp_path, RUN).fingerprint == "other"
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    checkpoints(tmp_path, 3)
+    model = TranslationModel(ModelConfig(7, 9, embedding=5, hidden=4, attention_hidden=3, maxout=2))
+    with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
+        load_state(find_checkpoint(tmp_path, RUN), model, torch.optim.Adadelta(model.parameters()))
+
+
+def test_wherever_the_writing_is_cut_off_a_whole_checkpoint_is_found(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    model, optimizer = checkpoints(tmp_path, 3, 6)
+    rename, found = Path.replace, []
+    for allowed in range(3):
+        left = [allowed]
+
+        def replace(self, target, left=left):
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "replace", replace)
+        with contextlib.suppress(Killed):
+            save_state(tmp_path, model, optimizer, Position(update=9), RUN)
+        monkeypatch.setattr(Path, "replace", rename)
+        found.append(find_checkpoint(tmp_path, RUN).position.update)
+    assert found == [6, 6, 9]
+
+
+def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path, monkeypatch):
+    model, optimizer = checkpoints(tmp_path, 3, 6)
+    flip(tmp_path / NEWEST, -1)
+    (tmp_path / ".training_state.safetensors.1.partial").write_text("half")
+    found = find_checkpoint(tmp_path, RUN)
+    take_over(tmp_path, found)
+    assert [path.name for path in tmp_path.iterdir()] == [BEFORE]
+    save_state(tmp_path, model, optimizer, Position(update=4), RUN)
+    assert find_checkpoint(tmp_path, RUN).position.update == 4
+    (tmp_path / NEWEST).unlink()
+    assert find_checkpoint(tmp_path, RUN).position.update == 3
+
+
+def best_update(folder):
+    return load_tensors(folder / "best.safetensors")[1]["update"]
+
+
+def test_best_weights_of_updates_that_are_lost_make_way_for_those_before(tmp_path):
+    model, optimizer = made()
+    for update in (3, 6):
+        save_best(tmp_path, model, update, RUN)
+    for update, expected in [(6, "6"), (5, "3")]:  # the second checkpoint is older than the best weights
+        save_state(tmp_path, model, optimizer, Position(update=update, best=1.0), RUN)
+        take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+        assert best_update(tmp_path) == expected
+    save_best(tmp_path, model, 6, RUN)
+    (tmp_path / "best.safetensors").unlink()  # killed between the two renames
+    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    assert best_update(tmp_path) == "3"
+
+
+def test_best_weights_that_no_checkpoint_knows_of_are_taken_back(tmp_path):
+    model, optimizer = made()
+    save_state(tmp_path, model, optimizer, Position(update=2), RUN)
+    save_best(tmp_path, model, 3, RUN)
+    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    assert not (tmp_path / "best.safetensors").exists()
+    save_best(tmp_path, model, 3, RUN)
+    save_state(tmp_path, model, optimizer, Position(update=2, best=1.0), RUN)
+    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    assert best_update(tmp_path) == "3"  # the older ones are gone: better than none
+
+
+def test_forgetting_leaves_nothing_of_the_run(tmp_path):
+    model, _ = checkpoints(tmp_path, 3, 6)
+    for update in (3, 6):
+        save_best(tmp_path, model, update, RUN)
+    save_last(tmp_path, model, 6, RUN)
+    (tmp_path / ".last.safetensors.1.partial").write_text("half")
+    (tmp_path / "config.json").write_text("{}")
+    forget(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch):
+    model, optimizer = checkpoints(tmp_path, 3, 6)
+
+    def full(tensor):
+        yield memoryview(b"x")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tensor_file, "_chunks", full)
+    for save in (
+        lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
+        lambda: save_best(tmp_path, model, 9, RUN),
+        lambda: save_last(tmp_path, model, 9, RUN),
+    ):
+        with pytest.raises(ResourceError, match=r"no space left on the disk; the last checkpoint is kept") as raised:
+            save()
+        assert raised.value.exit_code == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == [BEFORE, NEWEST]
+    assert find_checkpoint(tmp_path, RUN).position.update == 6
+
+
+def test_the_log_is_cut_back_to_the_checkpoint_even_where_a_character_was_cut(tmp_path):
+    log = EventLog(tmp_path, 0)
+    for update in (1, 2, 3):
+        log.write(Finished(update, 0.0, 0.0, "é", False, None, None))
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(path.read_bytes() + '{"update": 1, "reason": "é'.encode()[:-1])
+    EventLog(tmp_path, 2)
+    assert [json.loads(line)["update"] for line in path.read_text(encoding="utf-8").splitlines()] == [1, 2]
