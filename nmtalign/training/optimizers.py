@@ -1,19 +1,21 @@
-"""The optimisers and the learning rate's course."""
+"""The optimisers, clipping, and the learning rate's course."""
 
 import math
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from nmtalign.config import TrainingConfig
+from nmtalign.training.adadelta import Adadelta
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     """Adadelta as in the paper, Adam, or AdamW (decay on matrices alone)."""
     weights = list(parameters)
     if config.optimizer == "adadelta":
-        return torch.optim.Adadelta(weights, lr=config.learning_rate, rho=config.rho, eps=config.epsilon)
+        return Adadelta(weights, lr=config.learning_rate, rho=config.rho, eps=config.epsilon)
     groups = [
         {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [weight for weight in weights if weight.dim() <= 1], "weight_decay": 0.0},
@@ -37,7 +39,62 @@ def learning_rate(config: TrainingConfig, update: int, done: float) -> float:
     return config.learning_rate * rise
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the rate of every group."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+class Descent:
+    """Steps of an optimiser along clipped gradients; where these are sparse rows, no more than the rows is touched.
+
+    The gradient is read once for its norm and once by the step: the factor that clips it goes into the step.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float) -> None:
+        """`clip_norm` 0 = no clipping."""
+        self._optimizer, self._clip_norm = optimizer, clip_norm
+        self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        self._dense: dict[nn.Parameter, Tensor] = {}  # zero but for the rows of the present gradient
+
+    def step(self, rate: float) -> tuple[Tensor, bool]:
+        """One step at a learning rate; (gradient norm, whether it was finite). One that is not changes nothing.
+
+        The gradients are gone afterwards.
+        """
+        norm = self._norm()
+        length = float(norm)
+        if math.isfinite(length):
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+            self._step(min(1.0, self._clip_norm / (length + 1e-6)) if self._clip_norm else 1.0)
+        self._optimizer.zero_grad(set_to_none=True)
+        return norm, math.isfinite(length)
+
+    def _norm(self) -> Tensor:
+        gradients = []
+        for weight in self._parameters:
+            if weight.grad is not None:
+                if weight.grad.is_sparse:
+                    weight.grad = weight.grad.coalesce()
+                gradients.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
+        return get_total_norm(gradients)
+
+    def _step(self, scale: float) -> None:
+        if isinstance(self._optimizer, Adadelta):
+            self._optimizer.step(scale=scale)
+            return
+        spread = self._spread_rows()
+        # The fused optimisers divide the gradient by this as they read it.
+        factor = None if scale == 1 else torch.tensor(1 / scale, device=self._parameters[0].device)
+        self._optimizer.grad_scale = factor  # type: ignore[attr-defined]
+        self._optimizer.step()
+        for weight, rows in spread:
+            self._dense[weight].index_fill_(0, rows, 0)
+
+    def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """Puts sparse gradients into dense ones, which are kept and zeroed by row; (weight, rows) of each."""
+        spread = []
+        for weight in self._parameters:
+            if weight.grad is not None and weight.grad.is_sparse:
+                rows, values = weight.grad.indices()[0], weight.grad.values()
+                dense = self._dense.get(weight)
+                if dense is None:
+                    dense = self._dense[weight] = torch.zeros_like(weight)
+                weight.grad = dense.index_copy_(0, rows, values)
+                spread.append((weight, rows))
+        return spread

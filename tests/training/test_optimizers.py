@@ -1,0 +1,126 @@
+"""Adadelta and clipping against PyTorch's own, with dense and with sparse gradients."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from nmtalign.config import TrainingConfig
+from nmtalign.training import adadelta
+from nmtalign.training.adadelta import Adadelta
+from nmtalign.training.optimizers import Descent, make_optimizer
+
+
+class Words(nn.Module):
+    """Rows of a table, and a matrix: what has sparse gradients and what has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.matrix = nn.Parameter(torch.randn(20, 4)), nn.Parameter(torch.randn(4, 3))
+
+    def backward(self, ids, sparse):
+        (F.embedding(ids, self.table, sparse=sparse) @ self.matrix).square().sum().backward()
+
+
+def words():
+    torch.manual_seed(1)
+    return Words().double()
+
+
+def batches(count):
+    generator = torch.Generator().manual_seed(2)
+    return [torch.randint(0, 20, (6,), generator=generator) for _ in range(count)]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+@pytest.mark.parametrize("piece", [5, 1 << 18])
+def test_adadelta_is_pytorchs(monkeypatch, sparse, clip, piece):
+    monkeypatch.setattr(adadelta, "PIECE", piece)
+    ours, theirs = words(), words()
+    descent = Descent(Adadelta(ours.parameters(), lr=1.0, rho=0.95, eps=1e-6), clip)
+    reference = torch.optim.Adadelta(theirs.parameters(), lr=0.5, rho=0.95, eps=1e-6)
+    for ids in batches(12):
+        ours.backward(ids, sparse)
+        norm, finite = descent.step(0.5)
+        theirs.backward(ids, sparse=False)
+        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf))
+        reference.step()
+        reference.zero_grad()
+        assert finite
+        assert all(weight.grad is None for weight in ours.parameters())
+    for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_adam_with_sparse_gradients_and_clipping_is_pytorchs(name, clip):
+    config = TrainingConfig(optimizer=name, weight_decay=0.1 if name == "adamw" else 0.0, epsilon=1e-8)
+    ours, theirs = words(), words()
+    descent = Descent(make_optimizer(ours.parameters(), config), clip)
+    reference = make_optimizer(theirs.parameters(), config)
+    for group in reference.param_groups:
+        group["lr"] = 0.01
+    for ids in batches(8):
+        ours.backward(ids, sparse=True)
+        descent.step(0.01)
+        theirs.backward(ids, sparse=False)
+        nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf)
+        reference.step()
+        reference.zero_grad()
+    for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adamw"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
+    model = words()
+    optimizer = make_optimizer(model.parameters(), TrainingConfig(optimizer=name))
+    descent = Descent(optimizer, 1.0)
+    for ids in batches(2):
+        model.backward(ids, sparse=True)
+        descent.step(0.1)
+    before, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])
+    model.backward(batches(1)[0], sparse=True)
+    model.matrix.grad[0, 0] = bad
+    assert not descent.step(0.1)[1]
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    torch.testing.assert_close(optimizer.state_dict()["state"], state, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adamw"])
+def test_a_state_that_was_saved_goes_on_as_if_nothing_had_happened(name):
+    config = TrainingConfig(optimizer=name)
+
+    def run(stop):
+        model = words().float()
+        optimizer = make_optimizer(model.parameters(), config)
+        descent = Descent(optimizer, 1.0)
+        for number, ids in enumerate(batches(10)):
+            if number == stop:
+                saved = copy.deepcopy(optimizer.state_dict())
+                optimizer = make_optimizer(model.parameters(), config)
+                optimizer.load_state_dict(saved)
+                descent = Descent(optimizer, 1.0)
+            model.backward(ids, sparse=True)
+            descent.step(0.1)
+        return list(model.parameters())
+
+    for whole, resumed in zip(run(None), run(5), strict=True):
+        assert torch.equal(whole, resumed)
+
+
+def test_a_run_may_change_between_sparse_and_dense_gradients():
+    changing, dense = words(), words()
+    descents = [Descent(Adadelta(model.parameters()), 1.0) for model in (changing, dense)]
+    for number, ids in enumerate(batches(12)):
+        changing.backward(ids, sparse=number // 4 != 1)
+        dense.backward(ids, sparse=False)
+        for descent in descents:
+            descent.step(1.0)
+    for mine, yours in zip(changing.parameters(), dense.parameters(), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=1e-9, atol=1e-12)
