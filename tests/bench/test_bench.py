@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
 
+from bench.budget import Budget  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.floor import Floor  # noqa: E402
 from bench.naive import NaiveLoop  # noqa: E402
@@ -168,6 +172,54 @@ def test_scaling_measures_each_axis_and_draws_it(bench, tmp_path):
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):
+    # A process of its own: Triton's interpreter must be chosen before Triton is imported.
+    command = [sys.executable, BENCH, "gpu", "--device", "cpu", "--json", "gpu.json"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "no figure of it means anything" in result.stdout
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["dry_run"]
+    assert found["skipped"] == {}
+    there = [name for name, why in found["paths"].items() if why == "there"]
+    assert "plain" in there
+    assert [row["path"] for row in found["speeds"]] == there
+    assert set(found["checks"]) == set(there)
+    assert all(check["ok"] for checks in found["checks"].values() for check in checks)
+    assert all(row["pairs_per_second"] > 0 for row in found["speeds"])
+
+
+@pytest.mark.gpu
+def test_gpu_measures_in_time(bench, tmp_path):
+    result = bench("gpu", "--size", "tiny", "--batches", "8,16", "--budget", 100, "--json", "gpu.json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["skipped"] == {}
+    assert all(row["kernels"] > 0 for row in found["launches"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_gpu_without_one_is_one_line(bench):
+    result = bench("gpu")
+    assert result.returncode == 5
+    [line] = result.stderr.splitlines()
+    assert "no CUDA device here" in line
+
+
+def test_a_budget_keeps_what_was_measured():
+    kept, done = [], []
+    budget = Budget(0.5, lambda: kept.append(list(done)))
+    with budget.enforced():
+        assert budget.section("first", lambda: done.append(1), needs=0)
+        assert not budget.section("fails", lambda: 1 / 0, needs=0)
+        assert not budget.section("long", lambda: time.sleep(60), needs=0)
+        assert not budget.section("late", lambda: done.append(2))
+    assert kept == [[1], [1], [1]]
+    assert list(budget.skipped) == ["fails", "long", "late"]
+    assert "cut off" in budget.skipped["long"]
+    assert "no time left" in budget.skipped["late"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -213,6 +265,4 @@ def test_another_program_is_read_and_ended(tmp_path):
     ],
 )
 def test_rates_are_found_in_the_logs_of_other_toolkits(name, line, rate):
-    import re
-
     assert re.search(recipes("2.13.0+cpu")[name].rate, line)[1] == rate

@@ -1,0 +1,92 @@
+"""Whether a device computes the right thing: loss and gradients of small models, by every path, against float64."""
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.naive import NaiveLoop
+from bench.paths import following, loss_and_gradients
+from bench.workload import Size
+from nmtalign.config import ModelConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import Batch, make_batch
+
+# Errors as shares of the norm: of the whole gradient, and of that of the worst weight. In bf16 a maxout pair that is
+# nearly even may choose the other unit, and the keys' gradient is a sum of terms that nearly cancel.
+ALLOWED = {"fp32": (1e-5, 1e-3), "bf16": (0.12, 0.4)}
+LENGTHS = ((13, 9), (5, 11), (1, 1), (8, 2), (17, 6))  # odd, with padding on both sides
+WIDTHS = {"hidden": 48, "embedding": 36, "attention_hidden": 40, "maxout": 20, "output_rank": 28}
+# The paper's model first: where time is short, it is what matters.
+OPTIONS = list(
+    itertools.product(
+        ("additive", "none"), ("paper", "cudnn"), ("look-generate-update", "look-update-generate")
+    )
+)  # fmt: skip
+
+
+def check_path(path: str, device: torch.device, options: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """Errors of loss and gradients against the naive loop in float64 on the CPU, by model and precision."""
+    found = []
+    for attention, cell, order in options:
+        size = Size.of("tiny", 211, attention=attention, cell=cell, order=order, **WIDTHS)
+        batch = _batch(size.model)
+        model = _random_model(size.model)
+        loss, gradients = _reference(model, batch)
+        there, model = batch.to(device), model.to(device)
+        model.static_shapes = True
+        for precision in ALLOWED:
+            model.use_bf16(precision == "bf16")
+            with following(path):
+                seen_loss, seen = loss_and_gradients(path, model, there)
+            errors = {name: _error(seen[name], gradients[name]) for name in gradients}
+            worst = max(errors, key=lambda name: errors[name])
+            whole = _error(*(torch.cat([found[name].flatten() for name in gradients]) for found in (seen, gradients)))
+            loss_error = float((seen_loss - loss).abs() / loss)
+            allowed, allowed_worst = ALLOWED[precision]
+            # (Not "and not ... >": what is no number is not right.)
+            ok = loss_error <= allowed and whole <= allowed and errors[worst] <= allowed_worst
+            found.append(
+                {
+                    "model": f"{cell}, {order}, {attention}",
+                    "precision": precision,
+                    "loss": loss_error,
+                    "gradient": whole,
+                    "worst": errors[worst],
+                    "worst_of": worst,
+                    "ok": ok,
+                }
+            )
+    return found
+
+
+def _batch(config: ModelConfig) -> Batch:
+    generator = torch.Generator().manual_seed(3)
+    words = min(config.source_vocabulary_size, config.target_vocabulary_size)
+
+    def sentence(length: int) -> list[int]:
+        return torch.randint(2, words, (length,), generator=generator).tolist()
+
+    return make_batch([(sentence(source), sentence(target)) for source, target in LENGTHS])
+
+
+def _random_model(config: ModelConfig) -> TranslationModel:
+    """A model whose every weight and bias matters."""
+    torch.manual_seed(5)
+    model = TranslationModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.08)
+    return model
+
+
+def _reference(model: TranslationModel, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    weights = {name: value.detach().double().requires_grad_() for name, value in model.named_parameters()}
+    loss = NaiveLoop(model.config, weights).loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    return loss.detach(), dict(zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True))
+
+
+def _error(seen: Tensor, wanted: Tensor) -> float:
+    """The distance as a share of what is wanted."""
+    return float((seen - wanted).norm() / wanted.norm().clamp_min(1e-30))

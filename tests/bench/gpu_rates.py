@@ -1,0 +1,213 @@
+"""Rates of a device: its ceilings, training by every path, launches, and the attention's kernels against memory."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.paths import following, make_update
+from bench.products import annotation_size, flops_of
+from bench.workload import Size, Workload, random_workload
+from nmtalign.core.model import TranslationModel
+from nmtalign.training.optimizers import make_optimizer
+
+BLOCKS = 3  # of so many seconds each are timed
+BLOCK_SECONDS = 0.7
+PAPER_PAIRS = 53e6  # sentence pairs of the paper's longest run
+
+
+def wait_for(device: torch.device) -> None:
+    """Until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds_of(run: Callable[[], object], device: torch.device, block: float = BLOCK_SECONDS) -> float:
+    """Seconds of one call: the median of a few blocks, each of as many calls as fill its time."""
+    run()
+    wait_for(device)
+    began = time.perf_counter()
+    run()
+    wait_for(device)
+    calls = max(1, int(block / max(1e-6, time.perf_counter() - began)))
+    blocks = []
+    for _ in range(BLOCKS):
+        began = time.perf_counter()
+        for _ in range(calls):
+            run()
+        wait_for(device)
+        blocks.append((time.perf_counter() - began) / calls)
+    return statistics.median(blocks)
+
+
+def ceilings(device: torch.device) -> dict[str, float]:
+    """The rate of a large bf16 product, and of a copy in memory (bytes read and written)."""
+    cuda = device.type == "cuda"
+    edge, cells = (8192, 1 << 30) if cuda else (256, 1 << 16)
+    left, right = (torch.randn(edge, edge, device=device).bfloat16() for _ in range(2))
+    out = torch.empty_like(left)
+    product = seconds_of(lambda: torch.mm(left, right, out=out), device)
+    source = torch.empty(cells, dtype=torch.bfloat16, device=device).fill_(1)
+    target = torch.empty_like(source)
+    copy = seconds_of(lambda: target.copy_(source), device)
+    return {"tflops": 2 * edge**3 / product / 1e12, "copy_gb_per_second": 4 * cells / copy / 1e9}
+
+
+class Training:
+    """A model and its optimiser on a device, for updates by any path."""
+
+    def __init__(self, size: Size, device: torch.device) -> None:
+        torch.manual_seed(1)
+        self.size, self.device = size, device
+        self.model = TranslationModel(size.model).to(device).train()
+        self.model.use_bf16()
+        self.model.static_shapes = True
+        self.optimizer = make_optimizer(self.model.parameters(), size.training)
+
+    def speed(self, path: str, sentences: int, length: int, peak_tflops: float) -> dict[str, Any]:
+        """Whole updates by a path: pairs/s, words/s, share of the device's matrix rate, peak memory."""
+        workloads = [random_workload(self.size, sentences, length, seed) for seed in range(4)]
+        batches = [batch.to(self.device) for workload in workloads for batch in workload.batches]
+        _forget_peak(self.device)
+        with following(path):
+            update = make_update(path, self.model, self.optimizer, self.size.training)
+            turn = 0
+
+            def one() -> None:
+                nonlocal turn
+                turn += 1
+                update(batches[turn % len(batches)])
+
+            one()  # compiles and captures
+            seconds = seconds_of(one, self.device)
+        return {
+            "path": path,
+            "sentences": sentences,
+            **_rates(workloads[0], seconds, peak_tflops),
+            **_peak(self.device),
+        }
+
+    def launches(self, path: str, sentences: int, length: int, seconds: float) -> dict[str, Any]:
+        """Kernels of one update, and how much of its `seconds` (taken without a profiler) the device computes."""
+        from torch.profiler import ProfilerActivity, profile
+
+        [batch] = random_workload(self.size, sentences, length).batches
+        there = batch.to(self.device)
+        with following(path):
+            update = make_update(path, self.model, self.optimizer, self.size.training)
+            for _ in range(3):
+                update(there)
+            wait_for(self.device)
+            activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device.type == "cuda" else [])]
+            with profile(activities=activities) as profiled:
+                update(there)
+                wait_for(self.device)
+        kernels = [event for event in profiled.events() if event.device_type.name != "CPU"]
+        busy = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
+        return {
+            "path": path,
+            "sentences": sentences,
+            "kernels": len(kernels),
+            "kernel_seconds": busy,
+            "busy": busy / seconds,
+            "microseconds_a_kernel": 1e6 * seconds / max(1, len(kernels)),
+        }
+
+
+def _rates(workload: Workload, seconds: float, peak_tflops: float) -> dict[str, float]:
+    flops = sum(flops_of(workload.size.model, shape) for shape in workload.shapes)
+    pairs = workload.sentences / seconds
+    return {
+        "seconds": seconds,
+        "pairs_per_second": pairs,
+        "target_words_per_second": workload.target_words / seconds,
+        "tflops": flops / seconds / 1e12,
+        "of_matrix_rate": flops / seconds / 1e12 / peak_tflops,
+        "minutes_of_the_papers_run": PAPER_PAIRS / pairs / 60,
+    }
+
+
+def _forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak(device: torch.device) -> dict[str, float | None]:
+    if device.type != "cuda":
+        return {"peak_mb": None}
+    return {"peak_mb": torch.cuda.max_memory_allocated(device) / (1 << 20)}
+
+
+def attention_rates(
+    size: Size, device: torch.device, sentences: int, length: int, copy_rate: float
+) -> list[dict[str, Any]]:
+    """One look at the source, forward and backward, by PyTorch's operations and by the kernels.
+
+    The bytes are those that nobody can do without, keys and annotations read once, at the rate of a copy in memory.
+    """
+    n, depth = size.model.attention_hidden, annotation_size(size.model)
+    query = torch.randn(sentences, n, device=device).bfloat16()
+    keys = torch.randn(sentences, length, n, device=device).bfloat16()
+    annotations = torch.randn(sentences, length, depth, device=device).bfloat16()
+    vector = torch.randn(n, device=device).bfloat16()
+    d_context = torch.randn(sentences, depth, device=device).bfloat16()
+    bytes_read = 2 * sentences * length * (n + depth)
+    found = []
+    for name, (forward, backward) in _looks(query, keys, annotations, vector, d_context).items():
+        for direction, run in (("forward", forward), ("backward", backward)):
+            seconds = seconds_of(run, device, BLOCK_SECONDS / 4)
+            rate = bytes_read / seconds / 1e9
+            found.append(
+                {
+                    "path": name,
+                    "direction": direction,
+                    "sentences": sentences,
+                    "microseconds": 1e6 * seconds,
+                    "gb_per_second": rate,
+                    "of_copy_rate": rate / copy_rate,
+                }
+            )
+    return found
+
+
+Looks = dict[str, tuple[Callable[[], None], Callable[[], None]]]
+
+
+def _looks(query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, d_context: Tensor) -> Looks:
+    from nmtalign.core.triton import attention as kernels
+
+    weights = _plain_forward(query, keys, annotations, vector)[1]
+
+    def plain_forward() -> None:
+        _plain_forward(query, keys, annotations, vector)
+
+    def plain_backward() -> None:
+        _plain_backward(d_context, query, keys, annotations, vector, weights)
+
+    def fused_forward() -> None:
+        kernels.attend_forward(query, keys, annotations, vector, None)
+
+    def fused_backward() -> None:
+        kernels.attend_backward(d_context, None, query, keys, annotations, vector, weights)
+
+    return {"plain": (plain_forward, plain_backward), "kernels": (fused_forward, fused_backward)}
+
+
+def _plain_forward(query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
+    energies = ((keys + query[:, None]).tanh_() @ vector[:, None]).squeeze(-1)
+    weights = energies.softmax(-1, dtype=torch.float32)
+    return torch.bmm(weights.to(annotations.dtype)[:, None], annotations).squeeze(1), weights
+
+
+def _plain_backward(
+    d_context: Tensor, query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(d_query, d_energies) of one step, tanh computed again, as the kernels give them."""
+    d_weights = torch.bmm(annotations, d_context[:, :, None]).squeeze(2).float()
+    d_energies = weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True))
+    squares = (keys + query[:, None]).tanh_().square_()
+    return torch.bmm(d_energies.to(squares.dtype)[:, None], squares).squeeze(1).mul_(vector).neg_(), d_energies
