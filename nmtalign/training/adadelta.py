@@ -40,7 +40,7 @@ class Adadelta(torch.optim.Optimizer):
         means = state["square_avg"], state["acc_delta"]
         if gradient.is_sparse:
             if "seen" not in state:  # the step at which each row was last up to date
-                state["seen"] = torch.full((len(weight),), float(state["step"]) - 1, device=weight.device)
+                state["seen"] = weight.new_full((len(weight),), float(state["step"]) - 1)
             _step_rows(weight, gradient.coalesce(), means, state["seen"], float(state["step"]), rule)
             return
         if "seen" in state:  # a run that went on with dense gradients, as several processes have them
