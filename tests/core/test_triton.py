@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
 from nmtalign.core import recurrence
+from nmtalign.core import softmax as core_softmax
 from nmtalign.core import triton as fused
 from nmtalign.core.cells import CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
@@ -360,6 +361,7 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
     with fused.forced(False):
         expected = loss_and_gradient()
     monkeypatch.setattr(recurrence, "Looks", FusedLooks)
+    monkeypatch.setattr(core_softmax, "_to_gradient", softmax_gradient)
     for kind in (PaperCell, CudnnCell):
         monkeypatch.setattr(kind, "steps_class", FUSED[kind.steps_class])
     for ours, theirs in zip(loss_and_gradient(), expected, strict=True):

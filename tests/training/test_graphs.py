@@ -1,0 +1,278 @@
+"""Graphs over bucketed lengths: what they leave is what the plain way leaves, and where they fail it takes over.
+
+The recorder of these tests does the work again where CUDA would replay it; the last tests record real graphs.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+from nmtalign.training.graphs import Bucket, EagerLoss, GraphedLoss, pick_loss
+
+CPU = torch.device("cpu")
+
+
+def batch_of(source_lengths, target_lengths, seed=0):
+    """A batch of random words; lengths do not count `</s>`."""
+    draw = np.random.default_rng(seed)
+    pairs = zip(source_lengths, target_lengths, strict=True)
+    return make_batch([(draw.integers(2, 11, s).tolist(), draw.integers(2, 13, t).tolist()) for s, t in pairs])
+
+
+def model_of(device=CPU, dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    settings = {"embedding": 4, "hidden": 6, "attention_hidden": 5, "maxout": 4, "initialisation": "xavier", **options}
+    return TranslationModel(ModelConfig(11, 13, **settings)).to(device, dtype)
+
+
+def loss_of(model, smoothing=0.0):
+    def loss(*tensors):
+        found = model.loss(*tensors, smoothing)
+        return found.objective, found.nll.detach()
+
+    return loss
+
+
+class Again:
+    """Records by keeping the work to be done again; `spoil` may change what a replay does."""
+
+    def __init__(self, spoil=None):
+        self.recorded, self.warmed, self.spoil = 0, 0, spoil
+
+    def warm_up(self, work):
+        self.warmed += 1
+        work()
+
+    def record(self, work):
+        self.recorded += 1
+        return work if self.spoil is None else self.spoil(work)
+
+
+def gradients_of(model):
+    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    return gradients
+
+
+def assert_same(found, expected, **tolerance):
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, **tolerance)
+
+
+SMALL = ([3, 5, 2], [4, 1, 6])
+LARGE = ([9, 3], [12, 2])
+
+
+def test_a_bucket_holds_its_batch():
+    batch = batch_of(*SMALL)
+    assert Bucket.of(batch) == Bucket(16, 8, 8)
+    assert Bucket.of(batch, lengths=1, rows=1) == Bucket(3, 6, 7)
+    assert Bucket.of(batch_of([7] * 17, [8] * 17)) == Bucket(32, 8, 12)
+    padded = Bucket(4, 8, 8).pad(batch)
+    assert [tuple(tensor.shape) for tensor in padded] == [(4, 8)] * 4
+    assert padded.source_mask.sum(1).tolist() == [4, 6, 3, 1]
+    assert padded.target_mask.sum(1).tolist() == [5, 2, 7, 0]
+    assert torch.equal(padded.source[:3, :6], batch.source)
+    assert not padded.source[3].any()
+    exact = Bucket(3, 6, 7).pad(batch)
+    assert exact.source is batch.source
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"cell": "cudnn", "order": "look-update-generate", "output_rank": 0},
+        {"attention": "none", "bidirectional": False},
+    ],
+)
+def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
+    model, batch = model_of(**options), batch_of(*SMALL)
+    loss = loss_of(model, smoothing=0.1)
+    objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    expected = torch.autograd.grad(objective, list(model.parameters()))
+    model.static_shapes = static
+    padded_objective, padded_nll = loss(*Bucket.of(batch).pad(batch))
+    found = torch.autograd.grad(padded_objective, list(model.parameters()))
+    assert_same((padded_objective, padded_nll, *found), (objective, nll, *expected))
+
+
+def test_replays_leave_what_the_plain_way_leaves():
+    model, said, recorder = model_of(), [], Again()
+    graphed = GraphedLoss(model, loss_of(model, 0.1), said.append, recorder=recorder)
+    eager = EagerLoss(loss_of(model, 0.1), CPU)
+    for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
+        batch, weight = batch_of(*shape, seed=number), 1 / (number + 1)
+        expected = eager(batch, weight), *gradients_of(model)
+        assert_same((graphed(batch, weight), *gradients_of(model)), expected)
+    assert (recorder.recorded, recorder.warmed) == (2, 2)
+    assert said == []
+    assert not model.static_shapes
+
+
+def test_a_loss_that_was_returned_is_not_changed_by_the_next_replay():
+    model = model_of()
+    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    returned = [graphed(batch_of(*SMALL, seed=number)) for number in range(4)]
+    assert len({float(nll) for nll in returned}) == 4
+
+
+def test_gradients_add_up_to_those_that_were_there():
+    model = model_of()
+    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    eager = EagerLoss(loss_of(model), CPU)
+    for _ in range(3):
+        batches = [batch_of(*SMALL, seed=1), batch_of(*LARGE, seed=2), batch_of(*SMALL, seed=3)]
+        for batch in batches:
+            eager(batch)
+        expected = gradients_of(model)
+        for batch in batches:
+            graphed(batch)
+        assert_same(gradients_of(model), expected)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        graphed(batches[0])
+        with_ones = gradients_of(model)
+        eager(batches[0])
+        assert_same(with_ones, [gradient + 1 for gradient in gradients_of(model)])
+
+
+def test_the_least_recently_used_graph_is_dropped():
+    model, recorder = model_of(), Again()
+    graphed = GraphedLoss(model, loss_of(model), print, recorder=recorder, limit=2)
+    shapes = {"a": SMALL, "b": LARGE, "c": ([1], [1])}
+    for name in "abcabc":  # the first three only make acquaintance
+        graphed(batch_of(*shapes[name]))
+    assert recorder.recorded == 3  # c drops a
+    graphed(batch_of(*shapes["b"]))
+    assert recorder.recorded == 3
+    graphed(batch_of(*shapes["a"]))  # drops c
+    assert recorder.recorded == 4
+    graphed(batch_of(*shapes["b"]))
+    assert recorder.recorded == 4
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("fault", ["refuse", "loss", "gradient"])
+def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault, dropout):
+    model, twin, said = model_of(dropout=dropout), model_of(dropout=dropout), []
+
+    def spoil(work):
+        if fault == "refuse":
+            raise RuntimeError("operation not permitted when stream is capturing\nand more lines")
+
+        def replay():
+            work()
+            if fault == "loss":
+                graphed._nll.mul_(1.01)
+            else:
+                graphed._gradients[0].mul_(2)
+
+        return replay
+
+    recorder = Again(spoil)
+    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=recorder)
+    eager = EagerLoss(loss_of(twin), CPU)
+    for number in range(4):
+        batch = batch_of(*SMALL, seed=number)
+        torch.manual_seed(number)
+        found = graphed(batch), *gradients_of(model)
+        torch.manual_seed(number)
+        assert_same(found, (eager(batch), *gradients_of(twin)), rtol=0, atol=0)
+    assert recorder.recorded == 1
+    assert len(said) == 1
+    assert "\n" not in said[0]
+    expected = {"refuse": "not permitted", "loss": "loss differs by 1.0e-02", "gradient": "its gradient by"}
+    assert expected[fault] in said[0]
+
+
+def test_dropout_draws_new_numbers_at_every_replay_and_the_same_for_the_same_seed():
+    model, said = model_of(dropout=0.4), []
+    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=Again())
+    batch = batch_of(*SMALL)
+    graphed(batch)
+    seen = []
+    for seed in (1, 2, 3, 1):
+        torch.manual_seed(seed)
+        seen.append(float(graphed(batch)))
+    assert said == []
+    assert len(set(seen)) == 3
+    assert seen[0] == seen[3]
+    model.eval()
+    graphed(batch)
+    assert float(graphed(batch)) == float(graphed(batch))
+
+
+def test_a_batch_without_a_finite_loss_neither_gives_graphs_up_nor_passes_as_a_check():
+    model, said, recorder = model_of(), [], Again()
+    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=recorder)
+    batch, bias = batch_of(*SMALL), model.readout.output_bias
+    graphed(batch)
+    with torch.no_grad():
+        bias[0] = torch.nan
+    model.zero_grad(set_to_none=True)
+    assert graphed(batch).isnan()
+    assert all(gradient.isnan().any() for gradient in gradients_of(model))
+    with torch.no_grad():
+        bias[0] = 0.0
+    expected = EagerLoss(loss_of(model), CPU)(batch), *gradients_of(model)
+    assert_same((graphed(batch), *gradients_of(model)), expected)
+    assert (said, recorder.recorded) == ([], 2)
+
+
+def test_parameters_that_take_no_part_keep_what_they_have():
+    model = model_of()
+    model.source_embedding.bias.requires_grad_(False)
+    model.idle = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    for _ in range(3):
+        graphed(batch_of(*SMALL))
+        assert model.idle.grad is None
+        assert model.source_embedding.bias.grad is None
+
+
+def test_graphs_are_for_one_process_on_a_gpu():
+    model = model_of()
+    assert isinstance(pick_loss(model, loss_of(model), CPU, 1, print), EagerLoss)
+    assert isinstance(pick_loss(model, loss_of(model), torch.device("cuda"), 2, print), EagerLoss)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("options", [{}, {"cell": "cudnn", "order": "look-update-generate"}, {"attention": "none"}])
+def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
+    device, said = torch.device("cuda"), []
+    model = model_of(device, torch.float32, dropout=dropout, **options)
+    graphed = pick_loss(model, loss_of(model, 0.1), device, 1, said.append)
+    assert isinstance(graphed, GraphedLoss)
+    eager = EagerLoss(loss_of(model, 0.1), device)
+    for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
+        batch = batch_of(*shape, seed=number)
+        found = graphed(batch, 0.5), *gradients_of(model)
+        if not dropout:
+            assert_same(found, (eager(batch, 0.5), *gradients_of(model)), rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), found[1:], strict=True):
+                parameter -= 0.01 * gradient
+    assert said == []
+    assert len(graphed._recordings) == 2
+
+
+@pytest.mark.gpu
+def test_real_graphs_draw_new_dropout_at_every_replay():
+    device, said = torch.device("cuda"), []
+    model = model_of(device, torch.float32, dropout=0.4)
+    graphed = GraphedLoss(model, loss_of(model), said.append)
+    batch, seen = batch_of(*SMALL), []
+    graphed(batch)
+    for seed in (1, 2, 3, 1):
+        torch.cuda.manual_seed(seed)
+        seen.append(float(graphed(batch)))
+    assert said == []
+    assert len(set(seen)) == 3
+    assert seen[0] == seen[3]
