@@ -12,6 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from nmtalign.errors import ResourceError
 from nmtalign.text.tokenizer import Tokenizers
 
@@ -30,15 +33,37 @@ class LengthLimit:
     keep_empty: bool = False
 
 
+class WordIndex(dict[str, int]):
+    """Numbers words in the order of their first use."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
 class Side(NamedTuple):
-    """One side of a chunk; the tokens are joined by spaces, since one string passes quickly between processes."""
+    """One side of a chunk: its different tokens, joined by spaces, and the text as their numbers.
 
-    text: str
-    lengths: list[int]
+    Thus the processes look at every token, and the one that collects only at the different ones; one string and two
+    arrays pass quickly between them.
+    """
 
-    def tokens(self) -> list[str]:
-        """All tokens of the chunk."""
-        return self.text.split(" ") if self.text else []
+    types: str
+    ids: npt.NDArray[np.uint32]  # (tokens,)
+    lengths: npt.NDArray[np.int32]  # (sentences,)
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]]) -> "Side":
+        """The tokens of sentences."""
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        index = WordIndex()
+        tokens = map(index.__getitem__, itertools.chain.from_iterable(sentences))
+        ids = np.fromiter(tokens, np.uint32, int(lengths.sum()))
+        return cls(" ".join(index), ids, lengths)
+
+    def words(self) -> list[str]:
+        """The different tokens, by number."""
+        return self.types.split(" ") if self.types else []
 
 
 class Chunk(NamedTuple):
@@ -63,20 +88,15 @@ def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs) -> 
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]
     kept, empty, too_long = [], 0, 0
-    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        if not (source and target) and not limit.keep_empty:
+    for number, pair in enumerate(zip(sources, targets, strict=True)):
+        if not all(pair) and not limit.keep_empty:
             empty += 1
-        elif limit.longest and max(len(source), len(target)) > limit.longest:
+        elif limit.longest and max(map(len, pair)) > limit.longest:
             too_long += 1
         else:
             kept.append(number)
-    return Chunk(kept, _side(sources, kept), _side(targets, kept), empty, too_long)
-
-
-def _side(sentences: list[list[str]], kept: list[int]) -> Side:
-    return Side(
-        " ".join(token for number in kept for token in sentences[number]), [len(sentences[number]) for number in kept]
-    )
+    source, target = (Side.of([side[number] for number in kept]) for side in (sources, targets))
+    return Chunk(kept, source, target, empty, too_long)
 
 
 def tokenize_pairs(

@@ -189,7 +189,7 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
             tally.too_long += chunk.too_long
             for number, (side, part) in enumerate(((spool.source, chunk.source), (spool.target, chunk.target))):
                 lines = () if training else [block[kept][number] for kept in chunk.kept]
-                side.append(part.tokens(), part.lengths, lines)
+                side.append(part, lines)
             read += len(block)
             if training:
                 job.progress(read)

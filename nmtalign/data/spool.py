@@ -10,17 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.data.corpus import SIDES
+from nmtalign.data.pipeline import Side, WordIndex
 from nmtalign.text.vocabulary import Vocabulary
 
 _BLOCK = 1 << 20  # ids copied at a time
-
-
-class WordIndex(dict[str, int]):
-    """Numbers words in the order of their first use."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
 
 
 class SideSpool:
@@ -32,27 +25,33 @@ class SideSpool:
 
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.index = WordIndex()
-        self.counts = np.zeros(0, dtype=np.int64)  # (types,)
+        self._counts = np.zeros(0, dtype=np.int64)  # (types, and some to come)
         self.sentences = self.tokens = self.text_bytes = 0
         names = ("ids", "lengths", "text", "text_lengths") if with_text else ("ids", "lengths")
         self._paths = {part: folder / f"{name}.{part}" for part in names}
         self._streams: dict[str, BinaryIO] = {part: path.open("wb") for part, path in self._paths.items()}
 
-    def append(self, tokens: Sequence[str], lengths: Sequence[int], lines: Sequence[str]) -> None:
-        """Adds sentences: their tokens one after the other, their lengths, and their raw lines where those are kept."""
-        ids = np.fromiter(map(self.index.__getitem__, tokens), dtype=np.uint32, count=len(tokens))
-        counts = np.bincount(ids, minlength=len(self.index))
-        counts[: len(self.counts)] += self.counts
-        self.counts = counts
-        self._write("ids", ids)
-        self._write("lengths", np.asarray(lengths, dtype=np.int32))
-        self.sentences += len(lengths)
-        self.tokens += len(tokens)
+    def append(self, side: Side, lines: Sequence[str] = ()) -> None:
+        """Adds the sentences of a chunk, and their raw lines where those are kept."""
+        words = side.words()
+        table = np.fromiter(map(self.index.__getitem__, words), dtype=np.uint32, count=len(words))
+        if len(self.index) > len(self._counts):
+            self._counts = np.concatenate((self._counts, np.zeros(len(self.index), dtype=np.int64)))
+        self._counts[table] += np.bincount(side.ids, minlength=len(table))
+        self._write("ids", table[side.ids])
+        self._write("lengths", side.lengths)
+        self.sentences += len(side.lengths)
+        self.tokens += len(side.ids)
         if "text" in self._streams:
             raw = [line.encode("utf-8") for line in lines]
             self._streams["text"].write(b"".join(raw))
             self._write("text_lengths", np.asarray([len(line) for line in raw], dtype=np.int32))
             self.text_bytes += sum(map(len, raw))
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """(types,) how often each word was seen."""
+        return self._counts[: len(self.index)]
 
     def _write(self, part: str, array: npt.NDArray[Any]) -> None:
         self._streams[part].write(array.tobytes())

@@ -4,15 +4,18 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, atomic_text
+from nmtalign.text.caching import Tokens, keep
 from nmtalign.text.moses import MosesWords
 
 # What sets words apart: no-break spaces, U+0085 and U+2028 belong to the words of tokenised text.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")
+_UNEVEN = re.compile(r"[\t\r\f\v\n]| {2}")
 WORD_START = "▁"
 TOKENIZER_FILE = "tokenizer.json"
 MODEL_FILES = ("source.spm", "target.spm")
@@ -20,7 +23,7 @@ MODEL_FILES = ("source.spm", "target.spm")
 
 def blanks_to_spaces(line: str) -> str:
     """Each run of ASCII blanks as one space."""
-    return _BLANKS.sub(" ", line)
+    return _BLANKS.sub(" ", line) if _UNEVEN.search(line) else line
 
 
 class Tokenizer(Protocol):
@@ -81,6 +84,7 @@ class SentencePieces:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
+        self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SentencePieces, (self.model,)
@@ -102,8 +106,12 @@ class SentencePieces:
 
     def tokenize(self, line: str) -> list[str]:
         """Pieces; a character that the model does not know stands for itself."""
-        pieces: list[str] = self._processor.encode(blanks_to_spaces(line), out_type=str)
-        return pieces
+        line = blanks_to_spaces(line)
+        if self._words is None or WORD_START in line:
+            pieces: list[str] = self._processor.encode(line, out_type=str)
+            return pieces
+        words = line.strip(" ")
+        return list(chain.from_iterable(map(self._words.__getitem__, words.split(" ")))) if words else []
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The pieces joined, "▁" read as a space."""
@@ -127,6 +135,30 @@ class SentencePieces:
             else:
                 words[word] += token
         return words
+
+
+class _PiecesOfWords(dict[str, Tokens]):
+    """The pieces of words that were met."""
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+
+    def __missing__(self, word: str) -> Tokens:
+        return keep(self, word, self._processor.encode(word, out_type=str))
+
+
+def _word_by_word(processor: Any) -> bool:
+    """Whether the pieces of a word never depend on the words around it.
+
+    So it is where pairs are merged by rank (bpe: the scores are 0, -1, -2, ...), no piece goes over a space, and the
+    space has a piece. The scores of a unigram model are summed over the line, and rounded.
+    """
+    numbers = [number for number in range(len(processor)) if not processor.is_unknown(number)]
+    return (
+        processor.piece_to_id(WORD_START) in numbers
+        and all(processor.get_score(number) == -rank for rank, number in enumerate(numbers))
+        and not any(WORD_START in processor.id_to_piece(number)[1:] for number in numbers)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,19 @@
+import os
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
+from nmtalign.text import caching
+from nmtalign.text.lines import read_lines
 from nmtalign.text.moses import MosesWords, has_rules
 
 ENGLISH, FRENCH = MosesWords("en"), MosesWords("fr")
-SLOW = {"en": MosesTokenizer(lang="en"), "fr": MosesTokenizer(lang="fr")}
+OURS = {"en": ENGLISH, "fr": FRENCH, "fi": MosesWords("fi")}
+THEIRS = {language: MosesTokenizer(lang=language) for language in OURS}
 PIECES = [
     "Mr.",
     "No. 7",
@@ -27,6 +32,22 @@ PIECES = [
     "’",
     "&",
     "1:30",
+    "'",
+    "x'",
+    "'x",
+    ",y",
+    "5,",
+    "DOTDOTMULTI",
+    "\x01",
+    "\u00a0",
+    "...x",
+    "M.",
+    "No.",
+    "été.",
+    "5.",
+    "(a.b).",
+    "``",
+    "-",
 ]
 
 
@@ -82,13 +103,39 @@ def test_french_comes_back(line: str) -> None:
     assert FRENCH.detokenize(FRENCH.tokenize(line)) == line
 
 
-@settings(max_examples=200)
-@given(st.sampled_from(["en", "fr"]), st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12))
-def test_tokens_are_those_of_sacremoses(language: str, parts: list[str]) -> None:
-    line = " ".join(parts)
-    tokens = (ENGLISH if language == "en" else FRENCH).tokenize(line)
-    assert tokens == SLOW[language].tokenize(line, escape=False)
+@settings(max_examples=400)
+@given(
+    st.sampled_from(["en", "fr", "fi"]),
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12),
+    st.sampled_from([" ", "", "  "]),
+)
+def test_tokens_are_those_of_sacremoses(language: str, parts: list[str], blank: str) -> None:
+    line = blank.join(parts)
+    tokens = OURS[language].tokenize(line)
+    assert tokens == THEIRS[language].tokenize(line, escape=False)
     assert not any(" " in token or "\n" in token or not token for token in tokens)
+
+
+def test_words_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "CACHED", 3)
+    words = MosesWords("en")
+    line = "It's 5, e.g. a (very) long way from A. to B., isn't it?"
+    assert [words.tokenize(line) for _ in range(3)] == [THEIRS["en"].tokenize(line, escape=False)] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_tokens_are_those_of_sacremoses_on_a_large_corpus(language: str) -> None:
+    """One line of ten of large/train.{en,fr}.gz in the folder NMTALIGN_TEST_DATA; all of them with NMTALIGN_TEST_ALL=1."""
+    path = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / f"large/train.{language}.gz"
+    if not path.is_file():
+        pytest.skip(f"no large/train.{language}.gz in the folder NMTALIGN_TEST_DATA")
+    ours, theirs = OURS[language], THEIRS[language]
+    step = 1 if os.environ.get("NMTALIGN_TEST_ALL") else 10
+    for number, line in enumerate(read_lines(path), 1):
+        if number % step == 0:
+            assert ours.tokenize(line) == theirs.tokenize(line, escape=False), f"line {number}: {line!r}"
 
 
 @settings(max_examples=50)

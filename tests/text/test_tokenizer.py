@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizers, blanks_to_spaces
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,31 @@ def pieces() -> SentencePieces:
         unk_id=0, normalization_rule_name="identity", minloglevel=2,
     )  # fmt: skip
     return SentencePieces(model.getvalue())
+
+
+ODD = ["the", " small", "▁", "☃", "\u00a0", "\t", "  ", "\0", "river", "mill☃☃", "\u3000", "e"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=4)), max_size=12))
+def test_pieces_found_word_by_word_are_those_of_the_line(pieces: SentencePieces, parts: list[str]) -> None:
+    line = "".join(parts)
+    plain = sentencepiece.SentencePieceProcessor(model_proto=pieces.model)
+    assert pieces._words is not None
+    assert pieces.tokenize(line) == plain.encode(blanks_to_spaces(line), out_type=str)
+
+
+@pytest.mark.parametrize("options", [{"model_type": "unigram"}, {"model_type": "bpe", "split_by_whitespace": False}])
+def test_pieces_that_depend_on_the_words_around_are_those_of_the_whole_line(options: dict[str, object]) -> None:
+    model = io.BytesIO()
+    lines = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=38, hard_vocab_limit=False, bos_id=-1, eos_id=-1,
+        unk_id=0, normalization_rule_name="identity", minloglevel=2, **options,
+    )  # fmt: skip
+    pieces = SentencePieces(model.getvalue())
+    assert pieces._words is None
+    plain = sentencepiece.SentencePieceProcessor(model_proto=pieces.model)
+    assert pieces.tokenize("the river runs") == plain.encode("the river runs", out_type=str)
 
 
 @pytest.mark.parametrize(
