@@ -1,11 +1,11 @@
 """Loss and gradient of a batch, launched operation by operation or replayed from a CUDA graph of the batch's bucket.
 
 A pass over 30 words, forward and backward, is some 1,100 launches with the fused kernels and 2,700 without. Each takes
-about 10 us of the host's time, where the card needs 2 to 5: for the paper's batch of 80 that is 11 ms of the host's, and
-4 of the card's. A graph replays them all at one launch, but only over the same tensors of the same shapes. So lengths
-and rows are rounded up to a bucket, padding has weight 0, and a graph is recorded for each bucket that comes again. All
-graphs share one pool of memory: they run one after the other, and what they leave (loss and gradients) is copied out of
-it. Whoever calls cannot tell one way from the other.
+about 10 us of the host's time, where the card needs 2 to 5: for the paper's batch of 80 that is 11 ms of the host's,
+and 4 of the card's. A graph replays them all at one launch, but only over the same tensors of the same shapes. So
+lengths and rows are rounded up to a bucket, padding has weight 0, and a graph is recorded for each bucket that comes
+again. All graphs share one pool of memory: they run one after the other, and what they leave (loss and gradients) is
+copied out of it. Whoever calls cannot tell one way from the other.
 """
 
 import math
