@@ -43,11 +43,14 @@ class Steps(ABC):
         self._put(0, initial)
         self.gates = self._buffer(2 * size, initial.dtype)
         self.new = self._buffer(size, initial.dtype)
-        self.d_inputs = self._empty(3 * size, self.dtype) if differentiate else initial.new_empty(0)
 
     @abstractmethod
     def forward(self, step: int, inputs: Tensor) -> None:
         """Fills state `step` + 1 from state `step` and the inputs (*D, B, 3n) of the step."""
+
+    def start_backward(self) -> None:
+        """Makes room for the gradients."""
+        self.d_inputs = self._empty(3 * self.size, self.dtype)
 
     @abstractmethod
     def backward(self, step: int, d_state: Tensor) -> None:
@@ -156,7 +159,6 @@ class CudnnSteps(Steps):
     ) -> None:
         super().__init__(initial, weight, bias, skip, steps, differentiate)
         self.hidden = self._buffer(self.size, initial.dtype)
-        self.d_hidden = self._empty(self.size, self.dtype) if differentiate else initial.new_empty(0)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
@@ -170,6 +172,11 @@ class CudnnSteps(Steps):
         if self.skip is not None:
             keep.masked_fill_(self.skip.select(-3, step), 1)
         self._advance(step, new, state, keep)
+
+    def start_backward(self) -> None:
+        """Makes room for the gradients."""
+        super().start_backward()
+        self.d_hidden = self._empty(self.size, self.dtype)
 
     def backward(self, step: int, d_state: Tensor) -> None:
         """With d the state's gradient: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmtalign.core.attention import AdditiveAttention, Looks
-from nmtalign.core.autograd import apply
+from nmtalign.core.autograd import apply, once
 from nmtalign.core.cells import GatedCell, add_product, over_steps, product
 
 
@@ -97,7 +97,8 @@ class _Cell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_rows: Tensor) -> tuple[None, Tensor, Tensor, Tensor, Tensor | None, None, None]:
-        steps = ctx.steps
+        steps = once(ctx, "steps")
+        steps.start_backward()
         d_state = d_rows.select(-3, steps.count).to(steps.states.dtype, copy=True)
         for step in reversed(range(steps.count)):
             steps.backward(step, d_state)
@@ -132,7 +133,7 @@ class _AttendingCell(torch.autograd.Function):
             context = looks.forward(step, steps.rows[step])
             if step < len(inputs):
                 steps.forward(step, product(context, context_weight, inputs[step]))
-        ctx.steps, ctx.looks, ctx.context_weight, ctx.query_weight = steps, looks, context_weight, query_weight
+        ctx.steps, ctx.looks, ctx.context_weight = steps, looks, context_weight
         return (
             steps.rows.view_as(steps.rows),
             looks.contexts.view_as(looks.contexts),
@@ -144,7 +145,8 @@ class _AttendingCell(torch.autograd.Function):
     def backward(
         ctx: Any, d_rows: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> tuple[Any, ...]:
-        steps, looks, context_weight = ctx.steps, ctx.looks, ctx.context_weight
+        steps, looks, context_weight = once(ctx, "steps"), once(ctx, "looks"), ctx.context_weight
+        steps.start_backward()
         looks.start_backward()
         if d_contexts is None:
             looks.d_contexts.zero_()

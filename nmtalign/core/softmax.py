@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.autograd import apply
+from nmtalign.core.autograd import apply, once
 from nmtalign.core.elementwise import wide
 
-BLOCK_CELLS = 5 << 24  # logits held at a time, rows * K: one product each for the gradients of a block
-CHUNK_CELLS = 1 << 20  # of these in float32, while the softmax is taken: what the processor's cache holds
+BLOCK_CELLS = 5 << 23  # logits held at a time, rows * K
+CHUNK_CELLS = 1 << 20  # numbers of float32 worked on at a time: what the processor's cache holds
 _LEAST = 1e-30  # a probability below may have lost digits
 
 
@@ -57,17 +57,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, rows: "_Rows", differentiate: bool
     ) -> tuple[Tensor, Tensor]:
         objective, nll, gradients = rows.compute(differentiate)
-        ctx.rows, ctx.gradients = rows, gradients
+        ctx.gradients = gradients
         ctx.mark_non_differentiable(nll)
         return objective, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        # Handed over, not kept: what is as large as the softmax layer is neither copied nor held twice. Going back a
-        # second time through the same graph computes it again.
-        found = ctx.gradients or ctx.rows.compute(True)[2]
-        ctx.gradients = None
+        found = once(ctx, "gradients")
         found.features.mul_(gradient.to(found.features.dtype))
         return found.features, found.weight.mul_(gradient), found.bias.mul_(gradient), None, None
 
@@ -90,7 +87,7 @@ class _Rows:
         weight, bias = self.weight.to(features.dtype), self.bias.to(dtype)
         nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(bias)
-        d_weight = None if len(targets) else torch.zeros_like(self.weight, dtype=dtype)
+        d_weight = self.weight.new_zeros(self.weight.shape if differentiate else 0, dtype=dtype)
         for rows in slices(len(targets), len(bias), BLOCK_CELLS):
             block = features[rows]
             logits = block @ weight.t()
@@ -99,15 +96,14 @@ class _Rows:
             if differentiate:
                 torch.mm(logits, weight, out=d_features[rows])
                 d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
-                product = (logits.t() @ block).to(dtype)  # summed over blocks in float32
-                d_weight = product if d_weight is None else d_weight.add_(product)
+                _add_product(d_weight, logits, block)
         if self.row_weights is not None:
             nll, log_sums = nll * self.row_weights, log_sums * self.row_weights
-        gradients = None if d_weight is None else _Gradients(d_features, d_weight, d_bias)
+        gradients = _Gradients(d_features, d_weight, d_bias) if differentiate else None
         objective = total = nll.sum()
         if self.smoothing:
             objective = (1 - self.smoothing) * total + self._smooth(log_sums, weight, bias, gradients)
-        if gradients is not None and d_weight is not None and d_weight.dtype != self.weight.dtype:
+        if gradients is not None and d_weight.dtype != self.weight.dtype:
             gradients = _Gradients(d_features, d_weight.to(self.weight.dtype), d_bias.to(self.bias.dtype))
         return objective.clone(), total, gradients
 
@@ -123,6 +119,17 @@ class _Rows:
             gradients.weight.sub_(share * feature_sum)
             gradients.bias.sub_(share * counted.sum())
         return self.smoothing * log_sums.sum() - share * logit_sum
+
+
+def _add_product(total: Tensor, d_logits: Tensor, block: Tensor) -> None:
+    """`total (K, r) += d_logits^T block` in total's own type, by parts of the vocabulary that the cache holds."""
+    if total.dtype == block.dtype:
+        total.addmm_(d_logits.t(), block)
+        return
+    cells = 4 * CHUNK_CELLS if total.device.type == "cpu" else total.numel()
+    vocabulary, rank = total.shape
+    for words in slices(vocabulary, rank, cells):
+        total[words] += d_logits[:, words].t() @ block
 
 
 def _to_gradient(
