@@ -9,7 +9,8 @@ from torch.autograd.function import once_differentiable
 
 from nmtalign.core.attention import AdditiveAttention, Looks
 from nmtalign.core.autograd import apply, once
-from nmtalign.core.cells import GatedCell, add_product, over_steps, product
+from nmtalign.core.cells import GatedCell, Steps, add_product, over_steps, product
+from nmtalign.core.triton import missing
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,16 @@ def _narrow(cell: GatedCell, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]
     return cell.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
+def _kernels(cell: GatedCell, device: torch.device) -> tuple[type[Steps], type[Looks]]:
+    """The classes that go through the steps and the looks on a device: in plain PyTorch, or fused."""
+    if missing(device):
+        return cell.steps_class, Looks
+    from nmtalign.core.triton.looks import FusedLooks
+    from nmtalign.core.triton.steps import FUSED
+
+    return FUSED[cell.steps_class], FusedLooks
+
+
 class _Cell(torch.autograd.Function):
     """The recurrence without attention."""
 
@@ -88,7 +99,8 @@ class _Cell(torch.autograd.Function):
         differentiate: bool,
     ) -> Tensor:
         count = inputs.shape[-3]
-        steps = cell.steps_class(initial, weight, bias, skip, count, differentiate)
+        steps_class, _ = _kernels(cell, inputs.device)
+        steps = steps_class(initial, weight, bias, skip, count, differentiate)
         for step in range(count):
             steps.forward(step, inputs.select(-3, step))
         ctx.steps = steps
@@ -127,8 +139,9 @@ class _AttendingCell(torch.autograd.Function):
         differentiate: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        steps = cell.steps_class(initial, weight, bias, None, len(inputs), differentiate)
-        looks = Looks(keys, annotations, vector, query_weight, padding, count)
+        steps_class, looks_class = _kernels(cell, inputs.device)
+        steps = steps_class(initial, weight, bias, None, len(inputs), differentiate)
+        looks = looks_class(keys, annotations, vector, query_weight, padding, count)
         for step in range(count):
             context = looks.forward(step, steps.rows[step])
             if step < len(inputs):

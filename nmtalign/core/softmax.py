@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from nmtalign.core.autograd import apply, once
 from nmtalign.core.elementwise import wide
+from nmtalign.core.triton import missing
 
 BLOCK_CELLS = 5 << 23  # logits held at a time, rows * K
 CHUNK_CELLS = 1 << 20  # numbers of float32 worked on at a time: what the processor's cache holds
@@ -97,6 +98,7 @@ class _Rows:
                 torch.mm(logits, weight, out=d_features[rows])
                 d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
                 _add_product(d_weight, logits, block)
+            del logits  # before the next block's are made
         if self.row_weights is not None:
             nll, log_sums = nll * self.row_weights, log_sums * self.row_weights
         gradients = _Gradients(d_features, d_weight, d_bias) if differentiate else None
@@ -146,6 +148,10 @@ def _to_gradient(
     The gradient is (probability - (1 - smoothing) at the target) * scale; the even share that label smoothing takes
     from every word is left to `_smooth`. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
+    if not missing(logits.device):
+        from nmtalign.core.triton.softmax import softmax_gradient
+
+        return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
     parts = list(slices(len(targets), logits.shape[1], cells))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
@@ -163,3 +169,4 @@ def _to_gradient(
         if scale is not None:
             probs *= scale[rows, None]
         chunk.copy_(probs)
+    return None

@@ -227,6 +227,7 @@ def test_steps_of_a_cell_forward_and_backward(dtype, kind, directions):
     close(steps.states, expected, dtype, times)
     close(steps.rows, expected, dtype, times)
     wanted = torch.autograd.grad((expected * gradient).sum(), leaves)
+    steps.start_backward()
     d_state = gradient.select(-3, count).to(state_dtype, copy=True)
     for step in reversed(range(count)):
         steps.backward(step, d_state)
@@ -274,6 +275,7 @@ def test_a_gradient_of_any_layout_is_changed_in_place(kind):
     steps.forward(0, normal(2, 12))
     turned = normal(4, 2).t()
     whole = turned.contiguous()
+    steps.start_backward()
     steps.backward(0, turned)
     steps.backward(0, whole)
     assert torch.equal(turned, whole)

@@ -92,7 +92,11 @@ class FusedCudnnSteps(_Fused):
         super().__init__(initial, weight, bias, skip, steps, differentiate)
         self._weight = weight
         self.hidden = self._buffer(self.size, initial.dtype)
-        self._d_sums = self._empty(3 * self.size, self.dtype) if differentiate else initial.new_empty(0)
+
+    def start_backward(self) -> None:
+        """Makes room for the gradients."""
+        super().start_backward()
+        self._d_sums = self._empty(3 * self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
