@@ -16,9 +16,10 @@ from rich.text import Text
 
 from nmtalign.cli.common import say
 from nmtalign.errors import UsageError
-from nmtalign.training.events import Event, Finished, Listener, Progressed, Skipped, Started, Validated
+from nmtalign.training.events import Damaged, Event, Finished, Listener, Progressed, Skipped, Started, Validated
 
 DEV_ROWS = 8
+_shown: list[Live] = []
 
 
 @contextlib.contextmanager
@@ -49,28 +50,35 @@ def describe(event: Event) -> str:
     match event:
         case Started():
             verb = f"going on from update {event.update}" if event.resumed else "training"
+            several = f"{event.processes} processes, each: " if event.processes > 1 else ""
             return (
                 f"{verb}: {event.parameters:,} parameters, {event.pairs:,} pairs ({event.left_out:,} too long), "
-                f"{event.device}, {event.precision}, {event.threads} threads, seed {event.seed}"
+                f"{several}{event.device}, {event.precision}, {event.threads} threads, seed {event.seed}"
             )
         case Progressed():
             return (
                 f"update {event.update}  epoch {event.epoch:.2f}  loss {event.loss:.3f}  ppl {event.perplexity:.2f}  "
                 f"words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
                 f"norm {event.gradient_norm:.2f}  rate {event.learning_rate:.2g}  "
-                f"{clock(event.seconds)}{_left(event)}"
+                f"{clock(event.seconds)}{_left(event)}{_skipped(event)}"
             )
         case Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
             best = "  best" if event.best else ""
             return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{best}"
+        case Damaged():
+            return f"{event.problem}; going on from the checkpoint before it, update {event.update}"
         case Skipped():
-            return f"update {event.update}: the gradient is not finite; left out ({event.in_a_row} in a row)"
+            return f"update {event.update}: the loss is not finite; left out ({event.in_a_row} in a row)"
     return ""
 
 
 def _left(event: Progressed) -> str:
     return f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
+
+
+def _skipped(event: Progressed) -> str:
+    return f"  left out {event.skipped}" if event.skipped else ""
 
 
 def clock(seconds: float) -> str:
@@ -84,12 +92,21 @@ def clock(seconds: float) -> str:
 def _live(folder: Path) -> Iterator[Listener]:
     display = LiveDisplay(folder)
     with Live(display.render(), console=Console(stderr=True), refresh_per_second=4) as live:
+        _shown.append(live)
 
         def listen(event: Event) -> None:
+            if isinstance(event, Damaged):
+                live.console.print(describe(event), markup=False, highlight=False, soft_wrap=True)
             display.hear(event)
             live.update(display.render())
 
         yield listen
+
+
+def let_go() -> None:
+    """Gives the terminal back, before a process that does not come to its regular end."""
+    while _shown:
+        _shown.pop().stop()
 
 
 class LiveDisplay:
@@ -146,7 +163,10 @@ def _figures(event: Progressed) -> Table:
 
 def _bar(event: Progressed) -> Table:
     table = Table.grid(padding=(0, 2))
-    table.add_row(ProgressBar(total=1.0, completed=event.done, width=40), f"{clock(event.seconds)} gone{_left(event)}")
+    table.add_row(
+        ProgressBar(total=1.0, completed=event.done, width=40),
+        f"{clock(event.seconds)} gone{_left(event)}{_skipped(event)}",
+    )
     return table
 
 

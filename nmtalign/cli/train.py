@@ -1,21 +1,28 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
 import dataclasses
+import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, say
-from nmtalign.workspace import load_workspace
+from nmtalign.cli.ranks import joined
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
+    from nmtalign.training.distributed import World
+    from nmtalign.training.events import Finished
     from nmtalign.training.loop import Trainer
 
 MODEL, OPTIMISER, BATCHES, BUDGET, MACHINE = "Model", "Optimiser", "Batches", "How long", "Machine"
 Presets = Literal["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30", "small", "tiny"]
 Numbers = int | None
+INTERRUPTED = "interrupted"
 
 
 def _option(flag: str, help: str, panel: str, metavar: str | None = None) -> Any:
@@ -130,20 +137,32 @@ def train(
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a model; the same command again goes on where it was cut off.
-
-    Settings come from the preset, then from the \\[train] section of nmtalign.toml, then from these options.
-    Every event is kept in train.jsonl in the model directory.
-
-    Examples:
-
-      nmtalign train
-
-      nmtalign train data/ -o model/ --preset small --max-time 15m
-
-      nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
-    """
     _run(locals())
+
+
+train.__doc__ = """Train a model; the same command again goes on where it was cut off.
+
+Settings come from the preset, then from the \\[train] section of
+nmtalign.toml, then from these options. Every event is kept in train.jsonl in
+the model directory.
+
+Under torchrun several processes train one model, with the updates that one
+would make: --batch-size counts the batch of all. Each has a GPU, or --threads
+threads (torchrun's choice is one). The first alone writes and speaks. If one
+dies, all end with a line that names it, and the same command, with any number
+of processes, goes on. What torchrun itself reports then is cut to its last
+lines by LOGLEVEL=CRITICAL.
+
+Examples:
+
+  nmtalign train
+
+  nmtalign train data/ -o model/ --preset small --max-time 15m
+
+  nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
+
+  torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
+"""
 
 
 def _run(given: dict[str, Any]) -> None:
@@ -152,6 +171,20 @@ def _run(given: dict[str, Any]) -> None:
     workspace = load_workspace(given["config"])
     name, model_config, training_config = workspace.resolve_training(given["preset"], flags)
     choose_wait_policy()
+    with joined(training_config.device) as world:
+        finished = _train(world, workspace, name, model_config, training_config, given)
+    if not finished.complete:
+        raise typer.Exit(130 if finished.reason == INTERRUPTED else 143)
+
+
+def _train(
+    world: "World",
+    workspace: Workspace,
+    preset: str,
+    model_config: ModelConfig,
+    training_config: TrainingConfig,
+    given: dict[str, Any],
+) -> "Finished":
     from nmtalign.cli.display import make_listener
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer
@@ -162,38 +195,45 @@ def _run(given: dict[str, Any]) -> None:
         source_vocabulary_size=len(corpus.source_vocabulary),
         target_vocabulary_size=len(corpus.target_vocabulary),
     )
-    folder, quiet = given["output"] or workspace.model, given["quiet"]
-    with make_listener(folder, quiet, given["tensorboard"]) as listen:
-        trainer = Trainer(corpus, folder, name, model_config, training_config, listen, given["restart"])
-        caught = _stop_on_signals(trainer)
+    folder, quiet = given["output"] or workspace.model, given["quiet"] or not world.first
+    with make_listener(folder, quiet, given["tensorboard"] if world.first else None) as listen:
+        trainer = Trainer(corpus, folder, preset, model_config, training_config, listen, given["restart"], world)
+        _stop_on_signals(trainer)
         finished = trainer.run()
-    if not finished.complete:
-        if not quiet:
-            say(f"{folder}: {finished.reason} at update {finished.update}; the same command goes on from there")
-        raise typer.Exit(128 + caught[0])
     if not quiet:
-        _say_what_next(folder, finished.reason, already=trainer.resumed and trainer.updates_done == 0)
+        _say_what_next(folder, finished, already=trainer.resumed and trainer.updates_done == 0)
+    return finished
 
 
 _NOT_SETTINGS = {"data", "output", "preset", "tensorboard", "restart", "config", "quiet"}
 
 
-def _stop_on_signals(trainer: "Trainer") -> list[int]:
-    """Ctrl-C and SIGTERM save and end; a second one leaves at once. Returns the list that gets the signal's number."""
-    caught: list[int] = []
+def _stop_on_signals(trainer: "Trainer") -> None:
+    """Ctrl-C and SIGTERM save and end; a second one leaves at once, even while a checkpoint is written."""
+    began: float | None = None
 
     def handle(number: int, _: object) -> None:
-        caught.append(number)
-        trainer.stop("interrupted" if number == signal.SIGINT else "ended by SIGTERM")
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        nonlocal began
+        now = time.monotonic()
+        if began is None:
+            began = now
+            trainer.stop(INTERRUPTED if number == signal.SIGINT else "ended by SIGTERM")
+        elif "LOCAL_RANK" in os.environ and now - began < 5:
+            pass  # torchrun passes on the Ctrl-C that the terminal sends to all processes: still the first one
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise SystemExit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
-    return caught
 
 
-def _say_what_next(folder: Path, reason: str, already: bool) -> None:
-    if already:
+def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:
+    reason = finished.reason
+    if not finished.complete:
+        say(f"{folder}: {reason} at update {finished.update}; the same command goes on from there")
+    elif already:
         say(f"{folder}: already done ({reason}); to go on give a larger budget, to train anew --restart")
     else:
         say(f"{folder}: done ({reason}); now: nmtalign translate -m {folder} < in.txt > out.txt")

@@ -32,6 +32,7 @@ class Started(Event):
     version: str
     torch: str
     seed: int
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Progressed(Event):
     padding: float  # share of all computed positions, source and target, that were padding
     done: float  # share of the budget, 0 to 1
     seconds_left: float | None
-    skipped: int  # updates left out since the start because the gradient was not finite
+    skipped: int  # updates left out since the start because the loss was not finite
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,15 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
+class Damaged(Event):
+    """The newest checkpoint cannot be used, and training goes on from the one before it."""
+
+    problem: str  # which file, and what is wrong with it
+
+
+@dataclass(frozen=True)
 class Skipped(Event):
-    """An update was left out because its gradient was not finite."""
+    """An update was left out because its loss, or the gradient of it, was not finite."""
 
     in_a_row: int
 

@@ -1,26 +1,29 @@
 """The training loop: batches to updates, validation, checkpoints, and going on where a run was cut off."""
 
+import json
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from nmtalign.config import ModelConfig, TrainingConfig
-from nmtalign.core.devices import pick_device, picks_bf16, use_threads
+from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.errors import InputError, TrainingError
-from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.errors import InputError, TrainingError, UsageError
+from nmtalign.model_directory import create_model_directory
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Event, Finished, Listener, Saved, Skipped, Started
+from nmtalign.training.events import Damaged, Event, Finished, Listener, Saved, Skipped, Started
 from nmtalign.training.log import EventLog
 from nmtalign.training.optimizers import learning_rate, make_optimizer
 from nmtalign.training.progress import Meter
-from nmtalign.training.runs import fingerprint_of, holds_run
-from nmtalign.training.state import STATE, Position, load_state, save_state
+from nmtalign.training.runs import find_run, fingerprint_of
+from nmtalign.training.state import Position, forget, load_state, save_best, save_last, save_state, take_over
 from nmtalign.training.updates import Group, Updater, cut_groups
 from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
@@ -29,7 +32,10 @@ BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory. `run` again after an interruption goes on; `stop` ends it at the next update."""
+    """Trains one model directory. `run` again after an interruption goes on; `stop` ends it at the next update.
+
+    In a world of several processes each makes the same calls; the first alone writes files and emits events.
+    """
 
     def __init__(
         self,
@@ -43,41 +49,61 @@ class Trainer:
         world: World | None = None,
     ) -> None:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
-        self._stop: str | None = None
+        self._stop_asked: str | None = None  # of this process
+        self._stop: str | None = None  # that all processes know of
         self.updates_done = 0  # by this `run`, not by the runs that it goes on from
         use_threads(config.threads)
+        keep_memory()
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
         self.bf16 = picks_bf16(config.precision, self.device)
         self._fingerprint = fingerprint_of(corpus, model_config, config)
-        found = not restart and holds_run(folder, self._fingerprint, corpus)
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        if not found:
-            (folder / STATE).unlink(missing_ok=True)
-            create_model_directory(folder, corpus, preset, model_config, config)
+        found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
         self.model = TranslationModel(model_config).to(self.device)
         self.model.use_bf16(self.bf16)
+        # The processor then neither fills nor reads a gradient of the whole vocabulary; processes add up dense ones.
+        self.model.use_sparse_gradients(self.world.size == 1 and self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), config)
-        self.position = load_state(folder, self.model, self.optimizer) if found else Position()
-        self.resumed = found
+        self.position, self.resumed, self._damage = Position(), found is not None, ""
+        if found:
+            take_over(folder, found)
+            self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
+        elif self.world.first:
+            forget(folder)
+            create_model_directory(folder, corpus, preset, model_config, config)
+        self._join_others()
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._batches_in_epoch = len(self._plan())
-        self._updater = Updater(self.model, self.optimizer, config, self.device)
+        self._updater = Updater(self.model, self.optimizer, config, self.world)
         self._meter = Meter()
+
+    def _join_others(self) -> None:
+        """Begins where the first process begins; raises UsageError if the others train something else."""
+        told = self.world.gather([self._fingerprint, json.dumps([self.resumed, asdict(self.position)])])
+        if strange := [str(rank) for rank, (fingerprint, _) in enumerate(told) if fingerprint != told[0][0]]:
+            raise UsageError(
+                f"rank {', '.join(strange)} has another corpus or other settings than rank 0; give all the same"
+            )
+        self.resumed, position = json.loads(told[0][1])
+        self.position = Position(**position)
+        self.world.spread(self.optimizer)
 
     def stop(self, reason: str) -> None:
         """Asks for an end after the present update, with a checkpoint; may be called from a signal handler."""
-        self._stop = reason
+        self._stop_asked = reason
 
     def run(self) -> Finished:
         """Trains until the budget is spent, progress has ended, or `stop`; raises TrainingError if it cannot go on."""
         position = self.position
-        self._log = EventLog(self.folder, position.update)
+        self._log = EventLog(self.folder, position.update) if self.world.first else None
         self._emit(self._started())
+        if self._damage:
+            self._emit(Damaged(*self._when(), self._damage))
         self._clock = time.perf_counter() - position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
@@ -90,7 +116,7 @@ class Trainer:
             reason = self._train_epoch()
         return self._finish(reason)
 
-    def _plan(self) -> list[Indices]:
+    def _plan(self) -> Sequence[Indices]:
         """The minibatches of the present epoch."""
         return plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, self.position.epoch)
 
@@ -99,25 +125,31 @@ class Trainer:
         train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = iter(load_batches(train, left))
+        batches = load_batches(train, self._updater.shares(left), pin=self.device.type == "cuda")
         for group in cut_groups(train, left, self.config.accumulate):
-            position.update += 1
-            self.updates_done += 1
-            seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
-            self._updater.gradient(group, batches, self._meter)
-            norm, finite = self._updater.step(self._rate())
-            self._meter.updated(norm)
-            self._count_skips(group, finite)
+            finite = self._update(group, batches)
             position.batch += len(group.plan)
             if ended := position.batch == len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
-            position.seconds = time.perf_counter() - self._clock
+            self._count_skips(group, finite)
             if reason := self._after_update(ended):
                 return reason
         return None
 
+    def _update(self, group: Group, batches: Iterator[Batch]) -> bool:
+        """One update; False if it was left out because its loss was not finite."""
+        position = self.position
+        position.update += 1
+        self.world.update = position.update
+        self.updates_done += 1
+        seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
+        self._updater.gradient(group, batches, self._meter)
+        norm, finite = self._updater.step(self._rate())
+        self._meter.updated(norm, finite)
+        return finite
+
     def _count_skips(self, group: Group, finite: bool) -> None:
-        """Counts an update that was left out; raises TrainingError where too many were, one after the other."""
+        """Counts updates that were left out; raises TrainingError where too many were, one after the other."""
         position = self.position
         if finite:
             position.bad_in_a_row = 0
@@ -126,23 +158,38 @@ class Trainer:
         position.bad_in_a_row += 1
         self._emit(Skipped(*self._when(), position.bad_in_a_row))
         if position.bad_in_a_row >= BAD_IN_A_ROW:
+            position.bad_in_a_row = 0
+            self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group.plan[0][:5])
             raise TrainingError(
-                f"{self.folder}: the gradient was not finite {BAD_IN_A_ROW} times in a row, the last with the batch of "
-                f"training pairs {pairs}, ...; the last checkpoint is kept: lower the learning rate and go on"
+                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, the last time at update "
+                f"{position.update} with the minibatch of training pairs {pairs}, ...; the last good weights are kept: "
+                "the same command goes on with the minibatches after it, --restart begins anew"
             )
 
     def _after_update(self, epoch_ended: bool) -> str | None:
+        """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position = self.position
+        position.seconds = time.perf_counter() - self._clock
         if position.update % self.config.log_every == 0:
             self._report()
+        self._agree()
         validated = self._validations.due(position.update, position.seconds, epoch_ended)
         if validated:
             self._validate()
+            self._agree()
         reason = self._stop or self._budget_spent() or self._patience_spent()
         if reason is None and (self._checkpoints.due(position.update, position.seconds, epoch_ended) or validated):
             self._save()
         return reason
+
+    def _agree(self) -> None:
+        """Time and a wish to stop, the same for all processes: from here on all take the same decisions."""
+        gone = time.perf_counter() - self._clock
+        self.position.seconds, stop = self.world.highest([gone, self._stop_asked is not None])
+        if stop:
+            told = self.world.gather([self._stop_asked or ""])
+            self._stop = next(reason for (reason,) in told if reason)
 
     def _budget_spent(self) -> str | None:
         return self.budget.reached(self.position.update, self._epochs(), self.position.seconds)
@@ -156,10 +203,9 @@ class Trainer:
     def _finish(self, reason: str) -> Finished:
         """Last validation and checkpoint; an interruption (`stop`) only saves."""
         position, complete = self.position, self._stop is None
-        if self._meter:
-            self._report()
+        self._report()
         if complete and position.finished is None:
-            if self._last_validation != position.update:
+            if position.validated != position.update:
                 self._validate()
             position.finished = reason
         self._save()
@@ -167,50 +213,53 @@ class Trainer:
         self._emit(finished)
         return finished
 
-    _last_validation = -1
-
     def _validate(self) -> None:
         """One look at the dev set; without a dev set, the last weights count as the best."""
         began = time.perf_counter()
         position = self.position
-        self._last_validation = position.update
+        position.validated = position.update
         dev = self.corpus.splits.get("dev")
         if dev is None or not len(dev):
-            self._write_weights("best")
+            self._save_best()
             return
-        seen = validate(self.model, self.corpus, dev, self.config, position.update)
+        seen = validate(self.model, self.corpus, dev, self.config, position.update, self.world)
         event = judge(seen, position, self.config, self._when())
         if event.best:
-            self._write_weights("best")
+            self._save_best()
         self._emit(event)
         self._meter.pause(time.perf_counter() - began)
 
-    def _write_weights(self, name: str) -> None:
-        metadata = {"update": str(self.position.update), "fingerprint": self._fingerprint}
-        save_tensors(self.folder / f"{name}.safetensors", self.model.state_dict(), metadata)
+    def _save_best(self) -> None:
+        if self.world.first:
+            with self.world.writing():
+                save_best(self.folder, self.model, self.position.update, self._fingerprint)
 
     def _save(self) -> None:
         """A checkpoint: last weights, then the state; whichever is cut off, the state before it is whole."""
         began = time.perf_counter()
-        self.position.seconds = began - self._clock
-        self._write_weights("last")
-        path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
-        self._emit(Saved(*self._when(), str(path)))
+        self._agree()
+        if self.world.first:
+            with self.world.writing():
+                save_last(self.folder, self.model, self.position.update, self._fingerprint)
+                path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
+            self._emit(Saved(*self._when(), str(path)))
+        self.world.meet()
         self._meter.pause(time.perf_counter() - began)
 
     def _report(self) -> None:
-        position = self.position
-        done = self._done()
+        if not self._meter:  # all updates since the last report were left out
+            return
+        position, done = self.position, self._done()
         left = position.seconds * (1 - done) / done if done > 0 else None
-        self._emit(
-            self._meter.report(
-                self._when(),
-                learning_rate=self._rate(),
-                done=done,
-                seconds_left=left,
-                skipped=position.skipped,
-            )
+        event = self._meter.report(
+            self._when(),
+            self.world,
+            learning_rate=self._rate(),
+            done=done,
+            seconds_left=left,
+            skipped=position.skipped,
         )
+        self._emit(event)
         self._meter.reset()
 
     def _rate(self) -> float:
@@ -238,11 +287,13 @@ class Trainer:
             version=__version__,
             torch=torch.__version__,
             seed=self.config.seed,
+            processes=self.world.size,
         )
 
     def _emit(self, event: Event) -> None:
-        self._log.write(event)
-        self._listen(event)
+        if self._log is not None:
+            self._log.write(event)
+            self._listen(event)
 
 
 def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:

@@ -3,10 +3,10 @@
 import math
 import time
 
-import torch
 from torch import Tensor
 
 from nmtalign.data.batches import Batch
+from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 
 
@@ -23,23 +23,29 @@ class Meter:
         self._source_words = self._words = self._positions = self._sentences = self._updates = 0
         self._pause = 0.0
         self._started = time.perf_counter()
+        self._pending: list[tuple[Batch, Tensor]] = []
 
     def pause(self, seconds: float) -> None:
         """Takes time out of the rates: validation and checkpoints."""
         self._pause += seconds
 
     def add(self, batch: Batch, nll: Tensor) -> None:
-        """Counts one minibatch; `nll` is its summed negative log-likelihood."""
-        self._nll = self._nll + nll
-        self._source_words += batch.source_words
-        self._words += batch.target_words
-        self._positions += batch.source.numel() + batch.target.numel()
-        self._sentences += batch.sentences
+        """Takes in a minibatch of the update that is being made; `nll` is its summed negative log-likelihood."""
+        self._pending.append((batch, nll))
 
-    def updated(self, norm: Tensor) -> None:
-        """Counts one update, made or skipped."""
-        self._norm = self._norm + torch.nan_to_num(norm.detach(), 0.0, 0.0)
+    def updated(self, norm: Tensor, finite: bool) -> None:
+        """Counts the update with its minibatches, or forgets them where it was left out."""
+        pending, self._pending = self._pending, []
+        if not finite:
+            return
+        self._norm = self._norm + norm
         self._updates += 1
+        for batch, nll in pending:
+            self._nll = self._nll + nll
+            self._source_words += batch.source_words
+            self._words += batch.target_words
+            self._positions += batch.source.numel() + batch.target.numel()
+            self._sentences += batch.sentences
 
     def __bool__(self) -> bool:
         return self._updates > 0
@@ -47,24 +53,28 @@ class Meter:
     def report(
         self,
         when: tuple[int, float, float],
+        world: World,
         *,
         learning_rate: float,
         done: float,
         seconds_left: float | None,
         skipped: int,
     ) -> Progressed:
-        """The means, as the event that reports them at (update, epoch, seconds)."""
-        nll, spent = float(self._nll), max(1e-9, time.perf_counter() - self._started - self._pause)
+        """The means over all processes, as the event that reports them at (update, epoch, seconds)."""
+        spent = max(1e-9, time.perf_counter() - self._started - self._pause)
+        nll, source_words, words, positions, sentences = world.sum(
+            [float(self._nll), self._source_words, self._words, self._positions, self._sentences]
+        )
         return Progressed(
             *when,
-            loss=nll / self._words,
-            loss_sentence=nll / self._sentences,
-            perplexity=perplexity(nll / self._words),
-            source_words_per_second=self._source_words / spent,
-            target_words_per_second=self._words / spent,
+            loss=nll / words,
+            loss_sentence=nll / sentences,
+            perplexity=perplexity(nll / words),
+            source_words_per_second=source_words / spent,
+            target_words_per_second=words / spent,
             gradient_norm=float(self._norm) / self._updates,
             learning_rate=learning_rate,
-            padding=1 - (self._source_words + self._words) / self._positions,
+            padding=1 - (source_words + words) / positions,
             done=done,
             seconds_left=seconds_left,
             skipped=skipped,

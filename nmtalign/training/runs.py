@@ -9,7 +9,7 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import CONFIG, check_files, read_settings
-from nmtalign.training.state import read_position
+from nmtalign.training.state import Checkpoint, find_checkpoint
 
 MAY_CHANGE = frozenset(
     {"max_updates", "epochs", "max_time", "patience", "log_every"}
@@ -24,17 +24,20 @@ def fingerprint_of(corpus: Corpus, model: ModelConfig, config: TrainingConfig) -
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def holds_run(folder: Path, fingerprint: str, corpus: Corpus) -> bool:
-    """Whether the folder holds a run that goes on with these settings; raises UsageError if it holds another."""
+def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | None:
+    """The checkpoint from which a folder's run goes on with these settings, or None for a folder that holds no run.
+
+    Raises UsageError if it holds another.
+    """
     if not (folder / CONFIG).exists():
-        return False
+        return None
     settings = read_settings(folder)
-    found = read_position(folder)
+    found = find_checkpoint(folder, fingerprint)
     if found is None:
-        return False  # cut off before its first checkpoint: nothing to lose
+        return None  # cut off before its first checkpoint: nothing to lose
     check_files(folder, settings)
-    if found[1] == fingerprint:
-        return True
+    if found.fingerprint == fingerprint:
+        return found
     what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
     raise UsageError(
         f"{folder}: holds a model trained on {what}; give another folder with -o, or train anew over it with --restart"

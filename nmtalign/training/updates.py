@@ -1,16 +1,16 @@
 """One update: the gradient of a group of planned minibatches, clipping, and the optimiser's step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
-from nmtalign.training.optimizers import set_learning_rate
+from nmtalign.training.distributed import World
+from nmtalign.training.optimizers import Descent
 from nmtalign.training.progress import Meter
 
 
@@ -54,28 +54,41 @@ class Updater:
     """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would."""
 
     def __init__(
-        self, model: TranslationModel, optimizer: torch.optim.Optimizer, config: TrainingConfig, device: torch.device
+        self, model: TranslationModel, optimizer: torch.optim.Optimizer, config: TrainingConfig, world: World
     ) -> None:
-        self._optimizer, self._config, self._device = optimizer, config, device
-        self._parameters = list(model.parameters())
-        self._loss = BatchLoss(model, config.label_smoothing)
+        self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
+        self._loss = world.parallel(BatchLoss(model, config.label_smoothing))
+
+    def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
+        """What this process reads of each planned minibatch: its share, or one pair where it has none."""
+        for indices in plan:
+            mine = self._world.share(indices)
+            yield mine if len(mine) else indices[:1]
 
     def gradient(self, group: Group, batches: Iterator[Batch], meter: Meter) -> None:
-        """Takes the group's minibatches from `batches` and leaves their gradient on the parameters."""
-        for _ in group.plan:
-            batch = next(batches)
-            there = batch.to(self._device)
-            objective, nll = self._loss(there.source, there.source_mask, there.target, there.target_mask)
-            # A loss that is not finite makes the whole gradient so: one look at the norm then tells of both.
-            objective.backward(objective.detach() * 0 + 1 / group.denominator(self._config.loss_normalization))
+        """Takes the group's minibatches from `batches` and leaves their gradient on the parameters.
+
+        Processes reduce their gradients during the last backward pass alone, in which all of them take part.
+        """
+        for number, indices in enumerate(group.plan, 1):
+            batch, last, mine = next(batches), number == len(group.plan), len(self._world.share(indices)) > 0
+            if last:
+                self._add(batch, group, mine, meter)
+            elif mine:
+                with self._world.unreduced(self._loss):
+                    self._add(batch, group, mine, meter)
+
+    def _add(self, batch: Batch, group: Group, mine: bool, meter: Meter) -> None:
+        """Adds a minibatch's gradient, or zeros where the batch is not this process' own."""
+        there = batch.to(self._world.device)
+        objective, nll = self._loss(there.source, there.source_mask, there.target, there.target_mask)
+        # Times the size, since the mean over the processes follows, and their sum is meant.
+        weight = mine * self._world.size / group.denominator(self._config.loss_normalization)
+        # A loss that is not finite makes the whole gradient so: one look at the norm then tells of both.
+        objective.backward(objective.detach() * 0 + weight)
+        if mine:
             meter.add(batch, nll)
 
     def step(self, rate: float) -> tuple[Tensor, bool]:
         """Clips and steps; (gradient norm, whether it was finite): one that is not changes nothing."""
-        norm = clip_grad_norm_(self._parameters, self._config.clip_norm or torch.inf, foreach=True)
-        finite = bool(norm.isfinite())
-        if finite:
-            set_learning_rate(self._optimizer, rate)
-            self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        return norm, finite
+        return self._descent.step(rate)

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import BatchPolicy, eligible, load_batches, make_source, plan_epoch
+from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu
+from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated
 from nmtalign.training.progress import perplexity
 from nmtalign.training.state import Position
@@ -29,19 +31,18 @@ class Validation:
 
 
 @torch.no_grad()
-def validate(model: TranslationModel, corpus: Corpus, dev: Split, config: TrainingConfig, turn: int) -> Validation:
-    """Loss over the dev pairs (all lengths), greedy BLEU over the first `bleu_sentences`; `turn` picks the sample."""
+def validate(
+    model: TranslationModel, corpus: Corpus, dev: Split, config: TrainingConfig, turn: int, world: World
+) -> Validation:
+    """Loss over the dev pairs (all lengths), greedy BLEU over the first `bleu_sentences`; `turn` picks the sample.
+
+    Each process of a world sees a part of the sentences; all get the whole result.
+    """
     training = model.training
     model.eval()
-    device = model.readout.output_bias.device
-    nll, words, sentences = 0.0, 0, 0
-    plan = plan_epoch(dev, eligible(dev, 0), BatchPolicy(config.batch_size, config.batch_unit, 1000, "once"), 0)
-    for batch in load_batches(dev, plan):
-        there = batch.to(device)
-        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask)
-        nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
+    nll, words, sentences = world.sum(_loss(model, dev, config, world))
     count = min(config.bleu_sentences, len(dev))
-    translations = translate_greedily(model, corpus, dev, count)
+    translations = translate_greedily(model, corpus, dev, count, world)
     references = [dev.target_text(index) for index in range(count)]
     score = bleu(translations, references) if count else None
     sample = ("", "", "")
@@ -49,22 +50,43 @@ def validate(model: TranslationModel, corpus: Corpus, dev: Split, config: Traini
         pick = turn * 7919 % count
         sample = (dev.source_text(pick), translations[pick], references[pick])
     model.train(training)
-    return Validation(nll, words, sentences, score, sample)
+    return Validation(nll, int(words), int(sentences), score, sample)
 
 
-def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, count: int) -> list[str]:
+def _loss(model: TranslationModel, dev: Split, config: TrainingConfig, world: World) -> tuple[float, int, int]:
+    """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
+    nll, words, sentences = 0.0, 0, 0
+    mine = world.share(_by_length(dev, eligible(dev, 0)))
+    if not len(mine):
+        return nll, words, sentences
+    policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
+    for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0)):
+        there = batch.to(world.device)
+        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask)
+        nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
+    return nll, words, sentences
+
+
+def _by_length(dev: Split, indices: Indices) -> Indices:
+    order: Indices = indices[np.argsort(dev.source_lengths[indices], kind="stable")]
+    return order
+
+
+def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World) -> list[str]:
     """The first `count` dev sentences in the target language, as text; beam 1, `<unk>` allowed."""
-    device = model.readout.output_bias.device
-    texts = [""] * count
-    order = sorted((index for index in range(count) if dev.source_lengths[index]), key=lambda i: dev.source_lengths[i])
+    order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
     options = SearchOptions(beam=1, length_penalty=1.0, n_best=1, allow_unk=True, keep_weights=False)
-    for start in range(0, len(order), BATCH):
-        part = order[start : start + BATCH]
-        source, mask = make_source([dev.pair(index)[0] for index in part])
-        results = beam_search(model, source.to(device), mask.to(device), options)
-        for index, hypotheses in zip(part, results, strict=True):
+    mine, found = world.share(order), []
+    for start in range(0, len(mine), BATCH):
+        part = mine[start : start + BATCH]
+        source, mask = make_source([dev.pair(int(index))[0] for index in part])
+        for hypotheses in beam_search(model, source.to(world.device), mask.to(world.device), options):
             words = corpus.target_vocabulary.decode(hypotheses[0].tokens)
-            texts[index] = corpus.tokenizers.target.detokenize(words)
+            found.append(corpus.tokenizers.target.detokenize(words))
+    texts = [""] * count
+    for rank, translations in enumerate(world.gather(found)):
+        for index, text in zip(order[rank :: world.size], translations, strict=True):
+            texts[index] = text
     return texts
 
 

@@ -10,7 +10,7 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, TrainingError, UsageError
 from nmtalign.model_directory import load_model, load_tensors
-from nmtalign.training.events import Finished, Progressed, Saved, Skipped, Started, Validated
+from nmtalign.training.events import Damaged, Finished, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
 
 CONFIG = TrainingConfig(
@@ -82,8 +82,10 @@ def test_events_files_and_settings(reversal, tmp_path):
         "target.vocabulary.txt",
         "tokenizer.json",
         "best.safetensors",
+        "best.previous.safetensors",
         "last.safetensors",
         "training_state.safetensors",
+        "training_state.previous.safetensors",
         "train.jsonl",
     }
     logged = [json.loads(line) for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
@@ -164,12 +166,15 @@ def test_an_edited_vocabulary_is_refused_naming_the_file(reversal, tmp_path):
         load_model(tmp_path / "model")
 
 
-def test_a_damaged_state_is_refused_naming_the_file(reversal, tmp_path):
+def test_a_damaged_state_is_said_and_the_one_before_it_used(reversal, tmp_path):
     train(reversal, tmp_path / "model")
     path = tmp_path / "model/training_state.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(FormatError, match=r"training_state\.safetensors"):
-        train(reversal, tmp_path / "model")
+    events = train(reversal, tmp_path / "model")
+    (damaged,) = [event for event in events if isinstance(event, Damaged)]
+    assert "training_state.safetensors" in damaged.problem
+    assert events[0].resumed
+    assert events[-1].complete
 
 
 def test_patience_ends_a_run_and_the_best_is_kept(reversal, tmp_path):

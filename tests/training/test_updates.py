@@ -9,6 +9,7 @@ import torch
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import eligible, load_batches
+from nmtalign.training.distributed import World
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.progress import Meter
 from nmtalign.training.updates import Updater, cut_groups
@@ -31,7 +32,7 @@ def make(corpus, config, seed=1):
         )
     ).double()
     optimizer = make_optimizer(model.parameters(), config)
-    return model, Updater(model, optimizer, config, CPU)
+    return model, Updater(model, optimizer, config, World(CPU))
 
 
 def gradients_of(corpus, plan, config):
