@@ -35,7 +35,6 @@ def check_path(path: str, device: torch.device, options: list[tuple[str, str, st
         model = _random_model(size.model)
         loss, gradients = _reference(model, batch)
         there, model = batch.to(device), model.to(device)
-        model.static_shapes = True
         for precision in ALLOWED:
             model.use_bf16(precision == "bf16")
             with following(path):

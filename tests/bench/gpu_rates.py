@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -64,7 +64,6 @@ class Training:
         self.size, self.device = size, device
         self.model = TranslationModel(size.model).to(device).train()
         self.model.use_bf16()
-        self.model.static_shapes = True
         self.optimizer = make_optimizer(self.model.parameters(), size.training)
 
     def speed(self, path: str, sentences: int, length: int, peak_tflops: float) -> dict[str, Any]:
@@ -105,8 +104,8 @@ class Training:
             with profile(activities=activities) as profiled:
                 update(there)
                 wait_for(self.device)
-        kernels = [event for event in profiled.events() if event.device_type.name != "CPU"]
-        busy = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
+        kernels = [event for event in profiled.events() if _is_kernel(event)]
+        busy = _covered((event.time_range.start, event.time_range.end) for event in kernels) / 1e6
         return {
             "path": path,
             "sentences": sentences,
@@ -115,6 +114,21 @@ class Training:
             "busy": busy / seconds,
             "microseconds_a_kernel": 1e6 * seconds / max(1, len(kernels)),
         }
+
+
+def _is_kernel(event: Any) -> bool:
+    """Whether an event of the profiler is work of the device, not a remark about a stretch of it."""
+    remark = getattr(event, "is_user_annotation", False) or event.name.startswith(("Optimizer.", "ProfilerStep"))
+    return event.device_type.name != "CPU" and not remark
+
+
+def _covered(stretches: Iterable[tuple[float, float]]) -> float:
+    """The length of what the stretches cover together."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(stretches):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def _rates(workload: Workload, seconds: float, peak_tflops: float) -> dict[str, float]:

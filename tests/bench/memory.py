@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from bench.machine import BENCH, own_peak_mb
+from bench.watch import complaint_in
 from nmtalign.errors import NmtalignError
 
 
@@ -14,8 +15,8 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
     task = json.dumps({**given, "variant": variant})
     done = subprocess.run([sys.executable, str(BENCH), "memory", task], capture_output=True, text=True)
     if done.returncode:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise NmtalignError(f"the process that measures the memory of {variant} ended with {done.returncode}: {said}")
+        why = complaint_in(done.stderr.splitlines())
+        raise NmtalignError(f"the process that measures the memory of {variant} ended with {done.returncode}: {why}")
     peaks: dict[str, float] = json.loads(done.stdout)
     return peaks
 
@@ -26,7 +27,7 @@ def measure(task: str) -> None:
 
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
-    from nmtalign.training.optimizers import make_optimizer
+    from nmtalign.training.optimizers import Descent, make_optimizer
 
     given = json.loads(task)
     torch.set_num_threads(given["threads"] or torch.get_num_threads())
@@ -37,10 +38,10 @@ def measure(task: str) -> None:
     loss_and_gradients(variant, model, workload)
     loss_and_gradients(variant, model, workload)
     peaks["loss_and_gradients"] = own_peak_mb()
-    optimizer = make_optimizer(model.parameters(), workload.size.training)
-    for batch in workload.batches[:2]:
+    training = workload.size.training
+    descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
+    for batch in [*workload.batches, *workload.batches][:2]:
         (variant.loss(model, batch) / len(batch.source)).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        descent.step(training.learning_rate)
     peaks["update"] = own_peak_mb()
     sys.stdout.write(json.dumps(peaks))

@@ -1,34 +1,76 @@
-"""The optimiser's step on the gradients of a real batch: ours beside PyTorch's own, which take turns."""
+"""The optimiser on the gradients of a real batch: ours beside PyTorch's own, which take turns."""
 
 import statistics
+from collections.abc import Callable
 
 import torch
+from torch import nn
 
-from bench.timing import take_turns
-from bench.variants import VARIANTS, make_model, use_sparse_embeddings
+from bench.timing import Task, take_turns
+from bench.variants import VARIANTS, make_model
 from bench.workload import Workload
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
-from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.optimizers import Descent, make_optimizer
 
 
 def step_seconds(workload: Workload, repeats: int) -> dict[str, float]:
-    """Median seconds of a step, gradients given: "ours" and "torch" (PyTorch's optimiser with its defaults)."""
+    """Median seconds of the step alone, and of clipping and step as in training, ours and PyTorch's.
+
+    Ours gets the gradients of the embeddings by rows, as in training; PyTorch's, with its defaults, dense ones.
+    """
+    tasks = {**_ours(workload), **_of_torch(workload)}
+    return {name: statistics.median(seconds) for name, seconds in take_turns(tasks, repeats).items()}
+
+
+def _ours(workload: Workload) -> dict[str, Task]:
     training = workload.size.training
-    steps = {}
-    for name in ("ours", "torch"):
-        model = make_model(workload)
-        use_sparse_embeddings(model, name == "ours")
-        optimizer = make_optimizer(model.parameters(), training) if name == "ours" else _of_torch(model, training)
-        batch = workload.batches[0]
-        (VARIANTS["ours-fp32"].loss(model, batch) / len(batch.source)).backward()
-        steps[name] = optimizer.step
-    return {name: statistics.median(seconds) for name, seconds in take_turns(steps, repeats).items()}
+    by_rows = training.optimizer == "adadelta"  # PyTorch's fused Adam takes dense gradients; `Descent` spreads them
+    alone = make_optimizer(_with_gradients(workload, by_rows).parameters(), training)
+    model = _with_gradients(workload, True)
+    descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
+    give_again = _keep_gradients(model)
+
+    def clipped() -> None:
+        give_again()  # a pointer a weight: a step of ours takes the gradients away
+        descent.step(training.learning_rate)
+
+    return {"ours": alone.step, "ours with clipping": clipped}
 
 
-def _of_torch(model: TranslationModel, training: TrainingConfig) -> torch.optim.Optimizer:
+def _of_torch(workload: Workload) -> dict[str, Task]:
     """The optimiser of that name as PyTorch makes it."""
+    training, model = workload.size.training, _with_gradients(workload, False)
+    optimizer = _torch_optimizer(model, training)
+
+    def clipped() -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm or torch.inf)
+        optimizer.step()
+
+    return {"torch": optimizer.step, "torch with clipping": clipped}
+
+
+def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch.optim.Optimizer:
     if training.optimizer == "adadelta":
         return torch.optim.Adadelta(model.parameters(), lr=1.0, rho=training.rho, eps=training.epsilon)
     cls = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
     return cls(model.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2))
+
+
+def _with_gradients(workload: Workload, by_rows: bool) -> TranslationModel:
+    """A model after a backward pass over a batch."""
+    model, batch = make_model(workload), workload.batches[0]
+    model.use_sparse_gradients(by_rows)
+    (VARIANTS["ours-fp32"].loss(model, batch) / len(batch.source)).backward()
+    return model
+
+
+def _keep_gradients(model: TranslationModel) -> Callable[[], None]:
+    """A function that gives the present gradients again."""
+    kept = [(parameter, parameter.grad) for parameter in model.parameters()]
+
+    def give_again() -> None:
+        for parameter, gradient in kept:
+            parameter.grad = gradient
+
+    return give_again

@@ -12,6 +12,9 @@ from torch import Tensor
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch
+from nmtalign.training.graphs import EagerLoss, GraphedLoss, LossAndGradient
+from nmtalign.training.optimizers import Descent
+from nmtalign.training.updates import BatchLoss
 
 PATHS = ("graphs", "kernels", "plain")
 TITLES = {"graphs": "kernels in CUDA graphs", "kernels": "fused kernels", "plain": "PyTorch's operations"}
@@ -23,8 +26,6 @@ def missing(path: str, device: torch.device) -> str | None:
         return None
     if path == "graphs" and device.type != "cuda":
         return "no CUDA graphs on a CPU"
-    if path == "graphs" and importlib.util.find_spec("nmtalign.training.graphs") is None:
-        return "this nmtalign has no CUDA graphs"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     from nmtalign.core import triton
@@ -50,37 +51,35 @@ def make_update(
     path: str, model: TranslationModel, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> Callable[[Batch], None]:
     """A function that makes one update, as training does it: loss, gradients, clipping, the optimiser's step."""
-    parameters = list(model.parameters())
-    gradients = _graphed(model) if path == "graphs" else _eager(model)
+    loss, descent = make_loss(path, model), Descent(optimizer, training.clip_norm)
 
     def update(batch: Batch) -> None:
-        gradients(batch)
-        torch.nn.utils.clip_grad_norm_(parameters, training.clip_norm or torch.inf, foreach=True)
-        optimizer.step()
+        loss(batch, 1 / batch.sentences)
+        descent.step(training.learning_rate)
 
     return update
 
 
-def _eager(model: TranslationModel) -> Callable[[Batch], None]:
-    def gradients(batch: Batch) -> None:
-        model.zero_grad(set_to_none=True)
-        loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
-        (loss.objective / len(batch.source)).backward()
-
-    return gradients
+def make_loss(path: str, model: TranslationModel) -> LossAndGradient:
+    """What leaves loss and gradients of a batch, by a path; raises RuntimeError where graphs do not come about."""
+    device = next(model.parameters()).device
+    loss = BatchLoss(model, 0.0)
+    return GraphedLoss(model, loss, _refuse) if path == "graphs" else EagerLoss(loss, device)
 
 
-def _graphed(model: TranslationModel) -> Callable[[Batch], None]:
-    raise NotImplementedError("no CUDA graphs")
+def _refuse(reason: str) -> None:
+    raise RuntimeError(reason)
 
 
 def loss_and_gradients(path: str, model: TranslationModel, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss and the gradients by name, in float64 on the CPU."""
-    model.zero_grad(set_to_none=True)
-    loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    loss.objective.backward()
+    """The summed loss and the gradients by name, in float64 on the CPU; of a graph, what its replay gives."""
+    loss = make_loss(path, model)
+    nll = None
+    for _ in range(3 if path == "graphs" else 1):  # eager, recorded, replayed
+        model.zero_grad(set_to_none=True)
+        nll = loss(batch)
     gradients = {name: _plain(parameter.grad) for name, parameter in model.named_parameters()}
-    return _plain(loss.objective.detach()), gradients
+    return _plain(nll), gradients
 
 
 def _plain(tensor: Any) -> Tensor:

@@ -16,6 +16,7 @@ from bench.report import Table, figure, percent, say, show, write_json
 from bench.timing import spread, take_turns
 from bench.train import DTYPES, MODEL_OPTIONS, workload_of
 from bench.variants import VARIANTS, loss_and_gradients, make_model
+from bench.watch import complaint_in
 from bench.workload import Size, Workload
 from nmtalign.core.devices import picks_bf16
 from nmtalign.errors import NmtalignError, ResourceError
@@ -128,8 +129,8 @@ def _measure_processes(count: int, options: dict[str, Any], given: dict[str, Any
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
-        why = (done.stderr.strip() or "they said nothing").splitlines()[-1]
-        raise NmtalignError(f"{count} processes under torchrun ended with {done.returncode}: {why[:200]}")
+        why = complaint_in(done.stderr.splitlines())
+        raise NmtalignError(f"{count} processes under torchrun ended with {done.returncode}: {why}")
     seconds = json.loads(lines[0])["seconds"]
     return _point(workload_of(options), statistics.median(seconds), None, spread(seconds))
 

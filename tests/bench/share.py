@@ -8,7 +8,7 @@ import torch
 from bench.variants import make_model
 from bench.workload import Workload
 from nmtalign.data.batches import Batch
-from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.optimizers import Descent, make_optimizer
 
 
 def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float] | None:
@@ -23,7 +23,9 @@ def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float
     try:
         model = make_model(workload)
         model.use_bf16(bf16)
-        optimizer = make_optimizer(model.parameters(), workload.size.training)
+        model.use_sparse_gradients(False)  # what is reduced over processes is dense
+        training = workload.size.training
+        descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
         loss = DistributedDataParallel(BatchLoss(model, 0.0), broadcast_buffers=False, gradient_as_bucket_view=True)
         mine = [_share(batch, rank, size) for batch in workload.batches]
         seconds = []
@@ -33,8 +35,7 @@ def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float
             for batch in mine:
                 objective, _ = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
                 (objective / len(batch.source)).backward()
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+                descent.step(training.learning_rate)
             distributed.barrier()
             if number:
                 seconds.append(time.perf_counter() - began)

@@ -19,6 +19,7 @@ sys.path.insert(0, str(BENCH.parent))
 from bench.budget import Budget  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.floor import Floor  # noqa: E402
+from bench.gpu_rates import _covered  # noqa: E402
 from bench.naive import NaiveLoop  # noqa: E402
 from bench.products import flops_of, products_of  # noqa: E402
 from bench.recipes import recipes  # noqa: E402
@@ -187,6 +188,10 @@ def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):
     assert set(found["checks"]) == set(there)
     assert all(check["ok"] for checks in found["checks"].values() for check in checks)
     assert all(row["pairs_per_second"] > 0 for row in found["speeds"])
+
+
+def test_time_of_kernels_that_overlap_is_counted_once():
+    assert _covered([(5, 6), (0, 2), (1, 3), (1, 1.5)]) == 4
 
 
 @pytest.mark.gpu

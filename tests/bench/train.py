@@ -125,9 +125,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
     made = [_main_table(results), _floor_table(results["floor"])]
     other = Table("Beside the words", ["", "figure"])
     if "optimizer" in results:
-        ours, theirs = results["optimizer"]["ours"], results["optimizer"]["torch"]
-        other.rows.append(["optimiser step, ours", f"{1e3 * ours:.0f} ms"])
-        other.rows.append(["optimiser step, torch.optim", f"{1e3 * theirs:.0f} ms"])
+        steps = results["optimizer"]
+        for name, title in (("", "optimiser step"), (" with clipping", "clipping and optimiser step")):
+            ours, theirs = steps[f"ours{name}"], steps[f"torch{name}"]
+            other.rows.append([f"{title}, ours", f"{times(theirs / ours)}, {1e3 * ours:.0f} ms"])
+            other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.0f} ms"])
     other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
     if workload["useful"] is not None:
         other.rows.append(["useful work (not padding), an epoch of the preset's batches", percent(workload["useful"])])

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,14 +76,8 @@ def make_model(workload: Workload, seed: int = 1) -> TranslationModel:
     """A model of the workload's size, ready to train."""
     torch.manual_seed(seed)
     model = TranslationModel(workload.size.model).train()
-    use_sparse_embeddings(model, True)
+    model.use_sparse_gradients()  # as training does on a CPU
     return model
-
-
-def use_sparse_embeddings(model: Any, on: bool) -> None:
-    """Lets the gradients of the embeddings be sparse where the model can, as training does."""
-    if hasattr(model, "sparse_embeddings"):
-        model.sparse_embeddings = on
 
 
 def loss_and_gradients(variant: Variant, model: TranslationModel, workload: Workload) -> None:

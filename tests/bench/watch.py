@@ -30,8 +30,14 @@ class Watched:
     @property
     def complaint(self) -> str:
         """Its last words, for a program that failed."""
-        words = [line for line in self.last_lines if line.strip()]
-        return words[-1].strip()[:200] if words else "it said nothing"
+        return complaint_in(self.last_lines)
+
+
+def complaint_in(lines: Sequence[str]) -> str:
+    """The line that tells why a program failed: an error of nmtalign's, else the last one."""
+    words = [line.strip() for line in lines if line.strip()]
+    errors = [line.partition(": error: ")[2] for line in words if ": error: " in line]
+    return (errors or words[-1:] or ["it said nothing"])[0][:300]
 
 
 def watch(
