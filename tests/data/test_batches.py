@@ -270,6 +270,17 @@ def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
     assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
 
 
+def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch):
+    seen, pinned = [], []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: seen.append((device, threading.current_thread().name)))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.shape) or tensor)
+    plan = [np.array([1, 2]), np.array([3])]
+    assert [batch.sentences for batch in load_batches(flat_corpus(10), plan, pin=True)] == [2, 1]
+    assert seen == [(3, "prefetch")]
+    assert len(pinned) == 2 * 4
+
+
 @pytest.mark.gpu
 def test_pinned_batches_go_to_the_device_unchanged():
     pairs = flat_corpus(100)

@@ -127,7 +127,7 @@ def test_words_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("language", ["en", "fr"])
 def test_tokens_are_those_of_sacremoses_on_a_large_corpus(language: str) -> None:
-    """One line of ten of large/train.{en,fr}.gz in the folder NMTALIGN_TEST_DATA; all of them with NMTALIGN_TEST_ALL=1."""
+    """One line of ten of large/train.en.gz and .fr.gz in NMTALIGN_TEST_DATA; with NMTALIGN_TEST_ALL=1 every line."""
     path = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / f"large/train.{language}.gz"
     if not path.is_file():
         pytest.skip(f"no large/train.{language}.gz in the folder NMTALIGN_TEST_DATA")
