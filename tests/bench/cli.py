@@ -130,8 +130,8 @@ def _add_scaling(parser: argparse.ArgumentParser) -> None:
 def _add_gpu(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", default=None, choices=["paper", "small", "tiny"], help="[paper; on a CPU tiny]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a dry run of the same code")
-    parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences [80,320,640,1280; on a CPU 4]")
-    parser.add_argument("--length", type=_positive, metavar="N", help="words a side, `</s>` counted [30; on a CPU 7]")
+    parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences [80,320,640,1280; on a CPU 2]")
+    parser.add_argument("--length", type=_positive, metavar="N", help="words a side, `</s>` counted [30; on a CPU 3]")
     parser.add_argument(
         "--budget", type=float, default=500.0, metavar="S", help="seconds; what is left is skipped [500]"
     )

@@ -40,8 +40,8 @@ def run(given: dict[str, Any]) -> int:
     budget = Budget(given["budget"], lambda: write_json(path, results))
     results["skipped"] = budget.skipped
     size = Size.of(given["size"] or ("tiny" if dry else "paper"), 50 if dry else 0, **(_DRY if dry else {}))
-    batches = given["batches"] or ([4] if dry else [80, 320, 640, 1280])
-    length = given["length"] or (7 if dry else 30)
+    batches = given["batches"] or ([2] if dry else [80, 320, 640, 1280])
+    length = given["length"] or (3 if dry else 30)
     results["workload"] = {"size": size.name, "model": dict(vars(size.model)), "length": length}
     results["paths"] = {name: missing(name, device) or "there" for name in PATHS}
     with budget.enforced():

@@ -14,8 +14,8 @@ from bench.workload import Size, Workload, random_workload
 from nmtalign.core.model import TranslationModel
 from nmtalign.training.optimizers import make_optimizer
 
-BLOCKS = 3  # of so many seconds each are timed
-BLOCK_SECONDS = 0.7
+# Blocks of calls that are timed, and seconds of each; on a CPU nothing is to be learnt but that it runs.
+BLOCKS = {"cuda": (3, 0.7), "cpu": (1, 0.01)}
 PAPER_PAIRS = 53e6  # sentence pairs of the paper's longest run
 
 
@@ -25,16 +25,17 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds_of(run: Callable[[], object], device: torch.device, block: float = BLOCK_SECONDS) -> float:
-    """Seconds of one call: the median of a few blocks, each of as many calls as fill its time."""
+def seconds_of(run: Callable[[], object], device: torch.device, share: float = 1.0) -> float:
+    """Seconds of one call: the median of a few blocks, each of as many calls as fill a `share` of its time."""
     run()
     wait_for(device)
     began = time.perf_counter()
     run()
     wait_for(device)
-    calls = max(1, int(block / max(1e-6, time.perf_counter() - began)))
-    blocks = []
-    for _ in range(BLOCKS):
+    count, block = BLOCKS[device.type]
+    calls = max(1, int(share * block / max(1e-6, time.perf_counter() - began)))
+    blocks: list[float] = []
+    for _ in range(count):
         began = time.perf_counter()
         for _ in range(calls):
             run()
@@ -97,7 +98,7 @@ class Training:
         there = batch.to(self.device)
         with following(path):
             update = make_update(path, self.model, self.optimizer, self.size.training)
-            for _ in range(3):
+            for _ in range(3 if path == "graphs" else 1):  # a graph is recorded at the second
                 update(there)
             wait_for(self.device)
             activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device.type == "cuda" else [])]
@@ -173,7 +174,7 @@ def attention_rates(
     found = []
     for name, (forward, backward) in _looks(query, keys, annotations, vector, d_context).items():
         for direction, run in (("forward", forward), ("backward", backward)):
-            seconds = seconds_of(run, device, BLOCK_SECONDS / 4)
+            seconds = seconds_of(run, device, 0.25)
             rate = bytes_read / seconds / 1e9
             found.append(
                 {
