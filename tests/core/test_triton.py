@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ with pytest.MonkeyPatch.context() as patch:
     from nmtalign.core.triton.softmax import softmax_gradient
     from nmtalign.core.triton.steps import FUSED
 
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            attend_forward(*(torch.zeros(shape, device=DEVICE) for shape in ((1, 1), (1, 1, 1), (1, 1, 1), (1,))), None)
+        except Exception as error:
+            if "0-dimensional arrays" in str(error):  # Triton 3.6 beside NumPy 2.4
+                pytest.skip("this Triton's interpreter does not know this NumPy", allow_module_level=True)
+            raise
+
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0")  # Triton 3.6, NumPy 2.3
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
 # Of the norm of the whole result; bf16 results are rounded once, from sums in float32.
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13, torch.bfloat16: 6e-3}

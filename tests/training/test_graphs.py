@@ -242,6 +242,21 @@ def test_graphs_are_for_one_process_on_a_gpu():
     assert isinstance(pick_loss(model, loss_of(model), torch.device("cuda"), 2, print), EagerLoss)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("attention", ["additive", "none"])
+@pytest.mark.parametrize("cell", ["paper", "cudnn"])
+def test_a_pass_of_static_shapes_never_looks_at_a_value(cell, attention, dropout):
+    """No graph can be recorded of what waits for the card; tensors without values refuse every look at them."""
+    model = model_of(cell=cell, attention=attention, dropout=dropout).to("meta")
+    batch = batch_of(*SMALL).to(torch.device("meta"))
+    tensors = batch.source, batch.source_mask, batch.target, batch.target_mask
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        model.loss(*tensors)
+    model.static_shapes = True
+    objective, _ = loss_of(model, 0.1)(*tensors)
+    torch.autograd.grad(objective, list(model.parameters()))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("options", [{}, {"cell": "cudnn", "order": "look-update-generate"}, {"attention": "none"}])
