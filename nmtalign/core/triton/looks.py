@@ -22,6 +22,7 @@ class FusedLooks(Looks):
         self.d_contexts = torch.empty_like(self.contexts)
         self._d_queries = torch.empty_like(self.queries)
         self._all_d_energies = torch.empty_like(self.weights)
+        self._found: tuple[Tensor, Tensor] | None = None
 
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
         """The gradient (B, n) of the state's row, once `d_contexts[step]` is there."""
@@ -31,12 +32,15 @@ class FusedLooks(Looks):
         return d_query @ self._query_weight
 
     def d_keys(self) -> Tensor:
-        """The gradient of the keys (B, Tx, n'), and with it that of v_a."""
-        d_keys, self._d_vector = keys_gradient(self.queries, self._all_d_energies, self.keys, self.vector)
-        return d_keys
+        """The gradient of the keys (B, Tx, n')."""
+        return self._over_looks()[0]
 
     def d_vector(self) -> Tensor:
         """That of v_a (n',)."""
-        if not hasattr(self, "_d_vector"):
-            self.d_keys()
-        return self._d_vector.to(self.vector.dtype)
+        return self._over_looks()[1].to(self.vector.dtype)
+
+    def _over_looks(self) -> tuple[Tensor, Tensor]:
+        """Both, which one kernel finds."""
+        if self._found is None:
+            self._found = keys_gradient(self.queries, self._all_d_energies, self.keys, self.vector)
+        return self._found
