@@ -34,11 +34,11 @@ class AdditiveAttention(nn.Module):
         return context.flatten(0, 1), weights.flatten(0, 1)
 
 
-class Looks:
-    """The looks of one pass over T steps, forward and backward, over buffers for all of them.
+KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' numbers; where it is more, the backward pass computes it again
 
-    tanh is computed again in the backward pass: kept, it would take B Tx T n' numbers.
-    """
+
+class Looks:
+    """The looks of one pass over T steps, forward and backward, over buffers for all of them."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Looks:
         query_weight: Tensor,
         padding: Tensor | None,
         steps: int,
+        differentiate: bool = True,
     ) -> None:
         """keys (B, Tx, n'), annotations (B, Tx, D), vector (n',), query_weight (n', n), padding (B, Tx) or None."""
         batch, length, size = keys.shape
@@ -56,12 +57,17 @@ class Looks:
         self.queries = keys.new_empty(steps, batch, size)
         self.contexts = annotations.new_empty(steps, batch, annotations.shape[-1])
         self.weights = keys.new_empty(steps, batch, length, dtype=wide(keys.dtype))
-        self._hidden = torch.empty_like(keys)
+        self._sum = torch.empty_like(keys)
+        self._keep = differentiate and steps * keys.nbytes <= KEPT_BYTES
+        self._hidden: dict[int, Tensor] = {}
 
     def forward(self, step: int, row: Tensor) -> Tensor:
         """The context (B, D) that the state row (B, n) sees."""
         query = torch.mm(row, self._query_weight.t(), out=self.queries[step])
-        energies = (self._tanh(query).view(-1, query.shape[-1]) @ self.vector[:, None]).view(self.weights[step].shape)
+        hidden = self._tanh(query)
+        if self._keep:
+            self._hidden[step] = hidden
+        energies = (hidden.view(-1, query.shape[-1]) @ self.vector[:, None]).view(self.weights[step].shape)
         weights = self.weights[step].copy_(softmax(energies, self.padding))
         context = self.contexts[step]
         torch.bmm(weights.to(self.annotations.dtype)[:, None], self.annotations, out=context[:, None])
@@ -84,7 +90,7 @@ class Looks:
             total += d_weights
         d_energies = weights * (total - (weights * total).sum(-1, keepdim=True))
         narrow = d_energies.to(query.dtype)
-        hidden = self._tanh(query)
+        hidden = self._hidden.pop(step) if self._keep else self._tanh(query)
         self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, query.shape[-1]))[0]
         squares = hidden.square_()
         # The query's gradient is the sum over the source of d_energy * (1 - tanh^2) * v_a. The d_energies of a softmax
@@ -115,7 +121,8 @@ class Looks:
         return over_steps(self._d_queries, rows)
 
     def _tanh(self, query: Tensor) -> Tensor:
-        return tanh(torch.add(self.keys, query[:, None], out=self._hidden))
+        """A tensor of its own wherever it may be kept."""
+        return tanh(torch.add(self.keys, query[:, None], out=None if self._keep else self._sum))
 
 
 def softmax(energies: Tensor, padding: Tensor | None) -> Tensor:

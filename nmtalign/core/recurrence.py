@@ -141,7 +141,7 @@ class _AttendingCell(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         steps_class, looks_class = _kernels(cell, inputs.device)
         steps = steps_class(initial, weight, bias, None, len(inputs), differentiate)
-        looks = looks_class(keys, annotations, vector, query_weight, padding, count)
+        looks = looks_class(keys, annotations, vector, query_weight, padding, count, differentiate)
         for step in range(count):
             context = looks.forward(step, steps.rows[step])
             if step < len(inputs):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig, resolve
+from nmtalign.core import attention
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.presets import preset
@@ -151,6 +152,19 @@ def test_weights_sum_to_one_and_padding_gets_exactly_zero():
     weights = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
     assert (weights.masked_select(~batch.source_mask[:, None].expand_as(weights)) == 0).all()
+
+
+def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(monkeypatch):
+    def gradients():
+        model = make_model(TINY)
+        batch = make_batch(PAIRS)
+        model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).objective.backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    kept = gradients()
+    monkeypatch.setattr(attention, "KEPT_BYTES", 0)
+    for ours, again in zip(kept, gradients(), strict=True):
+        assert torch.equal(ours, again)
 
 
 def test_without_attention_every_step_has_the_same_context():
