@@ -73,7 +73,8 @@ class Trainer:
             take_over(folder, found)
             self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
         elif self.world.first:
-            forget(folder)
+            if restart:
+                forget(folder)
             create_model_directory(folder, corpus, preset, model_config, config)
         self._join_others()
         self.budget = Budget.of(config)

@@ -9,7 +9,7 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import CONFIG, check_files, read_settings
-from nmtalign.training.state import Checkpoint, find_checkpoint
+from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(
     {"max_updates", "epochs", "max_time", "patience", "log_every"}
@@ -33,10 +33,11 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
         return None
     settings = read_settings(folder)
     found = find_checkpoint(folder, fingerprint)
-    if found is None:
+    held = found.fingerprint if found else run_of_weights(folder)
+    if held is None or (found is None and held == fingerprint):
         return None  # cut off before its first checkpoint: nothing to lose
     check_files(folder, settings)
-    if found.fingerprint == fingerprint:
+    if held == fingerprint:
         return found
     what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
     raise UsageError(

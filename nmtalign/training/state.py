@@ -94,7 +94,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     """The newest whole checkpoint in a folder, or None where there was never one; every byte of it has been checked.
 
     One of another run is preferred to none, but not to one with this `fingerprint`. Raises FormatError where what there
-    is is damaged.
+    is is damaged. Any run's will do for `fingerprint` None.
     """
     wrong: list[str] = []
     others: list[Checkpoint] = []
@@ -118,10 +118,8 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     return None
 
 
-def load_state(checkpoint: Checkpoint | Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
+def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
     """Puts weights, optimiser and random generators back as they were; returns the position."""
-    if isinstance(checkpoint, Path):
-        checkpoint = _newest(checkpoint)
     path = checkpoint.path
     tensors, metadata = load_tensors(path)
     try:
@@ -139,6 +137,14 @@ def load_state(checkpoint: Checkpoint | Path, model: TranslationModel, optimizer
     except (KeyError, ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
     return dataclasses.replace(checkpoint.position)
+
+
+def run_of_weights(folder: Path) -> str | None:
+    """The fingerprint of the run whose weights a folder holds, "" if they do not tell, or None where there are none."""
+    for name in (BEST, PREVIOUS_BEST, LAST):
+        with contextlib.suppress(FormatError):
+            return read_metadata(folder / name).get("fingerprint", "")
+    return None
 
 
 def take_over(folder: Path, checkpoint: Checkpoint) -> None:
@@ -195,16 +201,3 @@ def _position(path: Path, metadata: dict[str, str]) -> Position:
         return Position(**json.loads(metadata["position"]))
     except (KeyError, TypeError, ValueError):
         raise FormatError(f"{path}: not a checkpoint of a training") from None
-
-
-def read_position(folder: Path) -> tuple[Position, str] | None:
-    """(position, fingerprint) of the checkpoint in a folder, or None where there is none."""
-    found = find_checkpoint(folder, None)
-    return (found.position, found.fingerprint) if found else None
-
-
-def _newest(folder: Path) -> Checkpoint:
-    found = find_checkpoint(folder, None)
-    if found is None:
-        raise FormatError(f"{folder}: holds no checkpoint")
-    return found

@@ -1,0 +1,233 @@
+"""Killed, interrupted or without room on the disk: nothing is lost but the updates since the last checkpoint."""
+
+import hashlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nmtalign.cli.app import main
+from nmtalign.model_directory import load_tensors
+from nmtalign.training.state import find_checkpoint
+
+SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
+FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--dropout", "0.2", "--patience", "1000"]
+OFTEN = [*FLAGS, "--precision", "fp32", "--schedule", "constant", "--validate-every", "4", "--checkpoint-every", "3"]
+ENDLESS = ["--max-updates", "1000000", "--quiet"]
+
+
+# A disk that never ends writing a checkpoint once there is a file of the name `slow`.
+SLOW_DISK = """
+import os, time
+from pathlib import Path
+fsync = os.fsync
+def slow(descriptor):
+    if "training_state" in os.readlink(f"/proc/self/fd/{descriptor}") and Path("slow").exists():
+        time.sleep(100)
+    fsync(descriptor)
+os.fsync = slow
+from nmtalign.cli.app import main
+main()
+"""
+
+SEES_NAMES = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at the names of open files")
+
+
+def command(corpus, folder, *arguments):
+    return ["train", str(corpus.folder), "-o", str(folder), *OFTEN, *map(str, arguments)]
+
+
+def start(arguments, code="from nmtalign.cli.app import main; main()", **options):
+    """`nmtalign ARGUMENTS` as a process; `code` may prepare it."""
+    call = [sys.executable, "-c", f"import sys; sys.argv[0] = 'nmtalign'\n{code}", *arguments]
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Runs `nmtalign ARGUMENTS` in this process, to save the start; returns the exit code."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(arguments):
+        monkeypatch.setattr(sys, "argv", ["nmtalign", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def weights(folder, name):
+    """SHA-256 of the values of all tensors in a file."""
+    hashed = hashlib.sha256()
+    for key, tensor in sorted(load_tensors(folder / name)[0].items()):
+        hashed.update(key.encode() + tensor.numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def both(folder):
+    return weights(folder, "last.safetensors"), weights(folder, "best.safetensors")
+
+
+def half_written(folder, name=""):
+    return list(folder.glob(f".{name}*.partial"))
+
+
+def until(process, true):
+    """Waits for something to become true of a running process."""
+    while not true():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+
+
+def updates(folder):
+    """How far the log goes."""
+    log = folder / "train.jsonl"
+    return max(map(int, re.findall(rb'"update": (\d+)', log.read_bytes()[-2000:])), default=0) if log.exists() else 0
+
+
+def test_twenty_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_run(reversal, tmp_path):
+    script = Path(__file__).with_name("killed.py")
+    call = [sys.executable, script, reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
+    result = subprocess.run(call, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for said in json.loads(result.stdout):
+        assert said["killed"] == said["whole"]
+        assert len(said["whole"]["dev"]) > 1
+        assert not [name for name in said["files"] if name.endswith(".partial")]
+
+
+def kill_and_go_on(corpus, folder, kills, whole, here):
+    slow = folder.parent / "slow"
+    for kill in range(kills):
+        process = start(command(corpus, folder, *ENDLESS), SLOW_DISK, cwd=folder.parent)
+        reached = updates(folder)
+        until(process, lambda reached=reached: updates(folder) > reached + 2)
+        if kill % 2 == 0:
+            slow.touch()
+            until(process, lambda: half_written(folder, "training_state"))
+        process.kill()
+        process.communicate()
+        slow.unlink(missing_ok=True)
+    last = find_checkpoint(folder, None).position.update + 5
+    for name in (folder, whole):
+        assert here(command(corpus, name, "--max-updates", last)) == 0
+    assert both(folder) == both(whole)
+    assert not half_written(folder)
+
+
+@SEES_NAMES
+def test_the_command_killed_and_given_again_ends_with_the_same_weights(reversal, tmp_path, here):
+    kill_and_go_on(reversal, tmp_path / "killed", 2, tmp_path / "whole", here)
+
+
+@SEES_NAMES
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_command_killed_twenty_times(reversal, tmp_path, here):
+    kill_and_go_on(reversal, tmp_path / "killed", 20, tmp_path / "whole", here)
+
+
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path, here, capfd):
+    folder = tmp_path / "damaged"
+    again = command(reversal, folder, "--max-updates", 12)
+    here(again)
+    whole = both(folder)
+    state = folder / "training_state.safetensors"
+    data = bytearray(state.read_bytes())
+    data[-100] ^= 4
+    state.write_bytes(data)
+    capfd.readouterr()
+    assert here(again) == 0
+    assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
+        f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
+        "going on from the checkpoint before it, update 9"
+    ]
+    assert both(folder) == whole
+    events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    assert [event["update"] for event in events if event["event"] == "damaged"] == [9]
+    for path in folder.glob("training_state*"):
+        path.write_bytes(path.read_bytes()[:1000])
+    assert here(again) == 4
+    line = capfd.readouterr().err.splitlines()[-1]
+    for words in ("training_state.safetensors", "training_state.previous.safetensors", "--restart"):
+        assert words in line
+    assert here([*again, "--restart"]) == 0
+    assert both(folder) == whole
+
+
+def check_full_disk(code, said, folder, before):
+    """One line, exit code 5, and the checkpoint that was there."""
+    assert code == 5, said
+    complaints = [line for line in said.splitlines() if "error" in line]
+    assert len(complaints) == 1
+    assert "cannot write" in complaints[0]
+    assert "Traceback" not in said
+    assert not half_written(folder)
+    assert find_checkpoint(folder, None).position.update == before
+
+
+def test_a_file_that_may_not_grow_ends_the_run_in_one_line(reversal, tmp_path, here):
+    folder, whole = tmp_path / "limited", tmp_path / "whole"
+    here(command(reversal, folder, "--max-updates", 6))
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    process = start(command(reversal, folder, *ENDLESS), preexec_fn=limit)
+    said = process.communicate()[1]
+    check_full_disk(process.returncode, said, folder, 6)
+    for name in (folder, whole):
+        here(command(reversal, name, "--max-updates", 9))
+    assert both(folder) == both(whole)
+
+
+def test_a_full_disk_ends_the_run_in_one_line(reversal, tmp_path, here, capfd):
+    folder, whole = tmp_path / "disk" / "model", tmp_path / "whole"
+    folder.parent.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1M", "none", folder.parent]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        here(command(reversal, folder, "--max-updates", 6))
+        filler = folder.parent / "filler"
+        with filler.open("wb", buffering=0) as stream:
+            stream.write(b"x" * (shutil.disk_usage(folder).free - 60_000))
+        capfd.readouterr()
+        code = here(command(reversal, folder, *ENDLESS))
+        check_full_disk(code, capfd.readouterr().err, folder, 6)
+        filler.unlink()
+        for name in (folder, whole):
+            here(command(reversal, name, "--max-updates", 9))
+        assert both(folder) == both(whole)
+    finally:
+        subprocess.run(["umount", folder.parent], check=True)
+
+
+@SEES_NAMES
+@pytest.mark.parametrize(
+    ("first", "second", "code"), [(signal.SIGINT, signal.SIGINT, 130), (signal.SIGINT, signal.SIGTERM, 143)]
+)
+def test_a_second_signal_leaves_at_once_even_while_a_checkpoint_is_written(reversal, tmp_path, first, second, code):
+    folder = tmp_path / "model"
+    process = start(command(reversal, folder, *ENDLESS), SLOW_DISK, cwd=tmp_path)
+    until(process, lambda: updates(folder) > 4)
+    (tmp_path / "slow").touch()
+    process.send_signal(first)
+    until(process, lambda: half_written(folder, "training_state"))
+    before = find_checkpoint(folder, None).position.update
+    process.send_signal(second)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    assert not half_written(folder)
+    assert find_checkpoint(folder, None).position.update == before
