@@ -24,12 +24,14 @@ _shown: list[Live] = []
 
 @contextlib.contextmanager
 def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterator[Listener]:
-    """Who hears training's events: nobody with `quiet`, a live display on a terminal, plain lines otherwise."""
+    """Who hears training's events: a live display on a terminal, plain lines otherwise; with `quiet` only of damage."""
     with contextlib.ExitStack() as stack:
         listeners: list[Listener] = []
         if tensorboard is not None:
             listeners.append(stack.enter_context(_tensorboard(tensorboard)))
-        if not quiet:
+        if quiet:
+            listeners.append(lambda event: _plain(event) if isinstance(event, Damaged) else None)
+        else:
             listeners.append(stack.enter_context(_live(folder)) if sys.stderr.isatty() else _plain)
 
         def listen(event: Event) -> None:

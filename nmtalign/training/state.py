@@ -65,7 +65,7 @@ def save_state(
             else:
                 scalars[key] = value
     tensors["generator.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
+    if next(model.parameters()).is_cuda:
         tensors["generator.cuda"] = torch.cuda.get_rng_state()
     metadata = {
         "position": json.dumps(dataclasses.asdict(position)),
@@ -132,7 +132,7 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: torch
             slots.setdefault(int(index), {})[name] = value.clone() if isinstance(value, Tensor) else value
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
         torch.set_rng_state(tensors["generator.cpu"].clone())
-        if torch.cuda.is_available() and "generator.cuda" in tensors:
+        if next(model.parameters()).is_cuda and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"].clone())
     except (KeyError, ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
