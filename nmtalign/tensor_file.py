@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -105,6 +106,23 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         raise FormatError(f"{path}: damaged or not a safetensors file: {error}") from None
 
 
+def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor in memory of its own) of a file of `save_tensors`, one after the other.
+
+    A mapped tensor would hold on to the whole file, and to its place on the disk. Raises FormatError as `load_tensors`.
+    """
+    types = {name: dtype for dtype, name in _NAMES.items()}
+    with _reading(path) as stream:
+        header, _, entries = _read_header(path, stream)
+        for name, entry in entries.items():
+            tensor = torch.empty(entry["shape"], dtype=types[entry["dtype"]])
+            stream.seek(len(header) + entry["data_offsets"][0])
+            for chunk in _chunks(tensor):
+                if stream.readinto(chunk) != len(chunk):
+                    raise FormatError(f"{path}: damaged: cut off while it was read")
+            yield name, tensor
+
+
 def read_metadata(path: Path) -> dict[str, str]:
     """The metadata of a file of `save_tensors`, its tensors unseen; FormatError if foreign, empty or cut off."""
     with _reading(path) as stream:
@@ -117,7 +135,7 @@ def check_tensors(path: Path) -> dict[str, str]:
     Raises FormatError that says what is wrong.
     """
     with _reading(path) as stream:
-        header, metadata = _read_header(path, stream)
+        header, metadata, _ = _read_header(path, stream)
         if not header.startswith(_PREFIX, 8):
             raise FormatError(f"{path}: carries no checksum: damaged, or written by an earlier version")
         written = header[_PLACE : _PLACE + len(_BLANK)]
@@ -139,8 +157,8 @@ def _reading(path: Path) -> Iterator[FileIO]:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _read_header(path: Path, stream: FileIO) -> tuple[bytes, dict[str, str]]:
-    """(length and header as they are in the file, metadata)."""
+def _read_header(path: Path, stream: FileIO) -> tuple[bytes, dict[str, str], dict[str, Any]]:
+    """(length and header as they are in the file, metadata, what it says of each tensor)."""
     size = os.fstat(stream.fileno()).st_size
     if size < 8:
         raise FormatError(f"{path}: damaged: {'cut off' if size else 'empty'}")
@@ -161,4 +179,4 @@ def _read_header(path: Path, stream: FileIO) -> tuple[bytes, dict[str, str]]:
         raise FormatError(f"{path}: not written by nmtalign")
     if end != size:
         raise FormatError(f"{path}: damaged: {size:,} bytes of {end:,}")
-    return start + text, metadata
+    return start + text, metadata, entries

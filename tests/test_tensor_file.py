@@ -10,7 +10,7 @@ import torch
 
 from nmtalign import tensor_file
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
 
 TENSORS = {
     "matrix": torch.arange(15.0).reshape(3, 5),
@@ -39,6 +39,7 @@ def test_every_type_and_shape_comes_back(path):
     tensors, metadata = load_tensors(path)
     assert same(tensors)
     assert {name: tensor.dtype for name, tensor in tensors.items()} == {n: t.dtype for n, t in TENSORS.items()}
+    assert same(dict(read_tensors(path)))
     assert check_tensors(path) == read_metadata(path) == metadata
     assert (metadata["update"], metadata["accent"]) == ("7", "é")
 
@@ -54,6 +55,14 @@ def test_tensors_larger_than_a_chunk(tmp_path, monkeypatch):
     save_tensors(tmp_path / "f", TENSORS, {})
     check_tensors(tmp_path / "f")
     assert same(load_tensors(tmp_path / "f")[0])
+    assert same(dict(read_tensors(tmp_path / "f")))
+
+
+def test_tensors_that_were_read_do_not_hold_on_to_the_file(path):
+    read = dict(read_tensors(path))
+    with path.open("r+b") as stream:
+        stream.write(b"\xff" * path.stat().st_size)
+    assert same(read)
 
 
 def test_any_flipped_bit_is_noticed(path, tmp_path):
@@ -76,7 +85,7 @@ def test_a_file_cut_off_anywhere_is_noticed_without_reading_all(path, tmp_path):
     cut = tmp_path / "cut.safetensors"
     for size in [0, 1, 7, 8, 9, 100, len(data) // 2, len(data) - 1]:
         cut.write_bytes(data[:size])
-        for read in (read_metadata, check_tensors, load_tensors):
+        for read in (read_metadata, check_tensors, load_tensors, lambda path: list(read_tensors(path))):
             with pytest.raises(FormatError, match=r"cut\.safetensors: damaged"):
                 read(cut)
 
@@ -94,7 +103,7 @@ def test_a_file_cut_off_anywhere_is_noticed_without_reading_all(path, tmp_path):
 )
 def test_a_foreign_file_is_refused(tmp_path, data, message):
     (tmp_path / "f").write_bytes(data)
-    for read in (read_metadata, check_tensors, load_tensors):
+    for read in (read_metadata, check_tensors, load_tensors, lambda path: list(read_tensors(path))):
         with pytest.raises(FormatError, match=message):
             read(tmp_path / "f")
 

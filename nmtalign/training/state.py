@@ -7,6 +7,7 @@ newest. Wherever a process is killed, one of the two names holds a whole checkpo
 import contextlib
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import disk_errors, sweep
 from nmtalign.model_directory import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_directory import STATE as STATE
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
+from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
 
 
 @dataclass
@@ -120,23 +121,39 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
 
 def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
     """Puts weights, optimiser and random generators back as they were; returns the position."""
-    path = checkpoint.path
-    tensors, metadata = load_tensors(path)
+    path, slots = checkpoint.path, defaultdict[int, dict[str, Any]](dict)
+    weights = model.state_dict()
     try:
-        model.load_state_dict(_part(tensors, "model."))
-        slots: dict[int, dict[str, Any]] = {}
-        values = {**_part(tensors, "optimizer."), **_part(json.loads(metadata["scalars"]), "optimizer.")}
-        for key, value in values.items():
-            index, name = key.split(".", 1)
-            # A copy: a tensor that is mapped from the file would hold on to the file, and to its place on the disk.
-            slots.setdefault(int(index), {})[name] = value.clone() if isinstance(value, Tensor) else value
-        optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-        torch.set_rng_state(tensors["generator.cpu"].clone())
-        if next(model.parameters()).is_cuda and "generator.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["generator.cuda"].clone())
+        for name, tensor in read_tensors(path):
+            part, _, key = name.partition(".")
+            if part == "model":
+                _copy(weights.pop(key), tensor, key)
+            elif part == "optimizer":
+                _put(slots, key, tensor)
+            elif key == "cpu":
+                torch.set_rng_state(tensor)
+            elif next(model.parameters()).is_cuda:
+                torch.cuda.set_rng_state(tensor)
+        if weights:
+            raise KeyError(next(iter(weights)))
+        for name, value in json.loads(read_metadata(path)["scalars"]).items():
+            _put(slots, name.removeprefix("optimizer."), value)
+        optimizer.load_state_dict({"state": dict(slots), "param_groups": optimizer.state_dict()["param_groups"]})
     except (KeyError, ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
     return dataclasses.replace(checkpoint.position)
+
+
+def _copy(weight: Tensor, value: Tensor, name: str) -> None:
+    if weight.shape != value.shape:
+        raise ValueError(f"{name} is {tuple(value.shape)}, not {tuple(weight.shape)}")
+    weight.copy_(value)
+
+
+def _put(slots: dict[int, dict[str, Any]], key: str, value: Any) -> None:
+    """Puts what the optimiser keeps of a parameter under its number and a name; `key` is both, with a dot between."""
+    index, _, name = key.partition(".")
+    slots[int(index)][name] = value
 
 
 def run_of_weights(folder: Path) -> str | None:
@@ -190,10 +207,6 @@ def _update_of(path: Path) -> int:
         return int(read_metadata(path)["update"])
     except (FormatError, KeyError, ValueError):
         return -1
-
-
-def _part(values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def _position(path: Path, metadata: dict[str, str]) -> Position:
