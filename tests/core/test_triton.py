@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
 from nmtalign.core import recurrence
-from nmtalign.core import softmax as core_softmax
 from nmtalign.core import triton as fused
 from nmtalign.core.cells import CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
@@ -29,10 +28,10 @@ with pytest.MonkeyPatch.context() as patch:
     if not COMPILED:
         patch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton", reason="Triton is not installed")
+    from nmtalign.core.triton import softmax as kernels_of_softmax
     from nmtalign.core.triton.adadelta import adadelta_
     from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
     from nmtalign.core.triton.kernels import adadelta, attention, functions, gates, softmax  # noqa: F401
-    from nmtalign.core.triton.looks import FusedLooks
     from nmtalign.core.triton.softmax import softmax_gradient
     from nmtalign.core.triton.steps import FUSED
 
@@ -356,6 +355,14 @@ def test_adadelta_is_pytorchs_and_passes_over_a_bad_gradient():
 # ------------------------------------------------------------------ the model
 
 
+def counted(function, calls):
+    def call(*arguments):
+        calls.append(function)
+        return function(*arguments)
+
+    return call
+
+
 @pytest.mark.parametrize(("cell", "order"), [("paper", "look-generate-update"), ("cudnn", "look-update-generate")])
 def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
     config = ModelConfig(
@@ -372,11 +379,13 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
 
     with fused.forced(False):
         expected = loss_and_gradient()
-    monkeypatch.setattr(recurrence, "Looks", FusedLooks)
-    monkeypatch.setattr(core_softmax, "_to_gradient", softmax_gradient)
-    for kind in (PaperCell, CudnnCell):
-        monkeypatch.setattr(kind, "steps_class", FUSED[kind.steps_class])
-    for ours, theirs in zip(loss_and_gradient(), expected, strict=True):
+    launched = []
+    for place, name in ((recurrence, "_kernels"), (kernels_of_softmax, "softmax_gradient")):
+        monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
+    with fused.forced(True):
+        found = loss_and_gradient()
+    assert len(launched) == 3  # encoder, decoder, softmax
+    for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

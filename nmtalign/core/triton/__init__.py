@@ -6,10 +6,10 @@ What is to be gained, at paper sizes (n = n' = 1000, m = 620, l = 500, rank 620,
 | a position of | products                                                                      | MFLOP |
 |---------------|-------------------------------------------------------------------------------|-------|
 | the source    | cell inputs 7.4, recurrent 12, keys 4                                         | 23.4  |
-| the target    | query 2, recurrent 6, context 12, inputs 3.7, maxout 7.2, factor 1.2, logits 37.2 | 69.4 |
+| the target    | query 2, recurrent 6, context 12, inputs 3.7, maxout 7.2, factor 0.6, logits 37.2 | 68.7 |
 
-31 * (23.4 + 69.4) * 3 = 8.6 GFLOP a pair of sentences. An H100 multiplies bf16 at about 800 TFLOP/s: the floor is 10.8
-us a pair, 93,000 pairs a second; 12,000 pairs a second are 104 TFLOP/s, 13% of the card's matrix rate. What takes the
+31 * (23.4 + 68.7) * 3 = 8.6 GFLOP a pair of sentences. An H100 multiplies bf16 at about 800 TFLOP/s: the floor is 10.8
+us a pair, 93,000 pairs a second; 12,000 pairs a second are 103 TFLOP/s, 13% of the card's matrix rate. What takes the
 rest:
 
 - The recurrences: 62 dependent steps forward and 62 backward, whatever the batch. For 80 sentences the floor of the
