@@ -16,7 +16,17 @@ from rich.text import Text
 
 from nmtalign.cli.common import say
 from nmtalign.errors import UsageError
-from nmtalign.training.events import Damaged, Event, Finished, Listener, Progressed, Skipped, Started, Validated
+from nmtalign.training.events import (
+    Damaged,
+    Event,
+    Finished,
+    Listener,
+    Noticed,
+    Progressed,
+    Skipped,
+    Started,
+    Validated,
+)
 
 DEV_ROWS = 8
 _shown: list[Live] = []
@@ -70,6 +80,8 @@ def describe(event: Event) -> str:
             return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{best}"
         case Damaged():
             return f"{event.problem}; going on from the checkpoint before it, update {event.update}"
+        case Noticed():
+            return event.text
         case Skipped():
             return f"update {event.update}: the loss is not finite; left out ({event.in_a_row} in a row)"
     return ""
@@ -97,7 +109,7 @@ def _live(folder: Path) -> Iterator[Listener]:
         _shown.append(live)
 
         def listen(event: Event) -> None:
-            if isinstance(event, Damaged):
+            if isinstance(event, Damaged | Noticed):
                 live.console.print(describe(event), markup=False, highlight=False, soft_wrap=True)
             display.hear(event)
             live.update(display.render())

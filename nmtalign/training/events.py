@@ -83,6 +83,13 @@ class Damaged(Event):
 
 
 @dataclass(frozen=True)
+class Noticed(Event):
+    """Something goes on otherwise than it could."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Skipped(Event):
     """An update was left out because its loss, or the gradient of it, was not finite."""
 

@@ -12,13 +12,14 @@ import torch
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
 from nmtalign.core.model import TranslationModel
+from nmtalign.core.triton import missing
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.model_directory import create_model_directory
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Damaged, Event, Finished, Listener, Saved, Skipped, Started
+from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
 from nmtalign.training.log import EventLog
 from nmtalign.training.optimizers import learning_rate, make_optimizer
 from nmtalign.training.progress import Meter
@@ -80,7 +81,7 @@ class Trainer:
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._batches_in_epoch = len(self._plan())
-        self._updater = Updater(self.model, self.optimizer, config, self.world)
+        self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice)
         self._meter = Meter()
 
     def _join_others(self) -> None:
@@ -105,6 +106,8 @@ class Trainer:
         self._emit(self._started())
         if self._damage:
             self._emit(Damaged(*self._when(), self._damage))
+        if self.device.type == "cuda" and (why := missing(self.device)):
+            self._notice(f"the fused kernels are off: {why}; training goes on without them, slower")
         self._clock = time.perf_counter() - position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
@@ -116,6 +119,9 @@ class Trainer:
         while reason is None:
             reason = self._train_epoch()
         return self._finish(reason)
+
+    def _notice(self, text: str) -> None:
+        self._emit(Noticed(*self._when(), text))
 
     def _plan(self) -> Sequence[Indices]:
         """The minibatches of the present epoch."""

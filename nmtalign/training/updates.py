@@ -1,6 +1,6 @@
 """One update: the gradient of a group of planned minibatches, clipping, and the optimiser's step."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
 from nmtalign.training.distributed import World
+from nmtalign.training.graphs import pick_loss
 from nmtalign.training.optimizers import Descent
 from nmtalign.training.progress import Meter
 
@@ -54,10 +55,17 @@ class Updater:
     """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would."""
 
     def __init__(
-        self, model: TranslationModel, optimizer: torch.optim.Optimizer, config: TrainingConfig, world: World
+        self,
+        model: TranslationModel,
+        optimizer: torch.optim.Optimizer,
+        config: TrainingConfig,
+        world: World,
+        say: Callable[[str], None],
     ) -> None:
+        """`say` is told in one line what makes training slower than it could be."""
         self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
         self._loss = world.parallel(BatchLoss(model, config.label_smoothing))
+        self._compute = pick_loss(model, self._loss, world.device, world.size, say)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
         """What this process reads of each planned minibatch: its share, or one pair where it has none."""
@@ -80,12 +88,9 @@ class Updater:
 
     def _add(self, batch: Batch, group: Group, mine: bool, meter: Meter) -> None:
         """Adds a minibatch's gradient, or zeros where the batch is not this process' own."""
-        there = batch.to(self._world.device)
-        objective, nll = self._loss(there.source, there.source_mask, there.target, there.target_mask)
         # Times the size, since the mean over the processes follows, and their sum is meant.
         weight = mine * self._world.size / group.denominator(self._config.loss_normalization)
-        # A loss that is not finite makes the whole gradient so: one look at the norm then tells of both.
-        objective.backward(objective.detach() * 0 + weight)
+        nll = self._compute(batch, weight)
         if mine:
             meter.add(batch, nll)
 

@@ -32,7 +32,7 @@ def make(corpus, config, seed=1):
         )
     ).double()
     optimizer = make_optimizer(model.parameters(), config)
-    return model, Updater(model, optimizer, config, World(CPU))
+    return model, Updater(model, optimizer, config, World(CPU), print)
 
 
 def gradients_of(corpus, plan, config):
