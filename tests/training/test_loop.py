@@ -213,7 +213,9 @@ def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):
 
 
 def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path):
-    config = replace(CONFIG, max_updates=450, validate_every="450", log_every=50, checkpoint_every="1000")
+    config = replace(
+        CONFIG, max_updates=450, schedule="linear", warmup=20, validate_every="450", checkpoint_every="1000"
+    )
     events = train(reversal, tmp_path / "model", config)
     assert events[-1].best_loss < 0.1
     loaded = load_model(tmp_path / "model", device="cpu")
