@@ -102,8 +102,9 @@ def _install(recipe: Recipe, folder: Path) -> None:
 
 
 def _figures(name: str, seen: Watched, help_command: list[str]) -> dict[str, Any]:
-    """Median rate without the first report, which has the warming up in it."""
-    rates = [float(text.replace(",", "")) for _, text in seen.matches][1:]
+    """Median rate without the first report, which has the warming up in it, unless there is no other."""
+    rates = [float(text.replace(",", "")) for _, text in seen.matches]
+    rates = rates[1:] or rates
     if not rates:
         raise PeerError(f"{name}: no rate in its log: {seen.complaint}")
     return {

@@ -16,13 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
 
+from bench import peers  # noqa: E402
 from bench.budget import Budget  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.floor import Floor  # noqa: E402
 from bench.gpu_rates import _covered  # noqa: E402
 from bench.naive import NaiveLoop  # noqa: E402
 from bench.products import flops_of, products_of  # noqa: E402
-from bench.recipes import recipes  # noqa: E402
+from bench.recipes import Job, Recipe, recipes  # noqa: E402
+from bench.texts import random_texts  # noqa: E402
 from bench.watch import watch  # noqa: E402
 from bench.workload import Shape, Size, random_workload  # noqa: E402
 from nmtalign.core.model import TranslationModel  # noqa: E402
@@ -171,6 +173,56 @@ def test_scaling_measures_each_axis_and_draws_it(bench, tmp_path):
     assert all(point["target_words_per_second"] > 0 for points in axes.values() for point in points)
     assert axes["vocabulary"][0] == {**axes["batch"][1], "value": 60}  # the point they share is measured once
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def fake_toolkit(code):
+    def command(bin_folder, job):
+        return [sys.executable, "-c", code]
+
+    help_command = [sys.executable, "-c", ""]
+    return Recipe("fake", [["fake==1"]], lambda folder: help_command, command, r"rate (\d+)", "Fake 1")
+
+
+def test_a_toolkit_is_run_for_a_while_and_its_rates_are_read(tmp_path):
+    texts = random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20)
+    assert {len(line.split()) for line in texts.file("train", "src").read_text().splitlines()} == {4}
+    job = Job(texts, tmp_path / "job", 3, 1)
+    job.folder.mkdir()
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "installed").touch()
+    code = "import time\nfor rate in (1, 70, 90, 80): print('rate', rate, flush=True)\ntime.sleep(60)"
+    found = peers._run(fake_toolkit(code), tmp_path, job, 0.5)
+    assert found["target_words_per_second"] == 80  # the first report has the warming up in it
+    assert found["reports"] == 3
+    table = peers.peers_table({"nmtalign": {**found, "target_words_per_second": 240}, "fake": found})
+    assert table.rows[1][:3] == ["Fake 1", "3.00 x", "80"]
+
+
+def test_a_toolkit_that_fails_costs_one_line(tmp_path, monkeypatch):
+    job = Job(random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20), tmp_path / "job", 3, 1)
+    job.folder.mkdir()
+
+    def refuse(command, **options):
+        assert str(tmp_path) in str(command)
+        return SimpleNamespace(returncode=1, stderr="WARNING: old\nERROR: No matching distribution found for fake\n")
+
+    monkeypatch.setattr(peers.subprocess, "run", refuse)
+    found = {
+        "nmtalign": {"failed": "no"},
+        "fake": peers._softly(lambda: peers._run(fake_toolkit(""), tmp_path, job, 1)),
+    }
+    assert found["fake"] == {"failed": "fake: does not install: ERROR: No matching distribution found for fake"}
+    assert peers.peers_table(found).rows[1][:2] == ["fake", "failed"]
+
+
+@pytest.mark.parametrize("name", ["joeynmt", "opennmt", "marian"])
+def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
+    texts = random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20)
+    command = recipes("2.13.0+cpu")[name].train_command(tmp_path, Job(texts, tmp_path, 3, 1))
+    told = " ".join(command) + "".join(path.read_text() for path in tmp_path.glob("config.yaml"))
+    assert re.search(r"(dim-rnn |hidden_size\": )16\b", told)
+    assert re.search(r"(dim-emb |embedding_dim\": |word_vec_size\": )12\b", told)
+    assert re.search(r"(mini-batch |batch_size\": )3\b", told)
 
 
 def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):

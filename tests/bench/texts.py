@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,10 +108,3 @@ def training_options(size: Size, sentences: int, threads: int) -> list[str]:
         *("--batch-size", str(sentences), "--batch-unit", "sentences", "--max-length", "0"),
         *("--label-smoothing", "0", "--threads", str(threads)),
     ]
-
-
-def words_of_lines(path: Path) -> Iterator[int]:
-    """Words of each line."""
-    with path.open(encoding="utf-8") as stream:
-        for line in stream:
-            yield len(line.split())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmtalign.config import ModelConfig, TrainingConfig, resolve
-from nmtalign.data.batches import Batch, BatchPolicy, Pairs, eligible, make_batch, plan_epoch
+from nmtalign.data.batches import Batch, BatchPolicy, eligible, make_batch, plan_epoch, useful_work
 from nmtalign.errors import InputError, UsageError
 from nmtalign.presets import preset
 
@@ -115,20 +115,10 @@ def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None,
     batches = [make_batch([train.pair(int(index)) for index in plan[number]], plan[number]) for number in picked]
     unit = f"{policy.size} {policy.unit}"
     origin = f"{len(batches)} of the {len(plan)} batches of {folder} ({unit}, windows of {policy.window})"
-    return Workload(size, batches, origin, useful_share(train, chosen, policy))
+    return Workload(size, batches, origin, useful_work(train, plan))
 
 
 def policy_of(training: TrainingConfig, sentences: int | None, seed: int) -> BatchPolicy:
     """The batch policy of a training, or one of `sentences` sentences a batch."""
     size, unit = (sentences, "sentences") if sentences else (training.batch_size, training.batch_unit)
     return BatchPolicy(size, unit, training.window, training.shuffle, seed)
-
-
-def useful_share(pairs: Pairs, chosen: Any, policy: BatchPolicy) -> float:
-    """Real words among the padded positions of both sides over one epoch (1 = no padding)."""
-    real = padded = 0
-    for indices in plan_epoch(pairs, chosen, policy, 0):
-        for lengths in (pairs.source_lengths[indices] + 1, pairs.target_lengths[indices] + 1):
-            real += int(lengths.sum())
-            padded += int(lengths.max()) * len(indices)
-    return real / max(1, padded)
