@@ -80,6 +80,7 @@ class Trainer:
         self._join_others()
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
+        self._planned: tuple[int, Sequence[Indices]] | None = None
         self._batches_in_epoch = len(self._plan())
         self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice)
         self._meter = Meter()
@@ -124,8 +125,11 @@ class Trainer:
         self._emit(Noticed(*self._when(), text))
 
     def _plan(self) -> Sequence[Indices]:
-        """The minibatches of the present epoch."""
-        return plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, self.position.epoch)
+        """The minibatches of the present epoch, planned once: with millions of pairs it takes seconds."""
+        epoch = self.position.epoch
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = epoch, plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, epoch)
+        return self._planned[1]
 
     def _train_epoch(self) -> str | None:
         """The minibatches of the present epoch that are left; returns the reason to end, if there is one."""
