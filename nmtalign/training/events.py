@@ -1,5 +1,6 @@
 """What training says: one small dataclass an event, for the display and for train.jsonl alike."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,8 +15,9 @@ class Event:
     seconds: float  # of training, over all resumptions
 
     def as_dict(self) -> Mapping[str, Any]:
-        """The event as JSON fields; "event" is its name in lower case."""
-        return {"event": type(self).__name__.lower(), **asdict(self)}
+        """The event as JSON fields; "event" is its name in lower case, and null a number that is not finite."""
+        fields = {name: None if _is_no_number(value) else value for name, value in asdict(self).items()}
+        return {"event": type(self).__name__.lower(), **fields}
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ class Finished(Event):
     complete: bool  # False after an interruption: the same command goes on
     best_loss: float | None
     best_bleu: float | None
+
+
+def _is_no_number(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 Listener = Callable[[Event], None]

@@ -1,5 +1,6 @@
 """The dev set: loss a word, BLEU, and one translation to look at."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,8 @@ def validate(
     training = model.training
     model.eval()
     nll, words, sentences = world.sum(_loss(model, dev, config, world))
-    count = min(config.bleu_sentences, len(dev))
+    # A model that has diverged has no best word; training finds out by itself.
+    count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations = translate_greedily(model, corpus, dev, count, world)
     references = [dev.target_text(index) for index in range(count)]
     score = bleu(translations, references) if count else None
@@ -94,7 +96,7 @@ def judge(seen: Validation, position: Position, config: TrainingConfig, when: tu
     """Whether this is the best so far, which the position takes note of; the event that says so at `when`."""
     loss, score = seen.nll / max(1, seen.words), seen.score
     value = score.value if config.metric == "bleu" and score is not None else -loss
-    best = position.best is None or value > position.best
+    best = math.isfinite(value) and (position.best is None or value > position.best)
     if best:
         position.best, position.best_loss, position.since_best = value, loss, 0
         position.best_bleu = score.value if score else None

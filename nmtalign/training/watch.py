@@ -164,7 +164,8 @@ class Watch:
         rank, trouble = min(lost.items())
         row = Row(**json.loads(texts[rank]))
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        line = f"rank {rank} ({row.name}){more} {trouble} at update {row.update}"
+        # All are at the same update, and a row may be a second old.
+        line = f"rank {rank} ({row.name}){more} {trouble} at update {max(row.update, self.update)}"
         found = Verdict(list(lost), f"{line}; the same command goes on from the last checkpoint", self._code)
         return Verdict(**json.loads(self._store.compare_set("verdict", "", json.dumps(asdict(found)))))
 

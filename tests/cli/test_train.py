@@ -1,6 +1,7 @@
 """`nmtalign train` as a process: bare in a workspace, plain lines, signals, resumption."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,27 @@ def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number
     assert (saved["event"], saved["complete"]) == ("finished", False)
     result = nmtalign("train", *QUICK, "--max-updates", saved["update"] + 1, "--epochs", "0")
     assert f"going on from update {saved['update']}" in result.stderr.decode()
+
+
+def test_minibatches_are_accumulated(nmtalign, workspace):
+    flags = [*QUICK, "--preset", "tiny", "--batch-size", "10", "--batch-unit", "sentences"]
+    nmtalign("train", *flags, "--accumulate", "4", "--epochs", "1")
+    pairs = events(workspace / "model")[0]["pairs"]
+    assert events(workspace / "model")[-1]["update"] == -(-pairs // 40)
+    refused = nmtalign("train", *flags, "--accumulate", "2", "--epochs", "1", check=False)
+    assert refused.returncode == 2
+    assert b"other settings" in refused.stderr
+
+
+def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign, workspace):
+    flags = [*QUICK, "--optimizer", "adam", "--learning-rate", "1e38", "--clip-norm", "0", "--warmup", "0"]
+    result = nmtalign("train", *flags, check=False)
+    assert result.returncode == 6
+    lines = result.stderr.decode().splitlines()
+    assert sum("the loss is not finite; left out" in line for line in lines) == 10
+    assert re.search(r"error: .*10 times in a row.* minibatch of training pairs \d+, .*weights are kept", lines[-1])
+    assert events(workspace / "model")[-1]["event"] == "saved"
+    assert "NaN" not in (workspace / "model/train.jsonl").read_text()
 
 
 def test_tensorboard(nmtalign, workspace):

@@ -188,21 +188,73 @@ def test_patience_ends_a_run_and_the_best_is_kept(reversal, tmp_path):
     assert int(metadata["update"]) == [event.update for event in validated if event.best][-1]
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal, tmp_path, monkeypatch):
-    trainer_events = []
-    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, trainer_events.append)
-    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+def break_losses(monkeypatch, trainer, broken):
+    """Makes the loss of the updates in `broken` not a number."""
     whole = trainer.model.loss
 
-    def broken(*arguments):
-        loss = whole(*arguments)
-        return replace(loss, objective=loss.objective * torch.nan)
+    def loss(*arguments):
+        found = whole(*arguments)
+        return replace(found, objective=found.objective * torch.nan) if trainer.position.update in broken else found
 
-    monkeypatch.setattr(trainer.model, "loss", broken)
-    with pytest.raises(TrainingError, match="10 times in a row"):
+    monkeypatch.setattr(trainer.model, "loss", loss)
+
+
+def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal, tmp_path, monkeypatch):
+    events = []
+    config = replace(CONFIG, checkpoint_every="100", validate_every="100", max_updates=20)
+    train(reversal, tmp_path / "whole", replace(config, max_updates=3))
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
+    break_losses(monkeypatch, trainer, range(4, 100))
+    with pytest.raises(TrainingError, match=r"10 times in a row.* update 13 .*training pairs \d+, ") as raised:
         trainer.run()
-    assert sum(isinstance(event, Skipped) for event in trainer_events) == 10
-    assert same(before, dict(trainer.model.state_dict()))
+    assert "\n" not in str(raised.value)
+    assert [event.in_a_row for event in events if isinstance(event, Skipped)] == list(range(1, 11))
+    # The state of the last good update is kept, and the same command goes on with the next minibatches.
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "model"))
+    more = train(reversal, tmp_path / "model", config)
+    assert (more[0].resumed, more[0].update) == (True, 13)
+    assert more[-1].complete
+
+
+def test_skipped_updates_are_counted_and_left_out_of_the_means(reversal, tmp_path, monkeypatch):
+    events = []
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, events.append)
+    break_losses(monkeypatch, trainer, {2, 4, 5, 6, 11})
+    trainer.run()
+    progress = {event.update: event for event in events if isinstance(event, Progressed)}
+    assert {update: event.skipped for update, event in progress.items()} == {3: 1, 9: 4, 12: 5}
+    assert all(event.loss < 10 for event in progress.values())
+    assert [event.in_a_row for event in events if isinstance(event, Skipped)] == [1, 1, 2, 3, 1]
+
+
+def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path):
+    config = replace(CONFIG, batch_size=400, accumulate=3, max_updates=0, epochs=2.0, validate_every="epoch")
+    events = train(reversal, tmp_path / "model", config)
+    assert events[-1].update == 2 * 3  # 8 minibatches an epoch: 3, 3 and 2 to an update
+    assert [event.update for event in events if isinstance(event, Validated)] == [3, 6]
+    whole = replace(config, batch_size=1200, accumulate=1, window=100)
+    parts = replace(config, window=100)  # sorted all together: cut at other places, the unions are the same
+    train(reversal, tmp_path / "whole", replace(whole, shuffle="once", optimizer="adadelta"))
+    train(reversal, tmp_path / "parts", replace(parts, shuffle="once", optimizer="adadelta"))
+    for name, tensor in weights(tmp_path / "whole").items():
+        torch.testing.assert_close(tensor, weights(tmp_path / "parts")[name], rtol=1e-3, atol=1e-5)
+
+
+def test_accumulated_updates_resume_exactly(reversal, tmp_path):
+    config = replace(CONFIG, batch_size=100, accumulate=4, max_updates=14)
+    train(reversal, tmp_path / "whole", config, dropout=0.2)
+    train(reversal, tmp_path / "parts", config, stop_at=6, dropout=0.2)
+    train(reversal, tmp_path / "parts", config, dropout=0.2)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_the_seed_fixes_all_and_another_changes_all(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=4, batch_size=60)
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        torch.manual_seed(len(name))  # what was drawn before does not matter
+        train(reversal, tmp_path / name, replace(config, seed=seed), dropout=0.3)
+    assert same(weights(tmp_path / "one"), weights(tmp_path / "again"))
+    assert not same(weights(tmp_path / "one"), weights(tmp_path / "other"))
 
 
 def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):

@@ -1,0 +1,81 @@
+"""Trainings for test_distributed.py: started by torchrun, each process runs all of `CASES`, one after the other.
+
+`torchrun several.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; the test runs the same cases alone.
+"""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.training.distributed import World, open_world
+from nmtalign.training.loop import Trainer
+
+CONFIG = TrainingConfig(
+    optimizer="adadelta",
+    loss_normalization="tokens",
+    batch_size=20,
+    window=2,
+    shuffle="epoch",
+    epochs=2.0,
+    validate_every="epoch",
+    checkpoint_every="100",
+    log_every=2,
+    bleu_sentences=7,
+    precision="fp32",
+    device="cpu",
+)
+# 61 training pairs: 20, 20, 20, 1 of them a batch, so that the second of two processes has nothing of the last.
+CASES = {
+    "sentences": replace(CONFIG, loss_normalization="sentences"),
+    "tokens": CONFIG,
+    "sum": replace(CONFIG, loss_normalization="sum", clip_norm=50.0),
+    "adamw": replace(CONFIG, optimizer="adamw", learning_rate=1e-3, epsilon=1e-8),
+    "smoothed": replace(CONFIG, label_smoothing=0.1, schedule="linear", warmup=3),
+    "odd": replace(CONFIG, batch_size=7),
+    "batches of tokens": replace(CONFIG, batch_size=50, batch_unit="tokens"),
+    "a sentence a batch": replace(CONFIG, batch_size=1, epochs=0.2),
+    "accumulated": replace(CONFIG, accumulate=3),
+    "accumulated, a sentence a batch": replace(CONFIG, batch_size=1, accumulate=4, epochs=0.4),
+    "best by bleu": replace(CONFIG, metric="bleu", patience=1, epochs=4.0),
+}
+HALF, WHOLE = replace(CONFIG, epochs=0.0, max_updates=3), replace(CONFIG, epochs=0.0, max_updates=7)
+DROPOUT = 0.2
+
+
+def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
+    """One training; the events of the first process."""
+    sizes = ModelConfig(
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+        embedding=8,
+        hidden=12,
+        attention_hidden=10,
+        maxout=6,
+        initialisation="xavier",
+        **{"output_rank": 0, **model},
+    )
+    events: list = []
+    Trainer(corpus, folder, "tiny", sizes, config, events.append, world=world).run()
+    return events
+
+
+def main(corpus: Corpus, folder: Path) -> None:
+    """All that several processes are to leave."""
+    world = open_world("cpu", lambda line, code: os._exit(code))
+    with world.together():
+        for name, config in CASES.items():
+            train(corpus, folder / name, config, world)
+        train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)
+        train(corpus, folder / "begun by two", HALF, world)
+        train(corpus, folder / "begun by one", WHOLE, world)
+        for config in (HALF, WHOLE):
+            train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
+        train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)
+        world.close()
+
+
+if __name__ == "__main__":
+    main(Corpus.open(Path(sys.argv[1])), Path(sys.argv[2]))

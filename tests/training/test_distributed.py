@@ -1,0 +1,306 @@
+"""Several processes under the real torchrun: the same updates as one, resumption, and an end for all when one ends."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.config import PrepConfig
+from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import UsageError
+from nmtalign.model_directory import load_tensors
+from nmtalign.training.distributed import Seat, World
+
+PROGRAM = Path(__file__).with_name("several.py")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LOGLEVEL": "CRITICAL"}
+QUICK = ["--preset", "tiny", "--hidden", "12", "--embedding", "8", "--attention-hidden", "10", "--maxout", "6"]
+ENDLESS = ["--epochs", "100000", "--patience", "0", "--validate-every", "100000", "--precision", "fp32"]
+torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
+
+
+def torchrun(*arguments, processes=2):
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
+        *map(str, arguments),
+    ]
+
+
+@pytest.fixture(scope="module")
+def several():
+    """The program's own module, whose cases this process runs alone."""
+    spec = importlib.util.spec_from_file_location("several", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    """61 pairs of training, 9 of dev: the lines of both are numbers, backwards on the other side."""
+    folder = tmp_path_factory.mktemp("corpus")
+    generator = np.random.default_rng(5)
+
+    def write(name, count):
+        lines = [[f"n{word}" for word in generator.integers(0, 9, generator.integers(1, 9))] for _ in range(count)]
+        for side, turn in (("src", 1), ("tgt", -1)):
+            (folder / f"{name}.{side}").write_text("".join(" ".join(line[::turn]) + "\n" for line in lines))
+        return folder / f"{name}.src", folder / f"{name}.tgt"
+
+    prepare(write("train", 61), folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), write("dev", 9))
+    return Corpus.open(folder / "data")
+
+
+@pytest.fixture(scope="module")
+def together(several, corpus, tmp_path_factory) -> Path:
+    """What two processes leave of all cases, one of which a single process has begun."""
+    folder = tmp_path_factory.mktemp("together")
+    several.train(corpus, folder / "begun by one", several.HALF)
+    command = torchrun(PROGRAM, corpus.folder, folder)
+    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def weights(folder):
+    return load_tensors(folder / "last.safetensors")[0]
+
+
+def logged(folder, kind):
+    events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    return [event for event in events if event["event"] == kind]
+
+
+def assert_same_weights(one: Path, other: Path):
+    """The same weights, to rounding."""
+    ours, theirs = weights(one), weights(other)
+    for name in theirs:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=2e-6, msg=lambda text, at=name: at + text)
+
+
+def assert_alike(one: Path, other: Path):
+    """The same updates, to rounding: weights, losses, norms and the counts behind them."""
+    assert_same_weights(one, other)
+    for kind, fields in {
+        "progressed": ["update", "epoch", "loss", "loss_sentence", "gradient_norm", "learning_rate"],
+        "validated": ["update", "loss", "loss_sentence", "bleu", "best", "sample_translation"],
+        "finished": ["update", "reason", "complete"],
+    }.items():
+        rows, expected = ([[event[name] for name in fields] for event in logged(at, kind)] for at in (one, other))
+        assert len(rows) == len(expected) > 0
+        for row, wanted in zip(rows, expected, strict=True):
+            assert row == [pytest.approx(value, rel=1e-4) if isinstance(value, float) else value for value in wanted]
+
+
+@torch_distributed
+def test_two_processes_make_the_updates_of_one(several, corpus, together, tmp_path):
+    for name, config in several.CASES.items():
+        several.train(corpus, tmp_path / name, config)
+        assert_alike(together / name, tmp_path / name)
+    several.train(corpus, tmp_path / "none", several.CONFIG, attention="none", bidirectional=False, output_rank=5)
+    assert_alike(together / "no attention", tmp_path / "none")
+
+
+@torch_distributed
+def test_a_run_goes_on_with_another_number_of_processes(several, corpus, together, tmp_path):
+    several.train(corpus, tmp_path / "whole", several.WHOLE)
+    assert_same_weights(together / "begun by one", tmp_path / "whole")
+    shutil.copytree(together / "begun by two", tmp_path / "begun by two")
+    events = several.train(corpus, tmp_path / "begun by two", several.WHOLE)
+    assert events[0].resumed
+    assert_same_weights(tmp_path / "begun by two", tmp_path / "whole")
+
+
+@torch_distributed
+def test_a_run_goes_on_exactly_with_as_many_processes_dropout_and_all(together):
+    ours, theirs = weights(together / "interrupted"), weights(together / "uninterrupted")
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("unit", ["sentences", "tokens"])
+def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal, size, unit):
+    train = reversal.splits["train"]
+    plan = plan_epoch(train, eligible(train, 0), BatchPolicy(41, unit), 0)
+    worlds = []
+    for rank in range(size):
+        world = World(torch.device("cpu"))
+        world.rank, world.size = rank, size
+        worlds.append(world)
+    for indices in plan:
+        parts = [world.share(indices) for world in worlds]
+        assert sorted(np.concatenate(parts).tolist()) == sorted(indices.tolist())
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+class Run:
+    """`torchrun -m nmtalign train ...` in the background."""
+
+    def __init__(self, folder, *arguments, processes=2):
+        self.log = folder / "stderr"
+        with self.log.open("w") as stream:
+            command = torchrun("-m", "nmtalign", "train", *arguments, processes=processes)
+            self.agent = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
+
+    def wait_for(self, text):
+        until = time.monotonic() + 120
+        while text not in self.log.read_text():
+            assert self.agent.poll() is None, self.log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.05)
+
+    def rank(self, number) -> int:
+        """The process number of a rank."""
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                pairs = path.read_bytes().split(b"\0")
+                parent = int(path.with_name("stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == self.agent.pid and b"RANK=%d" % number in pairs:
+                return int(path.parent.name)
+        raise AssertionError(f"no rank {number}")
+
+    def end(self, timeout=100):
+        """(exit code, our own lines) once all is over."""
+        code = self.agent.wait(timeout)
+        return code, [line for line in self.log.read_text().splitlines() if line.startswith("nmtalign: ")]
+
+
+@pytest.fixture
+def endless(corpus, tmp_path):
+    """Starts a training without an end, and waits until it has made updates."""
+    runs = []
+
+    def start(*arguments, processes=2):
+        run = Run(tmp_path, corpus.folder, "-o", "m", *QUICK, *ENDLESS, *arguments, processes=processes)
+        runs.append(run)
+        run.wait_for("update 100 ")
+        return run
+
+    yield start
+    for run in runs:
+        run.agent.terminate()
+        run.agent.wait()
+
+
+def is_gone(pid) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+
+
+@linux
+@torch_distributed
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corpus, nmtalign, killed):
+    run = endless("--checkpoint-every", "20")
+    pids = [run.rank(0), run.rank(1)]
+    os.kill(pids[killed], signal.SIGKILL)
+    code, lines = run.end()
+    assert code != 0
+    (line,) = [line for line in lines if "error" in line]
+    assert re.fullmatch(
+        rf"nmtalign: error: rank {killed} \(pid {pids[killed]}, host \S+\) has died at update \d+; "
+        "the same command goes on from the last checkpoint",
+        line,
+    )
+    assert all(map(is_gone, pids))
+    again = nmtalign(
+        "train", corpus.folder, "-o", "m", *QUICK, "--epochs", "0", "--max-updates", "1", "--precision", "fp32"
+    )
+    assert "already done" in again.stderr.decode() or "done (1 updates)" in again.stderr.decode()
+    assert logged(tmp_path / "m", "started")[-1]["update"] >= 20
+
+
+@linux
+@torch_distributed
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_ends_the_run_and_is_named(endless):
+    run = endless()
+    pids = [run.rank(0), run.rank(1)]
+    os.kill(pids[1], signal.SIGSTOP)
+    began = time.monotonic()
+    code, lines = run.end()
+    assert time.monotonic() - began < 30
+    assert code != 0
+    (line,) = [line for line in lines if "error" in line]
+    assert f"rank 1 (pid {pids[1]}, host" in line
+    assert "has not answered" in line
+    assert all(map(is_gone, pids))
+
+
+@linux
+@torch_distributed
+@pytest.mark.parametrize("whom", ["all", "one"])
+def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalign, whom):
+    run = endless()
+    os.kill(run.agent.pid if whom == "all" else run.rank(1), signal.SIGTERM)
+    code, lines = run.end()
+    assert code != 0
+    said = [line for line in lines if "goes on from there" in line]
+    assert len(said) == 1
+    assert not [line for line in lines if "error" in line]
+    (finished,) = logged(tmp_path / "m", "finished")
+    assert (finished["reason"], finished["complete"]) == ("ended by SIGTERM", False)
+    if whom == "one":  # torchrun's report tells the exit codes
+        assert "exitcode  : 143" in run.log.read_text()
+    last = finished["update"] + 1
+    again = nmtalign("train", corpus.folder, "-o", "m", *QUICK, *ENDLESS, "--epochs", "0", "--max-updates", last)
+    assert f"going on from update {last - 1}" in again.stderr.decode()
+
+
+@torch_distributed
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent"], "nmtalign: error: absent: no prepared corpus here"),
+        (["--batch-size", "0"], "nmtalign: error: command line: batch_size = 0: must be at least 1"),
+        (["--no-such-option"], "nmtalign: error: No such option"),
+    ],
+)
+def test_a_mistake_is_said_once(tmp_path, arguments, message):
+    code, lines = Run(tmp_path, *arguments).end()
+    assert code != 0
+    assert len(lines) == 1
+    assert lines[0].startswith(message)
+
+
+SEAT = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+def test_a_process_on_its_own_has_no_seat():
+    assert Seat.of({}) is None
+    assert Seat.of({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}) is None
+    assert Seat.of(SEAT).rank == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": None}, "RANK is not"),
+        ({"MASTER_ADDR": None}, "MASTER_ADDR is not"),
+        ({"MASTER_PORT": "http"}, "torchrun"),
+        ({"RANK": "2"}, "RANK = 2"),
+    ],
+)
+def test_an_environment_that_is_amiss_is_one_line(changes, message):
+    environment = {name: value for name, value in {**SEAT, **changes}.items() if value is not None}
+    with pytest.raises(UsageError, match=message) as raised:
+        Seat.of(environment)
+    assert "\n" not in str(raised.value)
