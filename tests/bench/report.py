@@ -52,15 +52,16 @@ def _show_rich(table: Table) -> bool:
         from rich.table import Table as RichTable
     except ImportError:
         return False
-    drawn = RichTable(box=box.SIMPLE_HEAD, title=escape(table.title), title_justify="left", title_style="bold")
+    drawn = RichTable(box=box.SIMPLE_HEAD)
     for number, column in enumerate(table.columns):
         drawn.add_column(escape(column), justify="right" if number else "left", style="bold" if number == 1 else "")
     for row in table.rows:
         drawn.add_row(*map(escape, row))
-    console = Console()
+    console = Console(highlight=False)
+    console.print(escape(table.title), style="bold")
     console.print(drawn)
     if table.note:
-        console.print(escape(table.note), style="dim")
+        console.print(escape(table.note) + "\n", style="dim")
     return True
 
 

@@ -128,8 +128,8 @@ def tables(results: dict[str, Any]) -> list[Table]:
         steps = results["optimizer"]
         for name, title in (("", "optimiser step"), (" with clipping", "clipping and optimiser step")):
             ours, theirs = steps[f"ours{name}"], steps[f"torch{name}"]
-            other.rows.append([f"{title}, ours", f"{times(theirs / ours)}, {1e3 * ours:.0f} ms"])
-            other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.0f} ms"])
+            other.rows.append([f"{title}, ours", f"{times(theirs / ours)}, {1e3 * ours:.3g} ms"])
+            other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.3g} ms"])
     other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
     if workload["useful"] is not None:
         other.rows.append(["useful work (not padding), an epoch of the preset's batches", percent(workload["useful"])])
@@ -145,11 +145,14 @@ def _main_table(results: dict[str, Any]) -> Table:
     found, ratios = results["variants"], results["ratios"]
     loops = [name for name in ("loop-fp32", "loop-autocast") if name in found]
     short = {"loop-fp32": "x the loop", "loop-autocast": "x autocast"}
-    columns = [*(short[loop] for loop in loops), "words/s", "spread", "GFLOP/s", "of floor", "peak MB", "with update"]
+    columns = [*(short[loop] for loop in loops), "words/s", "spread", "GFLOP/s", "of floor"]
+    measured_memory = any("peak_mb" in figures for figures in found.values())
+    columns += ["peak MB", "with update"] if measured_memory else []
     machine, workload = results["machine"], results["workload"]
     table = Table(f"Training `{workload['size']}`, loss and gradients: {workload['origin']}", ["", *columns])
     for name, figures in found.items():
         peak = figures.get("peak_mb", {})
+        peaks = [figure(peak.get(name)) for name in ("loss_and_gradients", "update")]
         table.rows.append(
             [
                 TITLES[name],
@@ -158,8 +161,7 @@ def _main_table(results: dict[str, Any]) -> Table:
                 f"{percent(figures['spread'])}",
                 figure(figures["gflops"]),
                 percent(figures["of_floor"]),
-                figure(peak.get("loss_and_gradients")),
-                figure(peak.get("update")),
+                *(peaks if measured_memory else []),
             ]
         )
     table.note = (
