@@ -20,6 +20,8 @@ from nmtalign.text.vocabulary import Vocabulary
 # Many small models: a second thread would only wait for the first.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, whose own functions are made to fit
 
 WORDS = [f"w{index}" for index in range(12)]
 
