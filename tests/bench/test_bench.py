@@ -247,6 +247,7 @@ def test_time_of_kernels_that_overlap_is_counted_once():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gpu_measures_in_time(bench, tmp_path):
     result = bench("gpu", "--size", "tiny", "--batches", "8,16", "--budget", 100, "--json", "gpu.json")
     assert result.returncode == 0, result.stderr
