@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from nmtalign.cli import align, info, plot, prep, sample, score, train, translate
-from nmtalign.cli.ranks import speaks
+from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.files import refusal
 from nmtalign.version import __version__
@@ -113,8 +113,8 @@ def main() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    if speaks():
-        sys.stderr.write(f"nmtalign: error: {' '.join(message.split())}\n")
+    let_the_first_speak()
+    sys.stderr.write(f"nmtalign: error: {' '.join(message.split())}\n")
     return code
 
 

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 _word_is_mine = False
 
 
-def speaks() -> bool:
-    """Whether this process is to say what went wrong: the first of all, unless another was given the word."""
-    return _word_is_mine or not _several() or os.environ.get("RANK", "0") == "0"
+def let_the_first_speak() -> None:
+    """Waits a moment in all processes but the first, unless they have met and settled who speaks.
+
+    What went wrong is most likely the same for all, and torchrun ends those that wait when the first has said it.
+    """
+    if not _word_is_mine and _several() and os.environ.get("RANK", "0") != "0":
+        time.sleep(5)
 
 
 def _several() -> bool:
@@ -35,7 +39,7 @@ def joined(device: Device) -> Iterator["World"]:
     if _several():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # no stack of the engine's when a connection breaks
         signal.signal(signal.SIGTERM, _wait_for_the_reason)
-    from nmtalign.training.distributed import EndedTogetherError, open_world
+    from nmtalign.training.distributed import EndedTogetherError, is_said_for_all, open_world
 
     try:
         world = open_world(device, _end)
@@ -46,8 +50,8 @@ def joined(device: Device) -> Iterator["World"]:
             world.close()
     except EndedTogetherError as error:
         raise typer.Exit(error.exit_code) from None
-    except BaseException:
-        _word_is_mine = True
+    except BaseException as error:
+        _word_is_mine = is_said_for_all(error)
         raise
 
 

@@ -150,8 +150,8 @@ Under torchrun several processes train one model, with the updates that one
 would make: --batch-size counts the batch of all. Each has a GPU, or --threads
 threads (torchrun's choice is one). The first alone writes and speaks. If one
 dies, all end with a line that names it, and the same command, with any number
-of processes, goes on. What torchrun itself reports then is cut to its last
-lines by LOGLEVEL=CRITICAL.
+of processes, goes on. torchrun adds a report of its own to that line, a little
+shorter with TORCH_LOGS=-distributed.
 
 Examples:
 

@@ -24,6 +24,7 @@ class World:
 
     rank = 0
     size = 1
+    alone = True  # no gradient is reduced
     update = 0  # the one that is being made, for the others to know
 
     def __init__(self, device: torch.device) -> None:
@@ -84,6 +85,17 @@ class EndedTogetherError(NmtalignError):
         self.exit_code = code
 
 
+def said_for_all(error: BaseException) -> BaseException:
+    """The error, marked as the one that its process says for all of them."""
+    error.__dict__["said_for_all"] = True
+    return error
+
+
+def is_said_for_all(error: BaseException) -> bool:
+    """Whether the processes have agreed that the one with this error speaks."""
+    return "said_for_all" in error.__dict__
+
+
 @dataclass(frozen=True)
 class Seat:
     """A process' place among those that train together, as torchrun's environment describes it."""
@@ -138,4 +150,5 @@ def open_world(device: Device, lose: Callable[[str, int], None]) -> World:
         return Ranks(seat, device, lose)
     except (RuntimeError, ValueError) as error:
         where, reason = f"{seat.address}:{seat.port}", " ".join(str(error).split())[:200]
-        raise ResourceError(f"rank {seat.rank} cannot join the other processes at {where}: {reason}") from None
+        failure = ResourceError(f"rank {seat.rank} cannot join the other processes at {where}: {reason}")
+        raise said_for_all(failure) if is_said_for_all(error) else failure from None

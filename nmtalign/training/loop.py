@@ -67,7 +67,7 @@ class Trainer:
         self.model = TranslationModel(model_config).to(self.device)
         self.model.use_bf16(self.bf16)
         # The processor then neither fills nor reads a gradient of the whole vocabulary; processes add up dense ones.
-        self.model.use_sparse_gradients(self.world.size == 1 and self.device.type == "cpu")
+        self.model.use_sparse_gradients(self.world.alone and self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if found:

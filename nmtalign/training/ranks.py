@@ -6,6 +6,7 @@ operation, on the CPU. Lives are watched by heartbeats (nmtalign.training.watch)
 
 import contextlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmtalign.config import Device
 from nmtalign.core.devices import pick_device
 from nmtalign.errors import NmtalignError, ResourceError, TrainingError
-from nmtalign.training.distributed import EndedTogetherError, Seat, World
+from nmtalign.training.distributed import EndedTogetherError, Seat, World, said_for_all
 from nmtalign.training.watch import SILENCE, Watch
 
 ARRIVAL = timedelta(seconds=120)  # until every process has come
@@ -28,6 +29,8 @@ PATIENCE = timedelta(hours=1)  # of one collective operation; who is lost is fou
 
 class Ranks(World):
     """One of several processes."""
+
+    alone = False
 
     def __init__(self, seat: Seat, device: Device, lose: Callable[[str, int], None]) -> None:
         self.rank, self.size = seat.rank, seat.size
@@ -119,6 +122,8 @@ class Ranks(World):
         return mine
 
     def parallel(self, module: nn.Module) -> nn.Module:
+        # A gradient of one row is met with a warning although its bytes lie as the bucket's do.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         # Buckets of gradients are reduced while the backward pass is still computing others.
         return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
@@ -144,8 +149,8 @@ class Ranks(World):
             if not self._watch.fail(code):
                 raise EndedTogetherError(code) from None
             if isinstance(error, NmtalignError) and self.rank:
-                raise type(error)(f"rank {self.rank} ({self._watch.row.name}): {error}") from None
-            raise error
+                error = type(error)(f"rank {self.rank} ({self._watch.row.name}): {error}")
+            raise said_for_all(error) from None
 
     def close(self) -> None:
         """Waits until all are done, and parts from them."""

@@ -65,7 +65,7 @@ class Updater:
         """`say` is told in one line what makes training slower than it could be."""
         self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
         self._loss = world.parallel(BatchLoss(model, config.label_smoothing))
-        self._compute = pick_loss(model, self._loss, world.device, world.size, say)
+        self._compute = pick_loss(model, self._loss, world.device, 1 if world.alone else max(2, world.size), say)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
         """What this process reads of each planned minibatch: its share, or one pair where it has none."""

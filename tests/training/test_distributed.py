@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from nmtalign.model_directory import load_tensors
 from nmtalign.training.distributed import Seat, World
 
 PROGRAM = Path(__file__).with_name("several.py")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LOGLEVEL": "CRITICAL"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
 QUICK = ["--preset", "tiny", "--hidden", "12", "--embedding", "8", "--attention-hidden", "10", "--maxout", "6"]
 ENDLESS = ["--epochs", "100000", "--patience", "0", "--validate-every", "100000", "--precision", "fp32"]
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
@@ -69,7 +71,7 @@ def together(several, corpus, tmp_path_factory) -> Path:
     several.train(corpus, folder / "begun by one", several.HALF)
     command = torchrun(PROGRAM, corpus.folder, folder)
     result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
-    assert result.returncode == 0, result.stderr
+    assert (result.returncode, result.stderr) == (0, "")
     return folder
 
 
@@ -207,7 +209,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="look
 
 @linux
 @torch_distributed
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corpus, nmtalign, killed):
     run = endless("--checkpoint-every", "20")
     pids = [run.rank(0), run.rank(1)]
@@ -247,7 +249,23 @@ def test_a_rank_that_is_stopped_ends_the_run_and_is_named(endless):
 
 @linux
 @torch_distributed
-@pytest.mark.parametrize("whom", ["all", "one"])
+@pytest.mark.slow
+def test_without_torchrun_no_rank_stays_behind(endless):
+    run = endless()
+    pids = [run.rank(0), run.rank(1)]
+    run.agent.kill()
+    run.end()
+    until = time.monotonic() + 60
+    while not all(map(is_gone, pids)):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    (line,) = [line for line in run.end()[1] if "error" in line]
+    assert "lost torchrun's store" in line
+
+
+@linux
+@torch_distributed
+@pytest.mark.parametrize("whom", ["all", pytest.param("one", marks=pytest.mark.slow)])
 def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalign, whom):
     run = endless()
     os.kill(run.agent.pid if whom == "all" else run.rank(1), signal.SIGTERM)
@@ -270,7 +288,10 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
     ("arguments", "message"),
     [
         (["absent"], "nmtalign: error: absent: no prepared corpus here"),
-        (["--batch-size", "0"], "nmtalign: error: command line: batch_size = 0: must be at least 1"),
+        (
+            ["--preset", "tiny", "--batch-size", "0"],
+            "nmtalign: error: preset tiny, command line: batch_size = 0: must be at least 1",
+        ),
         (["--no-such-option"], "nmtalign: error: No such option"),
     ],
 )
@@ -279,6 +300,72 @@ def test_a_mistake_is_said_once(tmp_path, arguments, message):
     assert code != 0
     assert len(lines) == 1
     assert lines[0].startswith(message)
+
+
+@torch_distributed
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("cd $RANK; exec {} data", r"rank 1 \(pid \d+, host \S+\): data: no prepared corpus here"),
+        pytest.param(
+            "cd $RANK; exec {} ../0/data --seed $RANK",
+            "rank 1 has another corpus or other settings than rank 0",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["corpus", "settings"],
+)
+def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus, command, message):
+    for rank in ("0", "1"):
+        (tmp_path / rank).mkdir()
+    shutil.copytree(corpus.folder, tmp_path / "0" / "data")
+    train = f"{sys.executable} -m nmtalign train"
+    started = subprocess.run(
+        torchrun("--no-python", "sh", "-c", command.format(train)),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert started.returncode != 0
+    (line,) = [line for line in started.stderr.splitlines() if line.startswith("nmtalign: ")]
+    assert re.match(f"nmtalign: error: {message}", line)
+
+
+@torch_distributed
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_rank_by_itself_trains_as_a_single_process_does(several, corpus, tmp_path, device):
+    """The engine's own paths on each device: with one GPU, NCCL can be tried with one rank alone."""
+    from nmtalign.training.ranks import Ranks
+
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    world = Ranks(Seat(0, 1, 0, "127.0.0.1", port, agent=False, attempt="0"), device, lambda line, code: None)
+    config = replace(several.CONFIG, device=device, accumulate=2)
+    with world.together():
+        assert world.sum([1.5, 2.0]) == [1.5, 2.0]
+        assert world.gather(["ä", "\n", ""]) == [["ä", "\n", ""]]
+        several.train(corpus, tmp_path / "rank", replace(config, epochs=1.0), world)
+        several.train(corpus, tmp_path / "rank", config, world)
+        world.close()
+    several.train(corpus, tmp_path / "alone", config)
+    assert_same_weights(tmp_path / "rank", tmp_path / "alone")
+
+
+@torch_distributed
+@pytest.mark.gpu
+def test_two_gpus_make_the_updates_of_one(several, corpus, tmp_path):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("fewer than two GPUs")
+    flags = [corpus.folder, *QUICK, "--precision", "fp32", "--device", "cuda", "--max-updates", 9, "--epochs", 0]
+    for name, processes in (("two", 2), ("one", 1)):
+        code, lines = Run(tmp_path, *flags, "-o", name, processes=processes).end()
+        assert code == 0, lines
+    assert_same_weights(tmp_path / "two", tmp_path / "one")
 
 
 SEAT = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
