@@ -23,14 +23,15 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
 
 def measure(task: str) -> None:
     """What that process does: prints the peaks after the imports, after loss and gradients, and after an update."""
-    import torch
 
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
+    from nmtalign.core.devices import keep_memory, use_threads
     from nmtalign.training.optimizers import Descent, make_optimizer
 
     given = json.loads(task)
-    torch.set_num_threads(given["threads"] or torch.get_num_threads())
+    use_threads(given["threads"] or 0)
+    keep_memory()  # as training does
     workload = workload_of(given)
     variant = VARIANTS[given["variant"]]
     peaks = {"imports": own_peak_mb()}

@@ -18,7 +18,7 @@ from bench.train import DTYPES, MODEL_OPTIONS, workload_of
 from bench.variants import VARIANTS, loss_and_gradients, make_model
 from bench.watch import complaint_in
 from bench.workload import Size, Workload
-from nmtalign.core.devices import picks_bf16
+from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
 from nmtalign.errors import NmtalignError, ResourceError
 
 AXES = {
@@ -33,8 +33,8 @@ Point = dict[str, Any]
 
 def run(given: dict[str, Any]) -> int:
     """The subcommand, with its options by name."""
-    if given["threads"]:
-        torch.set_num_threads(given["threads"])
+    use_threads(given["threads"] or 0)
+    keep_memory()  # as training does
     if given["plot"]:
         from bench.plot import check_plot, draw_scaling
 
@@ -140,7 +140,8 @@ def measure_share(task: str) -> None:
     from bench.share import updates_together
 
     given = json.loads(task)
-    torch.set_num_threads(given["threads"])
+    use_threads(given["threads"] or 0)
+    keep_memory()  # as training does
     try:
         seconds = updates_together(workload_of(given), given["precision"] == "bf16", given["repeats"])
     except ImportError as error:

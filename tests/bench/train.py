@@ -16,6 +16,7 @@ from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, take_turns
 from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
 from bench.workload import Size, Workload, corpus_workload, random_workload
+from nmtalign.core.devices import keep_memory, use_threads
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MODEL_OPTIONS = (
@@ -27,8 +28,8 @@ WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", 
 
 def run(given: dict[str, Any]) -> int:
     """The subcommand, with its options by name."""
-    if given["threads"]:
-        torch.set_num_threads(given["threads"])
+    use_threads(given["threads"] or 0)
+    keep_memory()  # as training does
     variants, skipped = choose(given["variants"]), given["skip"]
     workload = workload_of(given)
     results: dict[str, Any] = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
