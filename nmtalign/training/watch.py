@@ -193,12 +193,17 @@ class Watch:
 
     def _obey_alone(self) -> None:
         """Ends this rank, which has lost the store that all share; the first rank of each machine says so."""
-        if self._ended.is_set():
-            return
-        first = os.environ.get("LOCAL_RANK", "0") == "0"
-        line = f"rank {self._rank} ({self._row.name}) has lost torchrun's store: its process or machine is gone"
-        again = f"{line} at update {self.update}; the same command goes on from the last checkpoint"
-        self._close(again if first else "", self._code)
+        rows = {rank: Row(**json.loads(text)) for rank, (text, _) in self._heard.items()}
+        here = {rank: row for rank, row in rows.items() if row.place == self._row.place and row.status == _HERE}
+        dead = [f"rank {rank} ({row.name}) has died" for rank, row in here.items() if not _lives(row.pid)]
+        if dead:
+            trouble = dead[0]
+        elif 0 in rows and 0 not in here:
+            trouble = f"rank 0 ({rows[0].name}) or the torchrun beside it has gone"
+        else:
+            trouble = "torchrun has gone, without which the processes do not know of each other,"
+        line = f"{trouble} at update {self.update}; the same command goes on from the last checkpoint"
+        self._close(line if os.environ.get("LOCAL_RANK", "0") == "0" else "", self._code)
 
     def _close(self, line: str, code: int) -> None:
         with self._ending:
