@@ -3,7 +3,8 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,47 +17,64 @@ CALLS = 4  # of a product that recurs are timed a round, and taken for all of it
 
 
 class Floor:
-    """Times every distinct product, a round at a time, so that rounds can alternate with whatever else is measured."""
+    """Times the products in turns, a round at a time, so that rounds can alternate with whatever else is measured.
+
+    Products that recur take turns as they do in a pass, a step at a time: each finds in the caches what the others have
+    left there, no more and no less.
+    """
 
     def __init__(self, config: ModelConfig, shapes: Sequence[Shape], dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._calls: dict[Product, int] = defaultdict(int)  # by the shape of one product, whatever its name
+        self._turns: dict[tuple[Product, ...], int] = defaultdict(int)  # how often each comes up in all batches
         for shape in shapes:
-            for product in products_of(config, shape):
-                self._calls[_unnamed(product)] += product.count
-        self._seconds: dict[Product, list[float]] = {product: [] for product in self._calls}
+            for turn in _turns(products_of(config, shape)):
+                self._turns[turn] += 1
+        self._seconds: dict[tuple[Product, ...], list[float]] = {turn: [] for turn in self._turns}
 
     def measure(self) -> None:
         """One round: a few calls of each product, into an output that is there already."""
-        for product, count in self._calls.items():
-            self._seconds[product].append(_time(product, min(count, CALLS), self._dtype))
+        for turn in self._turns:
+            self._seconds[turn].append(_time(turn, self._dtype))
 
     @property
     def seconds(self) -> float:
-        """Sum over all calls of the median time of each."""
-        return sum(statistics.median(self._seconds[product]) * count for product, count in self._calls.items())
+        """Sum over all turns of the median time of each."""
+        return sum(statistics.median(self._seconds[turn]) * count for turn, count in self._turns.items())
 
 
-def _unnamed(product: Product) -> Product:
-    return Product(
-        "", product.m, product.k, product.n, 1, product.batch, product.left_transposed, product.right_transposed
-    )
+def _turns(products: Sequence[Product]) -> Iterator[tuple[Product, ...]]:
+    """The products of each turn together, every other product alone."""
+    together: dict[str, list[Product]] = defaultdict(list)
+    for product in products:
+        if product.turn:
+            together[product.turn].append(product)
+        else:
+            yield (product,)
+    for turn in together.values():
+        yield tuple(turn)
 
 
-def _time(product: Product, calls: int, dtype: torch.dtype) -> float:
-    """Seconds of one call, after one that is not counted."""
-    batched = product.batch > 1
+def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
+    """Seconds of all calls of all its products, from a few of each, after one that is not counted."""
+    calls = [_call(product, dtype) for product in turn]
+    spent = [0.0] * len(turn)
+    rounds = min(CALLS, *(product.count for product in turn)) if len(turn) > 1 else min(CALLS, turn[0].count)
+    for number in range(rounds + 1):
+        for place, call in enumerate(calls):
+            began = time.perf_counter()
+            call()
+            spent[place] += (time.perf_counter() - began) * (number > 0)
+    return sum(seconds / rounds * product.count for seconds, product in zip(spent, turn, strict=True))
+
+
+def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
+    """A call of the product on random numbers."""
     left = _matrix(product.batch, product.m, product.k, product.left_transposed, dtype)
     right = _matrix(product.batch, product.k, product.n, product.right_transposed, dtype)
     out = torch.empty(product.batch, product.m, product.n, dtype=dtype)
-    if not batched:
-        left, right, out = left[0], right[0], out[0]
-    multiply = torch.bmm if batched else torch.mm
-    multiply(left, right, out=out)
-    began = time.perf_counter()
-    for _ in range(calls):
-        multiply(left, right, out=out)
-    return (time.perf_counter() - began) / calls
+    if product.batch > 1:
+        return partial(torch.bmm, left, right, out=out)
+    return partial(torch.mm, left[0], right[0], out=out[0])
 
 
 def _matrix(batch: int, rows: int, columns: int, transposed: bool, dtype: torch.dtype) -> Tensor:

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from bench.workload import Shape
 from nmtalign.config import ModelConfig
 
+DECODER = "decoder recurrence"
+
 
 @dataclass(frozen=True)
 class Product:
-    """`count` products of `batch` pairs of matrices, (m, k) by (k, n); transposed = so stored in memory."""
+    """`count` products of `batch` pairs of matrices, (m, k) by (k, n); transposed = so stored in memory.
+
+    Those of one `turn` come one after the other at each step of a recurrence; "" = all at once.
+    """
 
     name: str
     m: int
@@ -24,6 +29,7 @@ class Product:
     batch: int = 1
     left_transposed: bool = False
     right_transposed: bool = False
+    turn: str = ""
 
     @property
     def flops(self) -> int:
@@ -41,10 +47,16 @@ def flops_of(config: ModelConfig, shape: Shape) -> int:
     return sum(product.flops for product in products_of(config, shape))
 
 
-def _layer(name: str, rows: int, inner: int, outer: int, steps: int = 1, copies: int = 1) -> Iterator[Product]:
-    """A weight (outer, inner) at `steps` steps of `rows` rows, `copies` of them: forward, then both gradients."""
-    yield Product(f"{name}: forward", rows, inner, outer, steps * copies, right_transposed=True)
-    yield Product(f"{name}: input gradient", rows, outer, inner, steps * copies)
+def _layer(
+    name: str, rows: int, inner: int, outer: int, steps: int = 1, copies: int = 1, net: str = ""
+) -> Iterator[Product]:
+    """A weight (outer, inner) at `steps` steps of `rows` rows, `copies` of them: forward, then both gradients.
+
+    `net` names the recurrence that it takes part in at each step.
+    """
+    there, back = (f"{net} forward", f"{net} backward") if net else ("", "")
+    yield Product(f"{name}: forward", rows, inner, outer, steps * copies, right_transposed=True, turn=there)
+    yield Product(f"{name}: input gradient", rows, outer, inner, steps * copies, turn=back)
     yield Product(f"{name}: weight gradient", outer, rows * steps, inner, copies, left_transposed=True)
 
 
@@ -52,10 +64,10 @@ def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: in
     """The recurrent products of a cell; the paper's candidate waits for its reset gate."""
     n = config.hidden
     if config.cell == "paper":
-        yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies)
-        yield from _layer(f"{name} candidate", rows, n, n, steps, copies)
+        yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies, name)
+        yield from _layer(f"{name} candidate", rows, n, n, steps, copies, name)
     else:
-        yield from _layer(name, rows, n, 3 * n, steps, copies)
+        yield from _layer(name, rows, n, 3 * n, steps, copies, name)
 
 
 def annotation_size(config: ModelConfig) -> int:
@@ -78,23 +90,31 @@ def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     summary = config.hidden if attends else size
     yield from _layer("decoder start", shape.sentences, summary, config.hidden)
     yield from _layer("decoder inputs", shape.sentences * updates, config.embedding, 3 * config.hidden)
-    yield from _recurrent(config, "decoder recurrence", shape.sentences, updates)
+    yield from _recurrent(config, DECODER, shape.sentences, updates)
     # A fixed context is multiplied once a sentence.
-    yield from _layer("decoder context", shape.sentences, size, 3 * config.hidden, updates if attends else 1)
+    context = (shape.sentences, size, 3 * config.hidden)
+    yield from (
+        _layer("decoder context", *context, updates, net=DECODER) if attends else _layer("decoder context", *context)
+    )
 
 
 def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
-    """Query, keys, energies and contexts; the energies' inner gradient is no product of matrices and left out."""
+    """Query, keys, energies and contexts, and the gradient of each.
+
+    That of the query sums the energies' gradient times the derivative of tanh over the source: a product a sentence.
+    """
     if config.attention != "additive":
         return
     size, inner = annotation_size(config), config.attention_hidden
     sentences, source, target = shape.sentences, shape.source, shape.target
+    there, back = f"{DECODER} forward", f"{DECODER} backward"
     yield from _layer("keys", sentences * source, size, inner)
-    yield from _layer("query", sentences, config.hidden, inner, target)
-    yield Product("energies: forward", sentences * source, inner, 1, target)
-    yield Product("energies: weight gradient", 1, sentences * source, inner, target)
-    yield Product("context: forward", 1, source, size, target, sentences)
-    yield Product("context: gradient of the weights", source, size, 1, target, sentences)
+    yield from _layer("query", sentences, config.hidden, inner, target, net=DECODER)
+    yield Product("energies: forward", sentences * source, inner, 1, target, turn=there)
+    yield Product("context: forward", 1, source, size, target, sentences, turn=there)
+    yield Product("context: gradient of the weights", source, size, 1, target, sentences, turn=back)
+    yield Product("energies: weight gradient", 1, sentences * source, inner, target, turn=back)
+    yield Product("energies: gradient of the query", 1, source, inner, target, sentences, turn=back)
     yield Product("context: gradient of the annotations", source, target, size, 1, sentences)
 
 
