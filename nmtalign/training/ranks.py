@@ -6,6 +6,7 @@ operation, on the CPU. Lives are watched by heartbeats (nmtalign.training.watch)
 
 import contextlib
 import json
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -23,7 +24,8 @@ from nmtalign.errors import NmtalignError, ResourceError, TrainingError
 from nmtalign.training.distributed import EndedTogetherError, Seat, World, said_for_all
 from nmtalign.training.watch import SILENCE, Watch
 
-ARRIVAL = timedelta(seconds=120)  # until every process has come
+CONNECTION = timedelta(seconds=60)  # to the store
+ARRIVAL = 600.0  # seconds until every process has come; importing PyTorch over a network can take minutes
 PATIENCE = timedelta(hours=1)  # of one collective operation; who is lost is found out by the watch, long before
 
 
@@ -35,9 +37,9 @@ class Ranks(World):
     def __init__(self, seat: Seat, device: Device, lose: Callable[[str, int], None]) -> None:
         self.rank, self.size = seat.rank, seat.size
         hosts = seat.rank == 0 and not seat.agent
-        base = TCPStore(seat.address, seat.port, None, hosts, ARRIVAL, wait_for_workers=False)
+        base = TCPStore(seat.address, seat.port, None, hosts, CONNECTION, wait_for_workers=False)
         # A client of its own: the heart must not wait for what the main thread asks.
-        client = TCPStore(seat.address, seat.port, None, False, ARRIVAL, wait_for_workers=False)
+        client = TCPStore(seat.address, seat.port, None, False, CONNECTION, wait_for_workers=False)
         beats = PrefixStore(f"nmtalign/{seat.attempt}/watch", client)
         self._watch = Watch(beats, self.rank, self.size, lose, TrainingError.exit_code)
         self._meet(beats)
@@ -56,14 +58,14 @@ class Ranks(World):
             )
 
     def _meet(self, store: Store) -> None:
-        keys = [f"rank/{rank}" for rank in range(self.size)]
-        try:
-            store.wait(keys, ARRIVAL)
-        except RuntimeError:
-            missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
-            raise ResourceError(
-                f"rank {', '.join(missing)} has not come within {ARRIVAL.seconds} s; start all {self.size} processes"
-            ) from None
+        """Waits for the others, now and then awake to take a signal."""
+        until = time.monotonic() + ARRIVAL
+        while missing := [str(rank) for rank in range(self.size) if not store.check([f"rank/{rank}"])]:
+            if time.monotonic() > until:
+                raise ResourceError(
+                    f"rank {', '.join(missing)} has not come within {ARRIVAL:g} s; start all {self.size} processes"
+                )
+            time.sleep(0.1)
 
     @property
     def update(self) -> int:
