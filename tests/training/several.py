@@ -3,6 +3,7 @@
 `torchrun several.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; the test runs the same cases alone.
 """
 
+import hashlib
 import os
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.corpus import Corpus
+from nmtalign.errors import TrainingError
 from nmtalign.training.distributed import World, open_world
 from nmtalign.training.loop import Trainer
 
@@ -58,8 +60,21 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
         **{"output_rank": 0, **model},
     )
     events: list = []
-    Trainer(corpus, folder, "tiny", sizes, config, events.append, world=world).run()
+    trainer = Trainer(corpus, folder, "tiny", sizes, config, events.append, world=world)
+    trainer.run()
+    weights = b"".join(tensor.numpy().tobytes() for tensor in trainer.model.state_dict().values())
+    if len({digest for (digest,) in trainer.world.gather([hashlib.sha256(weights).hexdigest()])}) > 1:
+        raise SystemExit(f"{folder.name}: the processes have drifted apart")
     return events
+
+
+def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
+    """What a training says whose weights have left all bounds."""
+    try:
+        train(corpus, folder, replace(CONFIG, optimizer="adam", learning_rate=1e38, clip_norm=0.0, epochs=9.0), world)
+    except TrainingError as error:
+        return str(error)
+    return ""
 
 
 def main(corpus: Corpus, folder: Path) -> None:
@@ -74,6 +89,8 @@ def main(corpus: Corpus, folder: Path) -> None:
         for config in (HALF, WHOLE):
             train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
         train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)
+        train(corpus, folder / "timed", replace(CONFIG, epochs=0.0, max_time="1s", schedule="linear"), world)
+        (folder / f"diverged.{world.rank}").write_text(diverge(corpus, folder / "diverged", world))
         world.close()
 
 

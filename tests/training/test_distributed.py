@@ -130,6 +130,15 @@ def test_a_run_goes_on_exactly_with_as_many_processes_dropout_and_all(together):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@torch_distributed
+def test_all_skip_the_same_updates_and_end_alike_where_the_loss_is_not_finite(several, corpus, together, tmp_path):
+    said = [(together / f"diverged.{rank}").read_text() for rank in (0, 1)]
+    assert "10 times in a row" in said[0]
+    assert said[0] == said[1]
+    alone = several.diverge(corpus, tmp_path / "diverged")
+    assert alone.removeprefix(str(tmp_path)) == said[0].removeprefix(str(together))
+
+
 @pytest.mark.parametrize("size", [2, 3, 8])
 @pytest.mark.parametrize("unit", ["sentences", "tokens"])
 def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal, size, unit):
