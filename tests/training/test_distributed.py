@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -328,7 +329,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus, comman
     for rank in ("0", "1"):
         (tmp_path / rank).mkdir()
     shutil.copytree(corpus.folder, tmp_path / "0" / "data")
-    train = f"{sys.executable} -m nmtalign train"
+    train = f"{shlex.quote(sys.executable)} -m nmtalign train"
     started = subprocess.run(
         torchrun("--no-python", "sh", "-c", command.format(train)),
         cwd=tmp_path,
