@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import resource
@@ -136,7 +137,9 @@ def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "slow.fr")
     for number in (signal.SIGTERM, signal.SIGINT):
         command = [sys.executable, "-m", "nmtalign", "prep", texts[0], "slow.fr", "-o", "d"]
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+        heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
         with (tmp_path / "slow.fr").open("wb") as stream:  # waits for the reader
             stream.write(b"x\n")
             stream.flush()
