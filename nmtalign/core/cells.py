@@ -41,8 +41,7 @@ class Steps(ABC):
         self.states = initial.new_empty(*lead, steps + 1, batch, size)
         self.rows = self.states if self.dtype == initial.dtype else self._like(self.states)
         self._put(0, initial)
-        self.gates = self._buffer(2 * size, initial.dtype)
-        self.new = self._buffer(size, initial.dtype)
+        self._make_room(weight)
 
     @abstractmethod
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -63,6 +62,11 @@ class Steps(ABC):
     def d_bias(self) -> Tensor | None:
         """The gradient (*D, n) of the bias inside the recurrence; None where there is none."""
         return None
+
+    def _make_room(self, weight: Tensor) -> None:
+        """Buffers for what each step leaves behind, and whatever else a cell wants of the whole recurrent weight."""
+        self.gates = self._buffer(2 * self.size, self.states.dtype)
+        self.new = self._buffer(self.size, self.states.dtype)
 
     def _put(self, step: int, state: Tensor) -> None:
         self.states.select(-3, step).copy_(state)
@@ -98,16 +102,8 @@ class Steps(ABC):
 class PaperSteps(Steps):
     """z and r in the gates, `products` = r * state, which the candidate's recurrent product reads."""
 
-    def __init__(
-        self,
-        initial: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        skip: Tensor | None,
-        steps: int,
-        differentiate: bool,
-    ) -> None:
-        super().__init__(initial, weight, bias, skip, steps, differentiate)
+    def _make_room(self, weight: Tensor) -> None:
+        super()._make_room(weight)
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -148,17 +144,9 @@ class PaperSteps(Steps):
 class CudnnSteps(Steps):
     """r and z in the gates, `hidden` = U s + b_U, which the reset gate multiplies."""
 
-    def __init__(
-        self,
-        initial: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        skip: Tensor | None,
-        steps: int,
-        differentiate: bool,
-    ) -> None:
-        super().__init__(initial, weight, bias, skip, steps, differentiate)
-        self.hidden = self._buffer(self.size, initial.dtype)
+    def _make_room(self, weight: Tensor) -> None:
+        super()._make_room(weight)
+        self.hidden = self._buffer(self.size, self.states.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""

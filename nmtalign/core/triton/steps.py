@@ -80,18 +80,10 @@ class FusedPaperSteps(_Fused, PaperSteps):
 class FusedCudnnSteps(_Fused):
     """cuDNN's cell: all three recurrent products in one, and the gradients of all three beside each other."""
 
-    def __init__(
-        self,
-        initial: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        skip: Tensor | None,
-        steps: int,
-        differentiate: bool,
-    ) -> None:
-        super().__init__(initial, weight, bias, skip, steps, differentiate)
+    def _make_room(self, weight: Tensor) -> None:
+        super()._make_room(weight)
         self._weight = weight
-        self.hidden = self._buffer(self.size, initial.dtype)
+        self.hidden = self._buffer(self.size, self.states.dtype)
 
     def start_backward(self) -> None:
         """Makes room for the gradients."""
