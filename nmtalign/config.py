@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import re
 import types
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ VocabularyKind = Literal["word", "bpe", "unigram", "none"]
 Precision = Literal["auto", "fp32", "bf16"]
 Device = Literal["auto", "cpu", "cuda"]
 Metric = Literal["loss", "bleu"]
+Search = Literal["beam", "paper"]
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,30 @@ class TranslateConfig:
     """How `translate` searches and what it prints (section [translate])."""
 
     beam: int = 12
+    search: Search = "beam"
     length_penalty: float = 1.0  # score = log-probability / length ** length_penalty
+    word_penalty: float = 0.0  # taken from the log-probability for each word
+    coverage_penalty: float = 0.0  # weight of the penalty for source words that were hardly read
+    min_length_ratio: float = 0.0  # at least this many times the source length
+    max_length_ratio: float = 3.0  # at most this many times the source length, `</s>` counted
     n_best: int = 1
+    sample: bool = False  # words are drawn, not searched for
+    temperature: float = 1.0
+    top_k: int = 0  # words to draw from; 0 = all
+    seed: int = 1234
+    ensemble: Literal["probability", "log"] = "probability"  # what is averaged over several models
     allow_unk: bool = False
     replace_unk: bool = False
     lexicon: str = ""
+    candidates: int = 0  # most frequent words that are allowed beside the lexicon's; 0 = all words are allowed
     format: Literal["text", "json"] = "text"
+    input_format: Literal["text", "json"] = "text"
+    word_scores: bool = False
+    alignment: Literal["none", "hard", "soft"] = "none"  # what is printed with each translation
     tokenized: bool = False
-    batch_size: int = 32  # sentences searched together
-    max_length_ratio: float = 3.0  # at most this many times the source length, `</s>` counted
+    batch_size: int = 1000  # source words, `</s>` and padding counted
     max_source_length: int = 500  # longer lines are translated in pieces
+    max_memory: str = ""  # such as 2G; "" = a tenth of the machine's
     device: Device = "auto"
     precision: Precision = "fp32"
     threads: int = 0
@@ -144,9 +160,24 @@ class TranslateConfig:
     def __post_init__(self) -> None:
         at_least(1, beam=self.beam, n_best=self.n_best, batch_size=self.batch_size)
         at_least(1, max_source_length=self.max_source_length)
-        at_least(0, length_penalty=self.length_penalty, threads=self.threads)
+        at_least(0, length_penalty=self.length_penalty, coverage_penalty=self.coverage_penalty, threads=self.threads)
+        at_least(0, min_length_ratio=self.min_length_ratio, top_k=self.top_k, candidates=self.candidates)
+        finite(word_penalty=self.word_penalty, length_penalty=self.length_penalty)
         if not self.max_length_ratio > 0:
             raise UsageError("max_length_ratio must be greater than 0")
+        if self.min_length_ratio > self.max_length_ratio:
+            raise UsageError(
+                f"min_length_ratio = {self.min_length_ratio}: must not be above max_length_ratio, which is "
+                f"{self.max_length_ratio}"
+            )
+        if not self.temperature > 0:
+            raise UsageError(f"temperature = {self.temperature}: must be greater than 0")
+        if not self.sample and self.n_best > self.beam:
+            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")
+        if self.candidates and not self.lexicon:
+            raise UsageError("candidates needs a lexicon: give --lexicon FILE too (`nmtalign lexicon` makes one)")
+        if self.max_memory:
+            byte_count("max_memory", self.max_memory)
 
 
 @dataclass(frozen=True)
@@ -181,6 +212,13 @@ def at_least(low: float, **values: float) -> None:
             raise UsageError(f"{name} = {value}: must be at least {low:g}")
 
 
+def finite(**values: float) -> None:
+    """Raises UsageError for the first value that is infinite or no number at all."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise UsageError(f"{name} = {value}: must be a finite number")
+
+
 def fraction(**values: float) -> None:
     """Raises UsageError for the first value outside [0, 1)."""
     for name, value in values.items():
@@ -202,6 +240,14 @@ def seconds(name: str, text: str) -> float:
     if not match or float(match[1]) == 0:
         raise UsageError(f"{name} = {text!r}: give a time such as 60s, 15m or 2h")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def byte_count(name: str, text: str) -> int:
+    """Bytes of "500M", "2G", "1.5GB" (powers of 1024) or a plain number."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match or float(match[1]) == 0:
+        raise UsageError(f"{name} = {text!r}: give a size such as 500M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch"], float]:
