@@ -17,9 +17,10 @@ from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.cli.common import notifier, say
 from nmtalign.config import TranslateConfig
 from nmtalign.core.devices import use_threads
+from nmtalign.decoding.inputs import InputLine, are_at_hand, input_size, read_inputs
 from nmtalign.decoding.output import json_line, moses_lines, text_line
-from nmtalign.decoding.stream import InputLine, input_size, read_windows
-from nmtalign.decoding.translator import Translation, Translator, search_options
+from nmtalign.decoding.stream import AtHand, windows
+from nmtalign.decoding.translator import WINDOW_CHARACTERS, Translation, Translator, search_options
 from nmtalign.errors import NmtalignError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import LoadedModel, Which, load_model
@@ -64,7 +65,9 @@ class Job:
             say("reading from the terminal, a sentence a line; Ctrl-D ends it")
         started, counts = time.monotonic(), _Counts()
         with self._files(loaded) as (stream, writer), _progress(self.quiet, size) as progress:
-            for window in read_windows(self.inputs, translator.window):
+            lines = read_inputs(self.inputs)
+            source = AtHand(lines) if are_at_hand(self.inputs) else lines
+            for window in windows(source, translator.window, WINDOW_CHARACTERS, lambda line: len(line.text)):
                 self._translate(translator, window, counts, stream, writer)
                 progress(sum(line.size for line in window), counts.lines, counts.words)
         self._summarize(counts, time.monotonic() - started, loaded)

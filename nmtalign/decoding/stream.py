@@ -1,125 +1,145 @@
 """Lines as they come in: a flood in windows, a trickle at once."""
 
-import os
-import queue
-import stat
 import threading
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
-from nmtalign.errors import InputError
-from nmtalign.text.lines import STDIN, decode_lenient, open_bytes, shown
+T = TypeVar("T")
 
 _PATIENCE = 0.003  # seconds to wait for the next line of a burst; one that comes alone is delayed by no more
-_BOM = b"\xef\xbb\xbf"
+_LIMIT = 0.03  # seconds that a burst may go on arriving before its first line is translated
 
 
-@dataclass(frozen=True)
-class InputLine:
-    """A line of an input: where it stands (`number` from 1), its text without the end, whether all of it was UTF-8."""
+class AtHand(Generic[T]):
+    """Items each of which is there as soon as it is asked for, such as the lines of a file: they come in full windows.
 
-    path: Path
-    number: int
-    text: str
-    valid: bool
-    size: int  # bytes, end included
-
-    @property
-    def place(self) -> str:
-        """File and line, for messages."""
-        return f"{shown(self.path)}: line {self.number}"
-
-
-_Item = InputLine | Exception | None  # what the reading thread hands over; None = the end
-
-
-def read_windows(paths: Sequence[Path], lines: int) -> Iterator[list[InputLine]]:
-    """The lines of the files, `-` = stdin, in windows of at most `lines` of them, none empty.
-
-    A regular file gives full windows, the same at every run. Of anything else a thread reads ahead, and a window is
-    what is there: the first line is waited for, the others hardly. Raises InputError for a file that cannot be read;
-    bytes that are not UTF-8 become U+FFFD.
+    The first `done` of them were dealt with by an earlier run: windows of nothing else are passed over, and `passed`
+    counts their items. All other windows are those that there would be with nothing done.
     """
-    for path in paths:
-        numbered = (_line(path, number, raw) for number, raw in enumerate(_raw_lines(path), 1))
-        yield from _full_windows(numbered, lines) if _is_regular(path) else _ready_windows(numbered, lines)
+
+    def __init__(self, items: Iterable[T], done: int = 0) -> None:
+        self.done = done
+        self.passed = 0
+        self._items = items
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
 
 
-def input_size(paths: Sequence[Path]) -> int | None:
-    """Bytes of the files together; None where one is not a regular file, or is compressed."""
-    if not all(_is_regular(path) and path.suffix != ".gz" for path in paths):
-        return None
-    return sum(_status(path).st_size for path in paths)
+def windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+    """The lines in windows of at most `count`, none empty; one ends with the line that brings it to `characters`.
+
+    `size` gives a line's characters. A sequence and what is `AtHand` are cut into full windows. Any other iterable is
+    read by a thread of its own, which stays ahead by a window at most, and a window is what is there: the first line is
+    waited for, the others hardly. What the iterable raises is raised here after the lines before it came out.
+    """
+    if isinstance(lines, AtHand):
+        for window in _full_windows(lines, count, characters, size):
+            if lines.passed + len(window) > lines.done:
+                lines.done = lines.passed  # from here on nothing is passed over
+                yield window
+            else:
+                lines.passed += len(window)
+    elif isinstance(lines, Sequence):
+        yield from _full_windows(lines, count, characters, size)
+    else:
+        yield from _ready_windows(lines, count, characters, size)
 
 
-def _status(path: Path) -> os.stat_result:
-    try:
-        return os.fstat(0) if path == STDIN else path.stat()
-    except OSError as error:
-        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
-
-
-def _is_regular(path: Path) -> bool:
-    return stat.S_ISREG(_status(path).st_mode)
-
-
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    try:
-        with open_bytes(path) as stream:
-            for number, raw in enumerate(stream):
-                yield raw.removeprefix(_BOM) if number == 0 else raw
-    except (EOFError, zlib.error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{shown(path)}: cannot read on: {reason}; is the file complete?") from None
-
-
-def _line(path: Path, number: int, raw: bytes) -> InputLine:
-    text, replaced = decode_lenient(raw)
-    return InputLine(path, number, text, not replaced, len(raw))
-
-
-def _full_windows(items: Iterable[InputLine], lines: int) -> Iterator[list[InputLine]]:
-    window: list[InputLine] = []
-    for item in items:
-        window.append(item)
-        if len(window) == lines:
-            yield window
-            window = []
-    if window:
-        yield window
-
-
-def _ready_windows(items: Iterable[InputLine], lines: int) -> Iterator[list[InputLine]]:
-    """Windows of what is there, read by a thread that ends with the program: it may wait for ever for its next line."""
-    ready: queue.Queue[_Item] = queue.Queue(maxsize=lines)
-    threading.Thread(target=_pump, args=(items, ready), name="nmtalign-input", daemon=True).start()
-    item: _Item = None
-    while True:
-        window, item = [], ready.get()
-        while isinstance(item, InputLine):
-            window.append(item)
-            if len(window) == lines:
-                break
-            try:
-                item = ready.get(timeout=_PATIENCE)
-            except queue.Empty:
-                break
+def _full_windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+    source, going = iter(lines), True
+    while going:
+        window, total, failure = list[T](), 0, None
+        try:
+            while len(window) < count and total < characters:
+                window.append(next(source))
+                total += size(window[-1])
+        except StopIteration:
+            going = False
+        except Exception as error:
+            failure = error
         if window:
             yield window
-        if isinstance(item, Exception):
-            raise item
-        if item is None:
-            return
+        if failure is not None:
+            raise failure
 
 
-def _pump(items: Iterable[InputLine], ready: "queue.Queue[_Item]") -> None:
-    """Puts every line into the queue, then None, or the error that ended the reading."""
+def _ready_windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Windows of what is there, read by a thread that ends with the program: it may wait for ever for its next line."""
+    ready = _Buffer[T](count, characters, size)
+    threading.Thread(target=_pump, args=(lines, ready), name="nmtalign-input", daemon=True).start()
     try:
-        for item in items:
-            ready.put(item)
+        while window := ready.take():
+            yield window
+    finally:
+        ready.close()
+    if ready.failure is not None:
+        raise ready.failure
+
+
+def _pump(lines: Iterable[T], ready: "_Buffer[T]") -> None:
+    """Puts every line into the buffer, and at the end says so, with the error that ended the reading."""
+    try:
+        for line in lines:
+            if not ready.put(line):
+                return
     except Exception as error:
-        ready.put(error)
+        ready.end(error)
     else:
-        ready.put(None)
+        ready.end(None)
+
+
+class _Buffer(Generic[T]):
+    """What one thread has read and another has not taken yet: a window at most."""
+
+    def __init__(self, count: int, characters: int, size: Callable[[T], int]) -> None:
+        self.failure: Exception | None = None
+        self._count, self._characters, self._size = count, characters, size
+        self._lines, self._held = deque[tuple[T, int]](), 0
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def put(self, line: T) -> bool:
+        """Waits for room and puts a line there; False where nobody will take it any more."""
+        size = self._size(line)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or not self._full())
+            if self._ended:
+                return False
+            self._lines.append((line, size))
+            self._held += size
+            self._changed.notify_all()
+        return True
+
+    def take(self) -> list[T]:
+        """A window: waits for its first line, for others only while they keep coming; empty at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._ended)
+            deadline = time.monotonic() + _LIMIT
+            while not (self._full() or self._ended):
+                patience = min(_PATIENCE, deadline - time.monotonic())
+                if patience <= 0 or not self._changed.wait(patience):
+                    break
+            window = [line for line, _ in self._lines]
+            self._lines.clear()
+            self._held = 0
+            self._changed.notify_all()
+        return window
+
+    def end(self, failure: Exception | None) -> None:
+        """Nothing more will be put: the input has ended, or failed."""
+        with self._changed:
+            self.failure, self._ended = failure, True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nothing more will be taken: the thread that reads need not go on."""
+        with self._changed:
+            self._ended = True
+            self._lines.clear()
+            self._changed.notify_all()
+
+    def _full(self) -> bool:
+        return len(self._lines) >= self._count or self._held >= self._characters

@@ -1,108 +1,106 @@
-"""Windows of lines: full ones of files, ready ones of pipes."""
+"""Windows of lines: full ones of what is at hand, ready ones of what has to be waited for."""
 
-import gzip
-import os
+import itertools
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nmtalign.decoding.stream import InputLine, input_size, read_windows
+from nmtalign.decoding.stream import AtHand, windows
 from nmtalign.errors import InputError
 
-# One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
-RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
-TEXTS = ["a", "b\rb \u2028", "", "\ufffd\x00", "last"]
+MANY = 10**9
 
 
-def texts(windows: list[list[InputLine]]) -> list[str]:
-    return [line.text for window in windows for line in window]
+def cut(lines, count=100, characters=MANY):
+    return list(windows(lines, count, characters, len))
 
 
-def test_a_file_gives_full_windows(tmp_path: Path) -> None:
-    path = tmp_path / "in.en"
-    path.write_bytes(RAW)
-    windows = list(read_windows([path], 2))
-    assert [len(window) for window in windows] == [2, 2, 1]
-    assert texts(windows) == TEXTS
-    bad = windows[1][1]
-    assert (bad.place, bad.valid, bad.size) == (f"{path}: line 4", False, 3)
-    assert [line.valid for window in windows for line in window].count(False) == 1
-    assert input_size([path, path]) == 2 * len(RAW)
+def failing(*lines: str) -> Iterator[str]:
+    yield from lines
+    raise InputError("in.en: line 4: no good")
 
 
-def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
-    plain, packed, empty = tmp_path / "a.en", tmp_path / "b.gz", tmp_path / "c.en"
-    plain.write_bytes(RAW)
-    packed.write_bytes(gzip.compress(RAW))
-    empty.write_bytes(b"")
-    windows = list(read_windows([plain, empty, packed], 100))
-    assert texts(windows) == TEXTS * 2
-    assert windows[1][0].place == f"{packed}: line 1"
-    assert input_size([plain, packed]) is None
+@given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 20), st.booleans())
+def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, characters: int, sequence: bool) -> None:
+    found = cut(lines if sequence else AtHand(iter(lines)), count, characters)
+    assert list(itertools.chain(*found)) == lines
+    for window in found:
+        *before, _ = window
+        assert len(window) <= count
+        assert sum(map(len, before)) < characters
+        full = len(window) == count or sum(map(len, window)) >= characters
+        assert full or window is found[-1]
 
 
-@pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    return path
+@given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 20), st.integers(0, 40))
+def test_windows_that_are_done_are_passed_over(lines: list[str], count: int, characters: int, done: int) -> None:
+    whole = cut(lines, count, characters)
+    source = AtHand(iter(lines), done)
+    left = cut(source, count, characters)
+    assert left == (whole[-len(left) :] if left else [])
+    assert source.passed + sum(map(len, left)) == len(lines)
+    assert source.passed <= done
+    if left:
+        assert source.passed + len(left[0]) > done  # nothing is done twice that need not be
 
 
-def test_a_pipe_gives_what_is_there(pipe: Path) -> None:
+@given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
+def test_what_is_waited_for_comes_in_bounded_windows(lines: list[str], count: int, characters: int) -> None:
+    found = cut(iter(lines), count, characters)
+    assert list(itertools.chain(*found)) == lines
+    assert all(len(window) <= count for window in found)
+    assert all(sum(map(len, window[:-1])) < characters for window in found)
+
+
+def test_a_line_that_comes_alone_is_given_at_once() -> None:
     answered = threading.Semaphore(0)
 
-    def write() -> None:
-        with pipe.open("wb", buffering=0) as stream:
-            for part in (b"one\n", b"two\nthree\n", b"four"):
-                stream.write(part)
-                if part != b"four":
-                    assert answered.acquire(timeout=60)  # writes no more until there is an answer
+    def source() -> Iterator[str]:
+        for burst in (["one"], ["two", "three"], ["four"]):
+            yield from burst
+            assert answered.acquire(timeout=60)  # no more until there is an answer to all of it
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    found = []
-    for window in read_windows([pipe], 100):
-        found += [line.text for line in window]
-        if found in (["one"], ["one", "two", "three"]):
+    found: list[str] = []
+    for window in windows(source(), 100, MANY, len):
+        found += window
+        if len(found) in (1, 3, 4):
             answered.release()
-    writer.join(timeout=60)
     assert found == ["one", "two", "three", "four"]
-    assert input_size([pipe]) is None
 
 
-def test_a_flood_through_a_pipe_comes_in_bounded_windows(pipe: Path) -> None:
-    def write() -> None:
-        with pipe.open("wb") as stream:
-            stream.write(b"".join(b"%d\n" % number for number in range(5000)))
+def test_reading_ahead_is_bounded() -> None:
+    read: list[int] = []
+    ahead = threading.Event()
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    windows = list(read_windows([pipe], 64))
-    writer.join(timeout=60)
-    assert texts(windows) == [str(number) for number in range(5000)]
-    assert max(map(len, windows)) <= 64
-    assert [line.number for window in windows for line in window] == list(range(1, 5001))
+    def source() -> Iterator[str]:
+        for number in itertools.count():
+            read.append(number)
+            if number == 30:
+                ahead.set()
+            yield "x" * 10
+
+    found = windows(source(), 8, MANY, len)
+    taken = [next(found) for _ in range(3)]
+    assert all(1 <= len(window) <= 8 for window in taken)
+    assert len(read) <= sum(map(len, taken)) + 8 + 1
+    found.close()
+    assert not ahead.wait(0.05)  # nobody takes any more, so nothing more is read
+    thin = windows(("x" * 10 for _ in itertools.count()), 100, 25, len)
+    assert all(len(next(thin)) <= 3 for _ in range(5))
+    thin.close()
 
 
-def test_an_empty_pipe(pipe: Path) -> None:
-    writer = threading.Thread(target=lambda: pipe.open("wb").close())
-    writer.start()
-    assert list(read_windows([pipe], 4)) == []
-    writer.join(timeout=60)
+@pytest.mark.parametrize("source", [AtHand, iter])
+def test_an_error_comes_after_the_lines_before_it(source) -> None:
+    found: list[str] = []
+    with pytest.raises(InputError, match="line 4"):
+        found.extend(itertools.chain.from_iterable(windows(source(failing("a", "b", "c")), 2, MANY, len)))
+    assert found == ["a", "b", "c"]
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path, pipe: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(InputError, match=f"{path}: cannot read"):
-            list(read_windows([path], 4))
-    cut = tmp_path / "cut.gz"
-    cut.write_bytes(gzip.compress(os.urandom(90000))[:50000])
-    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
-        list(read_windows([cut], 4))
-    writer = threading.Thread(target=lambda: pipe.write_bytes(cut.read_bytes()))
-    writer.start()
-    with pytest.raises(InputError, match="pipe: cannot read on"):
-        list(read_windows([pipe], 4))
-    writer.join(timeout=60)
+@pytest.mark.parametrize("source", [list, AtHand, iter])
+def test_nothing_gives_nothing(source) -> None:
+    assert cut(source([])) == []
