@@ -7,6 +7,7 @@ It reads the weights of a TranslationModel by their names and is an independent 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,6 +16,33 @@ from torch.nn import functional as F
 from nmtalign.config import ModelConfig
 
 IGNORED = -100  # what F.cross_entropy leaves out
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decoder knows of N sentences, or of N hypotheses with a copy each of what belongs to their sentence."""
+
+    annotations: Tensor  # (N, Tx, 2n)
+    mask: Tensor  # (N, Tx), True = a real token
+    keys: Tensor | None  # (N, Tx, n'); None without attention, and where they are computed at every step
+    summary: Tensor  # what the first decoder state is made of; without attention the fixed context
+
+    def select(self, rows: Tensor) -> "Memory":
+        """Copies of the rows (indices), in their order."""
+        keys = None if self.keys is None else self.keys[rows]
+        return Memory(self.annotations[rows], self.mask[rows], keys, self.summary[rows])
+
+
+@dataclass(frozen=True)
+class State:
+    """The decoder's state (N, n) and the context (N, 2n) that it has looked up last, None before the first step."""
+
+    hidden: Tensor
+    context: Tensor | None
+
+    def select(self, rows: Tensor) -> "State":
+        """Copies of the rows (indices), in their order."""
+        return State(self.hidden[rows], None if self.context is None else self.context[rows])
 
 
 class NaiveLoop:
@@ -30,24 +58,42 @@ class NaiveLoop:
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
     ) -> Tensor:
         """Negative log-likelihood of the target words (B, Ty), summed; padding (mask False) left out."""
-        annotations, summary = self._encode(source, source_mask)
-        state = torch.tanh(F.linear(summary, self["decoder.initial_weight"], self["decoder.initial_bias"]))
-        word = state.new_zeros(len(source), self.config.embedding)
-        keys = self._keys(annotations) if self._attends and not self.recompute_keys else None
-        steps = []
+        memory = self.remember(source, source_mask)
+        state, previous, steps = self.start(memory), None, []
         for i in range(target.shape[1]):
-            context = self._context(state, annotations, source_mask, keys, summary)
-            if self.config.order == "look-update-generate":
-                state = self._cell("decoder.cell", word, state, context)
-                steps.append(self._logits(state, word, context))
-                word = self._embed("target_embedding", target[:, i])
-            else:
-                steps.append(self._logits(state, word, context))
-                word = self._embed("target_embedding", target[:, i])
-                state = self._cell("decoder.cell", word, state, context)
+            state, logits = self.step(memory, state, previous)
+            steps.append(logits)
+            previous = target[:, i]
         logits = torch.stack(steps, 1).flatten(0, 1)
         wanted = target.masked_fill(~target_mask, IGNORED).flatten()
         return F.cross_entropy(logits, wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
+
+    def remember(self, source: Tensor, mask: Tensor) -> Memory:
+        """Reads the source (N, Tx)."""
+        annotations, summary = self._encode(source, mask)
+        keys = self._keys(annotations) if self._attends and not self.recompute_keys else None
+        return Memory(annotations, mask, keys, summary)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first step."""
+        hidden = F.linear(memory.summary, self["decoder.initial_weight"], self["decoder.initial_bias"])
+        return State(torch.tanh(hidden), None)
+
+    def step(self, memory: Memory, state: State, previous: Tensor | None) -> tuple[State, Tensor]:
+        """The next state, and the logits (N, K) of its word, from the previous words (N,), None at the first step."""
+        hidden, context = state.hidden, state.context
+        if previous is None:
+            word = hidden.new_zeros(len(hidden), self.config.embedding)
+        else:
+            word = self._embed("target_embedding", previous)
+        if self.config.order == "look-update-generate":
+            context = self._context(hidden, memory)
+            hidden = self._cell("decoder.cell", self._inputs("decoder.cell", word), hidden, context)
+        else:
+            if previous is not None:
+                hidden = self._cell("decoder.cell", self._inputs("decoder.cell", word), hidden, context)
+            context = self._context(hidden, memory)
+        return State(hidden, context), self._logits(hidden, word, context)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.weights[name]
@@ -70,19 +116,23 @@ class NaiveLoop:
         state = self["encoder.cell.bias"].new_zeros(len(source), self.config.hidden)
         states = []
         for j in order:
-            new = self._cell("encoder.cell", self._embed("source_embedding", source[:, j]), state, None, direction)
+            inputs = self._inputs("encoder.cell", self._embed("source_embedding", source[:, j]), direction)
+            new = self._cell("encoder.cell", inputs, state, None, direction)
             state = torch.where(mask[:, j, None], new, state)
             states.append(state)
         return states
 
+    def _inputs(self, name: str, x: Tensor, direction: int | None = None) -> Tensor:
+        """What a cell takes from its input (..., m): (..., 3n). The encoder's weights have one entry a direction."""
+        return F.linear(x, self[f"{name}.input_weight"][slice(None) if direction is None else direction])
+
     def _cell(
-        self, name: str, x: Tensor, state: Tensor, context: Tensor | None, direction: int | None = None
+        self, name: str, inputs: Tensor, state: Tensor, context: Tensor | None, direction: int | None = None
     ) -> Tensor:
-        """The next state (B, n) of the gated unit; the encoder's weights have one entry a direction."""
+        """The next state (B, n) of the gated unit, from the inputs (B, 3n)."""
         pick = slice(None) if direction is None else direction
-        W, U, bias = (self[f"{name}.{part}"][pick] for part in ("input_weight", "recurrent_weight", "bias"))
+        U, bias = (self[f"{name}.{part}"][pick] for part in ("recurrent_weight", "bias"))
         n = self.config.hidden
-        inputs = F.linear(x, W)
         if context is not None:
             inputs = inputs + F.linear(context, self[f"{name}.context_weight"])
         if self.config.cell == "paper":
@@ -98,19 +148,16 @@ class NaiveLoop:
     def _keys(self, annotations: Tensor) -> Tensor:
         return F.linear(annotations, self["decoder.attention.key_weight"])
 
-    def _context(
-        self, state: Tensor, annotations: Tensor, mask: Tensor, keys: Tensor | None, summary: Tensor
-    ) -> Tensor:
+    def _context(self, state: Tensor, memory: Memory) -> Tensor:
         """sum_j weights[j] * annotations[j], or, without attention, the fixed context."""
         if not self._attends:
-            return summary
-        if keys is None:
-            keys = self._keys(annotations)
+            return memory.summary
+        keys = self._keys(memory.annotations) if memory.keys is None else memory.keys
         query = F.linear(state, self["decoder.attention.query_weight"])
         hidden = torch.tanh(query[:, None] + keys)
         energies = F.linear(hidden, self["decoder.attention.vector"][None]).squeeze(-1)
-        weights = energies.masked_fill(~mask, -torch.inf).softmax(-1)
-        return torch.bmm(weights[:, None].to(annotations.dtype), annotations).squeeze(1)
+        weights = energies.masked_fill(~memory.mask, -torch.inf).softmax(-1)
+        return torch.bmm(weights[:, None].to(memory.annotations.dtype), memory.annotations).squeeze(1)
 
     def _logits(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
         """Logits (B, K) of one step: maxout layer, then the softmax's product."""

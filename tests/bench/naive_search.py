@@ -1,0 +1,131 @@
+"""The naive decoder: beam search as the paper's released code does it, for the benchmark to beat.
+
+Every hypothesis has a copy of its sentence's annotations and keys, states are copied into their new order at each step,
+the log-probabilities of all words are computed for every hypothesis, and the best are picked from all of them at once.
+Plain PyTorch in float32. As released, it goes sentence by sentence; with a batch, whose sentences stay in it until the
+last is done, it is what one would write next. A hypothesis that has ended leaves the beam, which shrinks by one; the
+search ends when the beam is empty. Two things are as in nmtalign, so that results can be compared: what is open at the
+greatest length is made to end, not dropped, and the best is the best by score. Two are better than in the released
+code: the keys are computed once a sentence, not at every step, and the copies are all that is made of the annotations.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bench.naive import NaiveLoop
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_source
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+
+
+@dataclass(frozen=True)
+class NaiveHypothesis:
+    """A finished translation: word ids without `</s>`, and log-probability / length, `</s>` counted."""
+
+    tokens: tuple[int, ...]
+    score: float
+
+
+@dataclass
+class _Beams:
+    """The open hypotheses of B sentences, W a sentence, those that a sentence has no more of at -inf."""
+
+    totals: Tensor  # (B, W) log-probabilities
+    words: Tensor  # (B * W, steps) so far
+    widths: list[int]  # what the endings have left of each beam
+
+
+class NaiveSearch(NaiveLoop):
+    """Beam search with `<unk>` banned and a length penalty of 1; ratios are to the source's length, `</s>` counted."""
+
+    def __init__(self, model: TranslationModel, beam: int, min_ratio: float = 0.0, max_ratio: float = 3.0) -> None:
+        super().__init__(model.config, dict(model.named_parameters()))
+        self.beam = beam
+        self.min_ratio, self.max_ratio = min_ratio, max_ratio
+
+    def translate(self, sentences: Sequence[Sequence[int]], batch: int = 1) -> list[NaiveHypothesis]:
+        """The best translation of each sentence (ids without `</s>`), `batch` of them at a time as they come."""
+        device = self["encoder.cell.bias"].device
+        found = []
+        with torch.inference_mode():
+            for start in range(0, len(sentences), batch):
+                source, mask = make_source(sentences[start : start + batch])
+                found += self._search(source.to(device), mask.to(device))
+        return found
+
+    def _search(self, source: Tensor, mask: Tensor) -> list[NaiveHypothesis]:
+        lengths = mask.sum(1).tolist()
+        limits = [max(1, int(self.max_ratio * length)) for length in lengths]
+        ended: list[list[NaiveHypothesis]] = [[] for _ in lengths]
+        own = self.remember(source, mask)
+        memory, state, previous = own, self.start(own), None
+        beams = _Beams(
+            torch.zeros(len(lengths), 1, device=source.device),
+            torch.zeros(len(lengths), 0, dtype=torch.int64, device=source.device),
+            [self.beam] * len(lengths),
+        )
+        for step in range(1, max(limits) + 1):
+            state, logits = self.step(memory, state, previous)
+            rows, log_probs = beams.totals.shape[1], logits.log_softmax(-1)
+            self._restrict(log_probs.view(len(lengths), rows, -1), step, lengths, limits)
+            parents = self._advance(beams, log_probs, ended, step)
+            beams.widths = [width if step < limit else 0 for width, limit in zip(beams.widths, limits, strict=True)]
+            if not any(beams.widths):
+                break
+            state, previous = state.select(parents), beams.words[:, -1]
+            memory = own.select(parents // rows)
+        return [max(hypotheses, key=lambda hypothesis: hypothesis.score) for hypotheses in ended]
+
+    def _restrict(self, log_probs: Tensor, step: int, lengths: list[int], limits: list[int]) -> None:
+        """Bans `<unk>`, `</s>` in sentences that are too short, and everything else at their limit."""
+        log_probs[:, :, UNK_ID] = -torch.inf
+        for number, (length, limit) in enumerate(zip(lengths, limits, strict=True)):
+            if step == limit:
+                log_probs[number, :, EOS_ID + 1 :] = -torch.inf
+            elif step < self.min_ratio * length:
+                log_probs[number, :, EOS_ID] = -torch.inf
+
+    def _advance(self, beams: _Beams, log_probs: Tensor, ended: list[list[NaiveHypothesis]], step: int) -> Tensor:
+        """Takes the best continuations of every beam; returns the row of this step that each row of the next is of."""
+        (count, rows), size = beams.totals.shape, log_probs.shape[1]
+        totals = (beams.totals.view(-1, 1) + log_probs).view(count, -1)
+        best, places = totals.topk(min(max(beams.widths), totals.shape[1]), dim=1)
+        parents = torch.arange(count, device=places.device)[:, None] * rows + places // size
+        words = places % size
+        going: list[list[int]] = [[] for _ in range(count)]
+        for number, (sums, ids) in enumerate(zip(best.tolist(), words.tolist(), strict=True)):
+            for column, (total, word) in enumerate(zip(sums[: beams.widths[number]], ids, strict=False)):
+                if total == -torch.inf:
+                    continue
+                if word != EOS_ID:
+                    going[number].append(column)
+                    continue
+                history = tuple(beams.words[parents[number, column]].tolist())
+                ended[number].append(NaiveHypothesis(history, total / step))
+                beams.widths[number] -= 1
+        return _go_on(beams, going, best, parents, words)
+
+    def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
+        """As the loop's, with one product for the inputs of all words."""
+        inputs = self._inputs("encoder.cell", self._embed("source_embedding", source), direction)
+        state = inputs.new_zeros(len(source), self.config.hidden)
+        states = []
+        for j in order:
+            new = self._cell("encoder.cell", inputs[:, j], state, None, direction)
+            state = torch.where(mask[:, j, None], new, state)
+            states.append(state)
+        return states
+
+
+def _go_on(beams: _Beams, going: list[list[int]], best: Tensor, parents: Tensor, words: Tensor) -> Tensor:
+    """Gives the beams the columns of each sentence that stay open; returns the rows that they come from."""
+    width = max(map(len, going))
+    columns = torch.tensor([own + [0] * (width - len(own)) for own in going], dtype=torch.int64, device=words.device)
+    spare = torch.tensor([[column >= len(own) for column in range(width)] for own in going], device=words.device)
+    beams.totals = best.gather(1, columns).masked_fill(spare.bool(), -torch.inf)
+    chosen = parents.gather(1, columns).flatten()
+    beams.words = torch.cat([beams.words[chosen], words.gather(1, columns).view(-1, 1)], 1)
+    return chosen
