@@ -1,5 +1,24 @@
 """nmtalign: learn to translate and to align at once (Bahdanau, Cho & Bengio 2015)."""
 
+from typing import TYPE_CHECKING, Any
+
 from nmtalign.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from nmtalign.decoding.results import Request, Translation
+    from nmtalign.decoding.translator import Translator
+
+__all__ = ["Request", "Translation", "Translator", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs PyTorch only when it is asked for, so that `nmtalign --help` does not."""
+    if name == "Translator":
+        from nmtalign.decoding.translator import Translator
+
+        return Translator
+    if name in ("Request", "Translation"):
+        from nmtalign.decoding import results
+
+        return getattr(results, name)
+    raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")

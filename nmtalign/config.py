@@ -150,7 +150,7 @@ class TranslateConfig:
     word_scores: bool = False
     alignment: Literal["none", "hard", "soft"] = "none"  # what is printed with each translation
     tokenized: bool = False
-    batch_size: int = 1000  # source words, `</s>` and padding counted
+    batch_size: int = 0  # source words, `</s>` and padding counted; 0 = what is fastest for the beam
     max_source_length: int = 500  # longer lines are translated in pieces
     max_memory: str = ""  # such as 2G; "" = a tenth of the machine's
     device: Device = "auto"
@@ -158,9 +158,9 @@ class TranslateConfig:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, beam=self.beam, n_best=self.n_best, batch_size=self.batch_size)
-        at_least(1, max_source_length=self.max_source_length)
-        at_least(0, length_penalty=self.length_penalty, coverage_penalty=self.coverage_penalty, threads=self.threads)
+        at_least(1, beam=self.beam, n_best=self.n_best, max_source_length=self.max_source_length)
+        at_least(0, batch_size=self.batch_size, length_penalty=self.length_penalty)
+        at_least(0, coverage_penalty=self.coverage_penalty, threads=self.threads)
         at_least(0, min_length_ratio=self.min_length_ratio, top_k=self.top_k, candidates=self.candidates)
         finite(word_penalty=self.word_penalty, length_penalty=self.length_penalty)
         if not self.max_length_ratio > 0:

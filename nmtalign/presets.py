@@ -85,3 +85,18 @@ def preset(name: str) -> Mapping[str, Any]:
         return PRESETS[name]
     except KeyError:
         raise UsageError(f"unknown preset '{name}': choose one of {', '.join(PRESETS)}") from None
+
+
+SEARCHES: Mapping[str, Mapping[str, Any]] = {
+    "beam": {},
+    # The released code (PAPER section 6): summed log-probabilities, no `</s>` in the first half of the source's length.
+    "paper": {"length_penalty": 0.0, "min_length_ratio": 0.5},
+}
+
+
+def search_settings(*layers: tuple[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The settings of the search that the layers, the later ones over the earlier, name; none if it is unknown."""
+    name = "beam"
+    for _, values in layers:
+        name = values.get("search", name)
+    return SEARCHES.get(name, {})

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.cells import over_steps, product
+from nmtalign.core.cells import over_steps
 from nmtalign.core.elementwise import tanh, wide
 
 
@@ -21,19 +21,26 @@ class AdditiveAttention(nn.Module):
         """U_a annotations, which no step changes: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight.to(annotations.dtype))
 
-    def look(self, state: Tensor, keys: Tensor, annotations: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(context (rows, D), weights (rows, Tx)) of states (rows, n), without a gradient.
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(sums (rows, D) of values by weight, weights (rows, Tx)) of queries W_a s (rows, n'), without a gradient.
 
-        Any number of adjacent rows share a sentence: keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx).
+        Any number of adjacent rows share a sentence: keys (B, Tx, n'), values (B, Tx, D), padding (B, Tx). On a CPU a
+        few sentences at a time, so that what tanh reads and writes stays in the processor's cache.
         """
-        query = product(state.to(keys.dtype), self.query_weight.to(keys.dtype)).view(len(keys), -1, keys.shape[-1])
-        hidden = tanh(keys[:, None] + query[:, :, None])
-        energies = (hidden @ self.vector.to(keys.dtype)[:, None]).squeeze(-1)
-        weights = softmax(energies, None if padding is None else padding[:, None])
-        context = torch.bmm(weights.to(annotations.dtype), annotations)
-        return context.flatten(0, 1), weights.flatten(0, 1)
+        sentences, length, size = keys.shape
+        query = query.view(sentences, -1, size)
+        vector = self.vector.to(keys.dtype)[:, None]
+        energies = query.new_empty(*query.shape[:2], length, 1)
+        most = max(1, LOOK_CELLS // max(1, energies[0].numel() * size)) if keys.device.type == "cpu" else sentences
+        for start in range(0, sentences, most):
+            part = slice(start, start + most)
+            torch.matmul(tanh(keys[part, None] + query[part, :, None]), vector, out=energies[part])
+        weights = softmax(energies.squeeze(-1), None if padding is None else padding[:, None])
+        sums = torch.bmm(weights.to(values.dtype), values)
+        return sums.flatten(0, 1), weights.flatten(0, 1)
 
 
+LOOK_CELLS = 1 << 19  # numbers whose tanh is taken at a time
 KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' numbers; where it is more, the backward pass computes it again
 
 

@@ -235,7 +235,7 @@ class GatedCell(nn.Module):
 
     def inputs(self, x: Tensor) -> Tensor:
         """What the cell takes from its inputs at all steps: (..., m) to (..., 3n), or (D, U, B, m) to (D, U, B, 3n)."""
-        weight, bias = self.input_weight.to(x.dtype), self._input_bias().to(x.dtype)
+        weight, bias = self.input_weight.to(x.dtype), self.input_bias().to(x.dtype)
         if weight.dim() == 2:
             return F.linear(x, weight, bias)
         flat = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT)
@@ -260,7 +260,8 @@ class GatedCell(nn.Module):
         steps.forward(0, inputs)
         return steps.states.select(-3, 1)
 
-    def _input_bias(self) -> Tensor:
+    def input_bias(self) -> Tensor:
+        """The bias (*D, 3n) of the inputs."""
         return F.pad(self.bias, ((3 - self.bias_blocks) * self.size, 0))
 
 
@@ -284,7 +285,8 @@ class CudnnCell(GatedCell):
         """b_U of the candidate, which the reset gate multiplies; those of the gates are added to the inputs."""
         return self.recurrent_bias.narrow(-1, 2 * self.size, self.size)
 
-    def _input_bias(self) -> Tensor:
+    def input_bias(self) -> Tensor:
+        """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
         gates = self.recurrent_bias[..., : 2 * self.size]
         return self.bias + F.pad(gates, (0, self.size))
 

@@ -1,4 +1,4 @@
-"""The decoder: attend, update, in either order (PAPER section 2); one `step` serves training, search and forcing."""
+"""The decoder along given words: attend, update, in either order (PAPER section 2)."""
 
 from dataclasses import dataclass
 
@@ -23,29 +23,6 @@ class Memory:
     keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
     context: Tensor | None  # (B, c), the fixed context of a model without attention
     summary: Tensor  # (B, n) or (B, c), what the first decoder state is made of
-
-    def select(self, sentences: Tensor) -> "Memory":
-        """The memory of the sentences (indices) alone."""
-        return Memory(
-            self.annotations[sentences],
-            self.mask[sentences],
-            None if self.padding is None else self.padding[sentences],
-            None if self.keys is None else self.keys[sentences],
-            None if self.context is None else self.context[sentences],
-            self.summary[sentences],
-        )
-
-
-@dataclass(frozen=True)
-class DecoderState:
-    """The state of R rows: hidden (R, n), in float32 even where the weights are bf16, and the last context (R, c)."""
-
-    hidden: Tensor
-    context: Tensor | None  # None before the first step
-
-    def select(self, rows: Tensor) -> "DecoderState":
-        """The rows (indices) alone, in their order."""
-        return DecoderState(self.hidden[rows], None if self.context is None else self.context[rows])
 
 
 class Decoder(nn.Module):
@@ -74,27 +51,11 @@ class Decoder(nn.Module):
         context = torch.cat([final, backward_first], -1) if two_ways else final
         return Memory(annotations, mask, padding, None, context, context)
 
-    def initial_state(self, memory: Memory, rows: int = 1) -> DecoderState:
-        """s_0 = tanh(W_s backward_1 + b_s) for `rows` adjacent rows a sentence."""
+    def initial_state(self, memory: Memory) -> Tensor:
+        """s_0 = tanh(W_s backward_1 + b_s), (B, n), in float32 even beside bf16."""
         dtype = memory.summary.dtype
         hidden = F.linear(memory.summary, self.initial_weight.to(dtype), self.initial_bias.to(dtype))
-        hidden = hidden.to(wide(dtype)).tanh()
-        return DecoderState(hidden.repeat_interleave(rows, 0) if rows > 1 else hidden, None)
-
-    def step(self, memory: Memory, state: DecoderState, inputs: Tensor | None) -> tuple[DecoderState, Tensor | None]:
-        """One step: from the state and the cell inputs (rows, 3n) of the previous word to (state, weights (rows, Tx)).
-
-        The new state's `hidden` and `context` are what the readout reads. `inputs` is None at the first step of
-        "look-generate-update", where no word has been generated that the state could take up. No gradient.
-        """
-        if self.update_first:
-            hidden = state.hidden if inputs is None else self._update(state.hidden, state.context, inputs)
-            context, weights = self._look(memory, hidden)
-            return DecoderState(hidden, context), weights
-        context, weights = self._look(memory, state.hidden)
-        if inputs is None:
-            raise ValueError("look-update-generate needs the cell inputs of the first step too")
-        return DecoderState(self._update(state.hidden, context, inputs), context), weights
+        return hidden.to(wide(dtype)).tanh()
 
     def unroll(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """All steps along given previous words (Ty, B, m), the first one's vector 0.
@@ -102,7 +63,7 @@ class Decoder(nn.Module):
         Returns what the readout reads, states (Ty, B, n) and contexts (Ty, B, c), and weights (Ty, B, Tx), which are
         None without attention.
         """
-        length, initial = len(words), self.initial_state(memory).hidden
+        length, initial = len(words), self.initial_state(memory)
         inputs = self.cell.inputs(words[1:] if self.update_first else words)
         if self.attention is not None and memory.keys is not None:
             arguments = (memory.keys, memory.annotations, memory.padding)
@@ -115,23 +76,8 @@ class Decoder(nn.Module):
             raise ValueError("this memory holds neither keys nor a fixed context")
         return unrolled.states[:length] if self.update_first else unrolled.states[1:], contexts, unrolled.weights
 
-    def _update(self, hidden: Tensor, context: Tensor | None, inputs: Tensor) -> Tensor:
-        return self.cell.update(inputs + self._context_inputs(context), hidden)
-
     def _context_inputs(self, context: Tensor | None) -> Tensor:
         """What the cell takes from contexts (..., c): (..., 3n)."""
         if context is None or self.cell.context_weight is None:
-            raise ValueError("the decoder has not looked at the source yet")
-        return F.linear(context, self.cell.context_weight.to(context.dtype))
-
-    def _look(self, memory: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-        if self.attention is not None and memory.keys is not None:
-            return self.attention.look(hidden, memory.keys, memory.annotations, memory.padding)
-        if memory.context is None:
             raise ValueError("this memory holds neither keys nor a fixed context")
-        return _spread(memory.context, len(hidden)), None
-
-
-def _spread(sentences: Tensor, rows: int) -> Tensor:
-    """One row a sentence to adjacent rows of it."""
-    return sentences if len(sentences) == rows else sentences.repeat_interleave(rows // len(sentences), 0)
+        return F.linear(context, self.cell.context_weight.to(context.dtype))

@@ -7,20 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.decoder import Decoder, DecoderState, Memory
+from nmtalign.core.decoder import Decoder, Memory
 from nmtalign.core.elementwise import wide
 from nmtalign.core.encoder import Encoder
 from nmtalign.core.initialisation import initialise
 from nmtalign.core.readout import Readout
-
-
-@dataclass(frozen=True)
-class StepOutput:
-    """What one step gives for R rows."""
-
-    state: DecoderState
-    log_probs: Tensor  # (R, K), natural logarithms, float32
-    weights: Tensor | None  # (R, Tx), padding exactly 0; None without attention
 
 
 @dataclass(frozen=True)
@@ -98,23 +89,6 @@ class TranslationModel(nn.Module):
         annotations = self._dropout(self.encoder(embedded, padding))
         return self.decoder.remember(annotations, source_mask, padding)
 
-    def initial_state(self, memory: Memory, rows: int = 1) -> DecoderState:
-        """The first state, for `rows` adjacent hypotheses a sentence: row = sentence * rows + hypothesis."""
-        return self.decoder.initial_state(memory, rows)
-
-    def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> StepOutput:
-        """One step from the previous words (R,), or None at the first, when there is no previous word.
-
-        R is a multiple of the memory's sentences; the rows of one sentence are adjacent.
-        """
-        rows = len(state.hidden)
-        word = self._first_word(rows, memory) if previous is None else self._embed_target(previous)
-        first = previous is None and self.decoder.update_first
-        inputs = None if first else self.decoder.cell.inputs(word)
-        new_state, weights = self.decoder.step(memory, state, inputs)
-        features = self.readout.features(new_state.hidden, word, _context(new_state))
-        return StepOutput(new_state, self.readout.log_probs(features), weights)
-
     def loss(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
     ) -> Loss:
@@ -166,9 +140,3 @@ class TranslationModel(nn.Module):
 
     def _dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training) if self.config.dropout else x
-
-
-def _context(state: DecoderState) -> Tensor:
-    if state.context is None:
-        raise ValueError("the decoder has not looked at the source yet")
-    return state.context

@@ -34,8 +34,7 @@ class Readout(nn.Module):
         total = F.linear(word, self.word_weight.to(dtype), self.bias.to(dtype))
         total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
         total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
-        maxout: Tensor = apply(_Maxout, total)
-        hidden = F.dropout(maxout, dropout)
+        hidden = F.dropout(apply(_Maxout, total), dropout)
         return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
 
     def log_probs(self, features: Tensor) -> Tensor:
@@ -59,6 +58,12 @@ class Readout(nn.Module):
         return linear_cross_entropy(features, weight, bias, targets, label_smoothing, row_weights)
 
 
+def maxout(values: Tensor) -> Tensor:
+    """The larger of each two adjacent values, (N, 2l) to (N, l), without a gradient."""
+    first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.maximum(first, second)
+
+
 class _Maxout(torch.autograd.Function):
     """The larger of each two adjacent values, (N, 2l) to (N, l); of two equal ones, the first."""
 
@@ -66,7 +71,7 @@ class _Maxout(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor) -> Tensor:
         first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
         ctx.save_for_backward(first >= second)
-        return torch.maximum(first, second)
+        return maxout(values)
 
     @staticmethod
     @once_differentiable

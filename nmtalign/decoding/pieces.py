@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmtalign.decoding.trace import Array, Hypothesis, normalized
+from nmtalign.decoding.trace import Array, Hypothesis, Scoring
 
 _SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
 
@@ -26,7 +26,7 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
     return [*pieces, slice(start, len(tokens))]
 
 
-def join(hypotheses: Sequence[Hypothesis], length_penalty: float) -> Hypothesis:
+def join(hypotheses: Sequence[Hypothesis], scoring: Scoring) -> Hypothesis:
     """One hypothesis of those of the pieces of a line.
 
     The log-probability of a `</s>` between two pieces goes to the word after it; the weights stand block by block,
@@ -41,7 +41,7 @@ def join(hypotheses: Sequence[Hypothesis], length_penalty: float) -> Hypothesis:
         *words, end = first + end, *rest
         token_log_probs += words
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
-    score = normalized(log_prob, len(tokens) + 1, length_penalty)
+    score = scoring.score(log_prob, len(tokens) + 1)
     return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), _join_weights(hypotheses))
 
 

@@ -1,15 +1,17 @@
 """Beam search over a batch of sentences, whose rows share the annotations of their sentence (PAPER section 6)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import TranslationModel
+from nmtalign.decoding.candidates import Candidates
 from nmtalign.decoding.ranking import largest
-from nmtalign.decoding.trace import Ending, Hypothesis, Trace, normalized
+from nmtalign.decoding.scorer import Choice, Scorer, Step, parts
+from nmtalign.decoding.trace import Ending, Hypothesis, Scoring, Trace
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
@@ -22,13 +24,19 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How `beam_search` searches; raises UsageError for an n_best that is larger than the beam."""
+    """How `beam_search` searches; raises UsageError for an n_best that is larger than the beam.
+
+    With `safe_stop` a sentence is done when no open hypothesis can come under the n_best any more; without, as in the
+    paper's code, when its beam is empty.
+    """
 
     beam: int = 12
-    length_penalty: float = 1.0
+    scoring: Scoring = field(default_factory=Scoring)
     n_best: int = 1
     allow_unk: bool = False
+    min_length_ratio: float = 0.0
     max_length_ratio: float = 3.0
+    safe_stop: bool = True
     keep_weights: bool = False
 
     def __post_init__(self) -> None:
@@ -37,35 +45,40 @@ class SearchOptions:
 
 
 def beam_search(
-    model: TranslationModel, source: Tensor, source_mask: Tensor, options: SearchOptions
+    scorer: Scorer,
+    source: Tensor,
+    source_mask: Tensor,
+    options: SearchOptions,
+    candidates: Candidates | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: up to n_best of them, at least one.
 
-    source (B, Tx) int64 ending with `</s>`, source_mask (B, Tx). A hypothesis that is finished leaves the beam, which
-    shrinks by one. Open ones are compared by log-probability, finished ones by
-    score = log_prob / length ** length_penalty, `</s>` counted. A sentence is done when its beam is empty, or when no
-    open hypothesis can come under the n_best any more. At most max_length_ratio * Tx steps: in the last one every
-    open hypothesis is made to end. Nothing depends on the other sentences of the batch.
+    source (B, Tx) int64 ending with `</s>`, source_mask (B, Tx). Each translation begins with the words of its prefix.
+    A hypothesis that is finished leaves the beam, which shrinks by one. Open ones are compared by log-probability,
+    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; in the last of
+    max_length_ratio * Tx every open hypothesis is made to end. Nothing depends on the other sentences of the batch.
     Raises NmtalignError where the model gives no finite number.
     """
+    device = source.device
+    lengths = source_mask.sum(dim=1).tolist()
     with torch.inference_mode():
-        memory = model.encode(source, source_mask)
-        state = model.initial_state(memory, rows=1)
-        search = _Search(source_mask.sum(dim=1).tolist(), options)
-        previous = None
+        session = scorer.start(source, source_mask, candidates)
+        search = _Search(lengths, options, candidates.words if candidates else None, prefixes or [()] * len(lengths))
+        choice = None
         while True:
-            out = model.step(memory, state, previous)
-            kept = search.advance(out.log_probs, out.weights)
-            if not len(kept):
+            kept = search.advance(session.step(choice))
+            if kept is not None and not len(kept):
                 return search.results()
-            if len(kept) < len(memory.mask):
-                memory = memory.select(torch.from_numpy(kept).to(source.device))
-            state = out.state.select(torch.from_numpy(search.rows).to(source.device))
-            previous = torch.from_numpy(search.tokens).to(source.device)
+            choice = Choice(
+                None if kept is None else torch.from_numpy(kept).to(device),
+                torch.from_numpy(search.rows).to(device),
+                torch.from_numpy(search.tokens).to(device),
+            )
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class _Continuations:
     """The best continuations of each sentence's beam, best first; every array (B, W)."""
 
     totals: Floats  # log-probability of the hypothesis with this word
@@ -73,10 +86,10 @@ class _Candidates:
     tokens: Integers
     gains: Floats  # log-probability of this word
 
-    def select(self, sentences: Integers, columns: Integers) -> "_Candidates":
+    def select(self, sentences: Integers, columns: Integers) -> "_Continuations":
         """Those of some sentences (b,) in another order (b, w)."""
         at = sentences[:, None], columns
-        return _Candidates(self.totals[at], self.rows[at], self.tokens[at], self.gains[at])
+        return _Continuations(self.totals[at], self.rows[at], self.tokens[at], self.gains[at])
 
 
 class _Search:
@@ -86,11 +99,19 @@ class _Search:
     the word with which it does.
     """
 
-    def __init__(self, lengths: list[int], options: SearchOptions) -> None:
+    def __init__(
+        self, lengths: list[int], options: SearchOptions, words: Integers | None, prefixes: Sequence[Sequence[int]]
+    ) -> None:
         self.options = options
         self.lengths = lengths
-        self.limits = np.array([max(1, int(options.max_length_ratio * length)) for length in lengths])
+        self.words = words  # the word of each column of the scores; None = the column's own number
+        self.prefixes = prefixes
+        self.longest_prefix = max(map(len, prefixes))
+        limits = [max(1, int(options.max_length_ratio * length)) for length in lengths]
+        self.limits = np.array([max(most, len(prefix) + 1) for most, prefix in zip(limits, prefixes, strict=True)])
+        self.least = np.minimum([int(options.min_length_ratio * length) for length in lengths], self.limits - 1)
         self.trace = Trace(options.keep_weights)
+        self.coverage: Floats | None = None  # (rows, Tx), sums of the weights so far, where the score counts them
         self.endings: list[list[Ending]] = [[] for _ in lengths]
         self.threshold = np.full(len(lengths), -np.inf)  # score of each sentence's n_best-th ending
         self.step = 0
@@ -102,14 +123,13 @@ class _Search:
         self.rows: Integers = np.arange(0)
         self.tokens: Integers = np.arange(0)
 
-    def advance(self, log_probs: Tensor, weights: Tensor | None) -> Integers:
-        """Takes a step's log_probs (B*R, K), which it may change, and weights (B*R, Tx).
+    def advance(self, step: Step) -> Integers | None:
+        """Takes what a step gave for its rows (B*R).
 
-        Returns the sentences to go on with, as places among those of this step.
+        Returns the sentences to go on with, as places among those of this step; None if that is all of them.
         """
-        self._restrict(log_probs)
-        self.trace.add_weights(weights)
-        found = self._candidates(log_probs)
+        self._read(step.weights)
+        found = self._continuations(step)
         valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
             raise NmtalignError("the model gives no finite probability: is it damaged, or has its training diverged?")
@@ -117,10 +137,11 @@ class _Search:
         self._finish(found, ended)
         opened = valid & ~ended
         kept: Integers = np.nonzero(self._undecided(np.where(opened, found.totals, -np.inf)))[0]
+        everything = len(kept) == len(opened)
         if len(kept):
             self._go_on(found, opened, kept)
         self.step += 1
-        return kept
+        return None if everything else kept
 
     def results(self) -> list[list[Hypothesis]]:
         """The n_best of each sentence; of equal scores the one that ended first comes first."""
@@ -130,49 +151,87 @@ class _Search:
             for endings, length in zip(best, self.lengths, strict=True)
         ]
 
-    def _restrict(self, log_probs: Tensor) -> None:
-        """Bans `<unk>`, and everything but `</s>` for sentences at their limit."""
-        if not self.options.allow_unk:
-            log_probs[:, UNK_ID] = -torch.inf
-        last = np.repeat(self.limits[self.sentences] == self.step + 1, self.open.shape[1])
-        if last.any():
-            rows = torch.from_numpy(np.nonzero(last)[0]).to(log_probs.device)
-            ends = log_probs[rows, EOS_ID]
-            log_probs[rows] = -torch.inf
-            log_probs[rows, EOS_ID] = ends
+    def _read(self, weights: Tensor | None) -> None:
+        """Keeps the weights where they are wanted."""
+        if weights is None or not (self.options.keep_weights or self.options.scoring.coverage_penalty):
+            return
+        read = weights.float().cpu().numpy()
+        self.trace.add_weights(read)
+        if self.options.scoring.coverage_penalty:
+            self.coverage = read + (0 if self.coverage is None else self.coverage[self.rows])
 
-    def _candidates(self, log_probs: Tensor) -> _Candidates:
+    def _restrict(self, log_probs: Tensor, rows: slice) -> None:
+        """Bans words (r, U): `<unk>`; all but the prefix; `</s>` where it is too early; all but it where it is late."""
+        if self.longest_prefix <= self.step and not self.options.allow_unk:
+            log_probs[:, UNK_ID] = -torch.inf
+        width = self.open.shape[1]
+        of_rows = self.sentences[np.arange(rows.start, rows.stop) // width]
+        early, last = self.least[of_rows] > self.step, self.limits[of_rows] == self.step + 1
+        if early.any():
+            log_probs[torch.from_numpy(early).to(log_probs.device), EOS_ID] = -torch.inf
+        if last.any():
+            _leave_only(log_probs, np.nonzero(last)[0], EOS_ID)
+        if self.step < self.longest_prefix:
+            self._hold_to_prefixes(log_probs, of_rows)
+
+    def _hold_to_prefixes(self, log_probs: Tensor, of_rows: Integers) -> None:
+        for row, sentence in enumerate(of_rows):
+            prefix = self.prefixes[sentence]
+            if self.step < len(prefix):
+                _leave_only(log_probs, np.array([row]), self._column(prefix[self.step]))
+            elif not self.options.allow_unk:
+                log_probs[row, UNK_ID] = -torch.inf
+
+    def _column(self, word: int) -> int:
+        return word if self.words is None else int(np.searchsorted(self.words, word))
+
+    def _continuations(self, step: Step) -> _Continuations:
         count, width = len(self.sentences), int(self.widths.max())
-        gains, words = largest(log_probs, width)
+        found = []
+        for rows in parts(step.scores.shape, self._on_cpu(step)):
+            log_probs = step.scores.log_probs(rows)
+            self._restrict(log_probs, rows)
+            found.append(largest(log_probs, width))
+        gains, words = (torch.cat(part) for part in zip(*found, strict=True))
         # Sums are kept in float64, so that a long hypothesis loses nothing.
         totals = gains.double() + torch.from_numpy(self.open).to(gains.device).view(-1, 1)
         best, places = largest(totals.reshape(count, -1), width)
         hypotheses = places // words.shape[1]
         words, gains = (part.reshape(count, -1).gather(1, places) for part in (words, gains))
-        rows = np.arange(count)[:, None] * self.open.shape[1] + hypotheses.cpu().numpy()
-        return _Candidates(best.cpu().numpy(), rows, words.cpu().numpy(), gains.double().cpu().numpy())
+        rows_of = np.arange(count)[:, None] * self.open.shape[1] + hypotheses.cpu().numpy()
+        tokens = words.cpu().numpy()
+        if self.words is not None:
+            tokens = self.words[tokens]
+        return _Continuations(best.cpu().numpy(), rows_of, tokens, gains.double().cpu().numpy())
 
-    def _finish(self, found: _Candidates, ended: Flags) -> None:
+    @staticmethod
+    def _on_cpu(step: Step) -> bool:
+        return step.weights is None or step.weights.device.type == "cpu"
+
+    def _finish(self, found: _Continuations, ended: Flags) -> None:
+        scoring = self.options.scoring
         for place, column in np.argwhere(ended):
             sentence, total = self.sentences[place], float(found.totals[place, column])
-            score = normalized(total, self.step + 1, self.options.length_penalty)
-            gain = float(found.gains[place, column])
+            row = int(found.rows[place, column])
+            # The last column that is read is that of the source's own `</s>`, which need not be covered.
+            read = None if self.coverage is None else self.coverage[row, : self.lengths[sentence] - 1]
+            score = scoring.score(total, self.step + 1, read)
             endings = self.endings[sentence]
-            endings.append(Ending(self.step, int(found.rows[place, column]), gain, total, score))
+            endings.append(Ending(self.step, row, float(found.gains[place, column]), total, score))
             if len(endings) >= self.options.n_best:
                 scores = sorted((ending.score for ending in endings), reverse=True)
                 self.threshold[sentence] = scores[self.options.n_best - 1]
         self.widths = self.widths - ended.sum(axis=1)
 
     def _undecided(self, open_totals: Floats) -> Flags:
-        """Which sentences have an open hypothesis that can still come under the n_best.
-
-        Every further word costs probability, so the best that one can reach is its own at the greatest length.
-        """
-        reachable = open_totals.max(axis=1) / self.limits[self.sentences] ** self.options.length_penalty
+        """Which sentences have an open hypothesis that can still come under the n_best."""
+        best = open_totals.max(axis=1)
+        if not self.options.safe_stop:
+            return np.asarray(best > -np.inf)
+        reachable = self.options.scoring.bound(best, self.step + 2, self.limits[self.sentences])
         return np.asarray(reachable > self.threshold[self.sentences])
 
-    def _go_on(self, found: _Candidates, opened: Flags, kept: Integers) -> None:
+    def _go_on(self, found: _Continuations, opened: Flags, kept: Integers) -> None:
         opened = opened[kept]
         # Open ones first, their order kept; R falls to the most that any sentence has.
         columns = np.argsort(~opened, axis=1, kind="stable")[:, : opened.sum(axis=1).max()]
@@ -181,3 +240,11 @@ class _Search:
         self.rows, self.tokens = chosen.rows.ravel(), chosen.tokens.ravel()
         self.trace.add(self.rows, self.tokens, chosen.gains.ravel())
         self.sentences, self.widths = self.sentences[kept], self.widths[kept]
+
+
+def _leave_only(log_probs: Tensor, rows: Integers, column: int) -> None:
+    """Bans every word but one (its column) in some rows."""
+    index = torch.from_numpy(rows).to(log_probs.device)
+    left = log_probs[index, column]
+    log_probs[index] = -torch.inf
+    log_probs[index, column] = left

@@ -1,163 +1,236 @@
 """The translator of lines: raw text in, raw text out, one for one and in order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 
-from nmtalign.config import TranslateConfig
-from nmtalign.data.batches import make_source
+from nmtalign.config import TranslateConfig, resolve
+from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.inference import Inference
+from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
+from nmtalign.decoding.candidates import CandidateLists
+from nmtalign.decoding.decoder import Piece, PieceDecoder
 from nmtalign.decoding.pieces import cut, join
-from nmtalign.decoding.search import Hypothesis, SearchOptions, beam_search
+from nmtalign.decoding.results import Alternative, Request, Translation
+from nmtalign.decoding.scorer import Ensemble, ModelScorer, Scorer
+from nmtalign.decoding.search import Hypothesis, SearchOptions
+from nmtalign.decoding.stream import AtHand, windows
+from nmtalign.decoding.trace import Scoring
 from nmtalign.decoding.unknowns import read_lexicon, replace_unknowns
-from nmtalign.errors import ResourceError, UsageError
-from nmtalign.model_directory import LoadedModel
+from nmtalign.decoding.workers import Workers
+from nmtalign.errors import UsageError
+from nmtalign.model_directory import LoadedModel, Which, load_model
+from nmtalign.presets import search_settings
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 
-WINDOW_BATCHES = 40  # batches' worth of lines that are read ahead and sorted by length
-WINDOW_CHARACTERS = 4_000_000  # and their text
-_MEAN_LENGTH = 64  # a batch of longer sentences holds fewer of them, so that memory stays bounded
+_WINDOW_BATCHES = 10  # batches' worth of lines that are read and sorted by length together
+_WORD_CHARACTERS = 6
 _LINE_ENDS = str.maketrans("\r\n", "  ")
 _NOTHING = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one line; texts, target_tokens and hypotheses run side by side, best first, at least one.
-
-    A blank line has one empty translation. `target_tokens` are those of the text: unknown words are replaced where that
-    was asked for. `source_unknown` counts the source tokens that the model does not know. A line in more than one
-    piece has one hypothesis, joined of theirs.
-    """
-
-    source_line: str
-    source_tokens: tuple[str, ...]
-    source_unknown: int
-    texts: tuple[str, ...]
-    target_tokens: tuple[tuple[str, ...], ...]
-    hypotheses: tuple[Hypothesis, ...]
-    pieces: int = 1
-
-    @property
-    def text(self) -> str:
-        """The best translation, without any end of line in it."""
-        return self.texts[0]
+_OF_LOADING = ("device", "precision", "threads", "max_memory", "ensemble")
 
 
 @dataclass(frozen=True)
 class _Line:
-    text: str
+    request: Request
     tokens: list[str]
     ids: list[int]
     pieces: list[slice]  # none for a blank line
+    prefix: list[str]
+
+
+def translate_config(*layers: tuple[str, Mapping[str, Any]]) -> TranslateConfig:
+    """The settings of layers (origin, values), the later ones over the earlier, over those of the search they name.
+
+    Raises UsageError that names origin and setting.
+    """
+    return resolve(TranslateConfig, ("search", search_settings(*layers)), *layers)
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
-    """What `config` means for the search; raises UsageError for an n_best that is larger than the beam."""
+    """What `config` means for the search."""
     return SearchOptions(
         beam=config.beam,
-        length_penalty=config.length_penalty,
-        n_best=config.n_best,
+        scoring=Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty),
+        n_best=min(config.n_best, config.beam),
         allow_unk=config.allow_unk or config.replace_unk,
+        min_length_ratio=config.min_length_ratio,
         max_length_ratio=config.max_length_ratio,
+        safe_stop=config.search != "paper",
         keep_weights=keep_weights or config.replace_unk,
     )
 
 
 class Translator:
-    """Translates lines with one model.
+    """Translates lines with one model, or with several at once.
 
-    `keep_weights` keeps the alignment weights of every hypothesis. Raises UsageError for what the model cannot do, and
-    FormatError for a lexicon that cannot be read.
+    `Translator.load("model/").translate(lines, beam=5)` yields a `Translation` a line, in order, as lines come.
     """
 
-    def __init__(self, loaded: LoadedModel, config: TranslateConfig, keep_weights: bool = False) -> None:
-        self.loaded = loaded
-        self.config = config
-        self.options = search_options(config, keep_weights)
-        if self.options.keep_weights and loaded.model.config.attention == "none":
-            raise UsageError("this model has no attention: it can neither replace unknown words nor give alignments")
-        self._lexicon = read_lexicon(Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
-        source, target = loaded.tokenizers.source, loaded.tokenizers.target
-        self._subwords = isinstance(source, SentencePieces)
-        self._tokenize = SpacedWords().tokenize if config.tokenized else source.tokenize
-        self._detokenize = SpacedWords().detokenize if config.tokenized else target.detokenize
+    def __init__(
+        self,
+        models: LoadedModel | Sequence[LoadedModel],
+        config: TranslateConfig | None = None,
+        alignments: bool = True,
+        scorer: Scorer | None = None,
+    ) -> None:
+        """With `alignments` every translation carries its weights, if the model has attention.
 
-    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """One translation a line, in order.
-
-        Lines are read ahead, sorted by length and translated in batches; memory is bounded by the window.
+        Raises UsageError for what the models cannot do, and FormatError for a lexicon that cannot be read.
         """
-        for window in self._windows(lines):
-            yield from self._translate_window(window)
+        self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
+        self.loaded = self.models[0]
+        self.config = config or TranslateConfig()
+        _check_vocabularies(self.models)
+        attends = any(loaded.model.config.attention != "none" for loaded in self.models)
+        if self.config.replace_unk and not attends:
+            raise UsageError("this model has no attention: it cannot replace unknown words; leave out --replace-unk")
+        if self.config.coverage_penalty and not attends:
+            raise UsageError("this model has no attention: it knows no coverage; leave out --coverage-penalty")
+        self.alignments = alignments and attends
+        self._scorer = scorer or self._make_scorer()
+        source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
+        self._subwords = isinstance(source, SentencePieces)
+        spaced = SpacedWords()
+        self._tokenize = spaced.tokenize if self.config.tokenized else source.tokenize
+        self._tokenize_target = spaced.tokenize if self.config.tokenized else target.tokenize
+        self._detokenize = spaced.detokenize if self.config.tokenized else target.detokenize
+        self._lexicon = (
+            read_lexicon(Path(self.config.lexicon)) if self.config.replace_unk and self._lexicon_given else {}
+        )
+        self._decoder = PieceDecoder(
+            self._scorer,
+            search_options(self.config, self.alignments),
+            self.config,
+            self.loaded.device,
+            self._candidates(),
+        )
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        *more_models: str | Path,
+        which: Which = "best",
+        alignments: bool = True,
+        **settings: Any,
+    ) -> Self:
+        """A translator of a model directory, or of several whose probabilities are averaged.
+
+        Settings are those of section [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises
+        UsageError for an unknown setting or a wrong value, FormatError for a folder that is no model.
+        """
+        known = [field.name for field in dataclasses.fields(TranslateConfig)]
+        _check_settings(settings, known)
+        config = translate_config(("Translator.load", settings))
+        return cls(load_models([model, *more_models], config, which), config, alignments)
+
+    def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
+        """One translation a line, in order, lazily.
+
+        A sequence is read in windows; any other iterable by a thread of its own, so that a line that comes alone is
+        answered at once and a flood is sorted into batches. `settings` hold for these lines alone.
+        """
+        translator = self._changed(settings) if settings else self
+        return translator._translate(lines)
+
+    def _changed(self, settings: Mapping[str, Any]) -> "Translator":
+        known = [field.name for field in dataclasses.fields(TranslateConfig) if field.name not in _OF_LOADING]
+        _check_settings(settings, known)
+        layers = ("Translator.load", dataclasses.asdict(self.config)), ("translate", settings)
+        return Translator(self.models, resolve(TranslateConfig, *layers), self.alignments, self._scorer)
+
+    def _make_scorer(self) -> Scorer:
+        config, device = self.config, self.loaded.device
+        dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
+        scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
+        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
 
     @property
-    def window(self) -> int:
-        """How many lines are read ahead at most."""
-        return WINDOW_BATCHES * self.config.batch_size
+    def _lexicon_given(self) -> bool:
+        return bool(self.config.lexicon)
 
-    def _windows(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        window: list[str] = []
-        characters = 0
-        for line in lines:
-            window.append(line)
-            characters += len(line)
-            if len(window) == self.window or characters > WINDOW_CHARACTERS:
-                yield window
-                window, characters = [], 0
-        if window:
-            yield window
+    def _candidates(self) -> CandidateLists | None:
+        if not self.config.candidates:
+            return None
+        vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
+        return CandidateLists.read(Path(self.config.lexicon), *vocabularies, self.config.candidates)
 
-    def _translate_window(self, texts: Sequence[str]) -> Iterator[Translation]:
-        lines = [self._read(text) for text in texts]
-        found = iter(self._search_all([line.ids[piece] for line in lines for piece in line.pieces]))
-        for line in lines:
-            yield self._translation(line, [next(found) for _ in line.pieces])
+    @cached_property
+    def _limits(self) -> BatchLimits:
+        config, target = self.config, self.loaded.target_vocabulary
+        workers = Workers.count(self.loaded.device)
+        itemsize = 2 if picks_bf16(config.precision, self.loaded.device) else 4
+        return BatchLimits(
+            words=config.batch_size or default_words(config.n_best if config.sample else config.beam),
+            memory=memory_limit(config.max_memory) // workers // len(self.models),
+            model=self.loaded.model.config,
+            beam=config.n_best if config.sample else config.beam,
+            itemsize=itemsize,
+            scored=len(target) if not config.candidates else min(len(target), 4 * config.candidates),
+            length_ratio=config.max_length_ratio,
+            keep_weights=self.alignments or config.replace_unk,
+        )
 
-    def _read(self, text: str) -> _Line:
+    def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
+        words = self._limits.words * _WINDOW_BATCHES
+        at_hand = isinstance(lines, Sequence | AtHand)
+        number = lines.done if isinstance(lines, AtHand) else 0
+        with Workers(self.loaded.device, ahead=at_hand) as workers:
+            tasks = (
+                self._window(window, workers)
+                for window in windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
+            )
+            for results in workers.in_order(tasks):
+                yield from results
+
+    def _window(self, window: Sequence[str | Request], workers: Workers) -> Iterator[Translation]:
+        """Hands the batches of a window to the workers; the iterator then waits for them, line by line."""
+        lines = [self._read(line if isinstance(line, Request) else Request(line)) for line in window]
+        pieces = [piece for line in lines for piece in self._pieces(line)]
+        batches = self._limits.cut([len(piece.source) + 1 for piece in pieces], workers.at_least(len(pieces)))
+        tasks = workers.submit(lambda batch: self._decoder.search([pieces[place] for place in batch]), batches)
+        found: dict[int, list[Hypothesis]] = {}
+
+        def results() -> Iterator[Translation]:
+            place = 0
+            for line in lines:
+                there = range(place, place + len(line.pieces))
+                place = there.stop
+                while any(number not in found for number in there):
+                    batch, hypotheses = next(tasks)
+                    found.update(zip(batch, hypotheses, strict=True))
+                yield self._translation(line, [found.pop(number) for number in there])
+
+        return results()
+
+    def _read(self, request: Request) -> _Line:
         tokenizers, limit = self.loaded.tokenizers, self.config.max_source_length
-        tokens = self._tokenize(text)
+        tokens = self._tokenize(request.text)
         pieces = [slice(0, len(tokens))] if tokens else []
         if len(tokens) > limit:
             pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
-        return _Line(text, tokens, self.loaded.source_vocabulary.encode(tokens), pieces)
+        prefix = self._tokenize_target(request.prefix) if request.prefix else []
+        return _Line(request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix)
 
-    def _search_all(self, sentences: Sequence[list[int]]) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for batch in self._batches([len(sentence) + 1 for sentence in sentences]):
-            for place, hypotheses in zip(batch, self._search([sentences[i] for i in batch]), strict=True):
-                found[place] = hypotheses
-        return found
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Batches of at most batch_size sentences of about one length; fewer where they are long."""
-        size, batch = self.config.batch_size, list[int]()
-        for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-            if batch and (len(batch) == size or (len(batch) + 1) * lengths[place] > size * _MEAN_LENGTH):
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
-
-    def _search(self, sentences: Sequence[list[int]]) -> list[list[Hypothesis]]:
-        """Searches a batch, in halves where memory runs out; raises ResourceError where one sentence is too much."""
-        source, mask = (part.to(self.loaded.device) for part in make_source(sentences))
-        try:
-            return beam_search(self.loaded.model, source, mask, self.options)
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-        if len(sentences) == 1:
-            raise ResourceError(
-                f"out of memory with one sentence of {len(sentences[0])} tokens; "
-                "give a smaller --beam or --max-source-length"
+    def _pieces(self, line: _Line) -> Iterator[Piece]:
+        """What of a line is searched at once; prefix and phrases are those of its first piece."""
+        target = self.loaded.target_vocabulary
+        for number, piece in enumerate(line.pieces):
+            prefix = () if number else tuple(target.encode(line.prefix))
+            phrases = (
+                ()
+                if number
+                else tuple(tuple(target.encode(self._tokenize_target(phrase))) for phrase in line.request.phrases)
             )
-        half = len(sentences) // 2
-        return self._search(sentences[:half]) + self._search(sentences[half:])
+            yield Piece(tuple(line.ids[piece]), prefix, phrases)
 
     def _translation(self, line: _Line, found: Sequence[list[Hypothesis]]) -> Translation:
         if not found:
@@ -165,22 +238,38 @@ class Translator:
         elif len(found) == 1:
             hypotheses = found[0]
         else:
-            hypotheses = [join([best for best, *_ in found], self.config.length_penalty)]
-        tokens = [self._target_tokens(line, hypothesis) for hypothesis in hypotheses]
+            hypotheses = [join([best for best, *_ in found], search_options(self.config).scoring)]
         return Translation(
-            source_line=line.text,
+            request=line.request,
             source_tokens=tuple(line.tokens),
             source_unknown=line.ids.count(UNK_ID),
-            texts=tuple(self._detokenize(part).translate(_LINE_ENDS) for part in tokens),
-            target_tokens=tuple(tuple(part) for part in tokens),
-            hypotheses=tuple(hypotheses),
+            n_best=tuple(self._alternative(line, hypothesis) for hypothesis in hypotheses),
             pieces=max(1, len(found)),
+        )
+
+    def _alternative(self, line: _Line, hypothesis: Hypothesis) -> Alternative:
+        tokens = self._target_tokens(line, hypothesis)
+        return Alternative(
+            text=self._detokenize(tokens).translate(_LINE_ENDS),
+            tokens=tuple(tokens),
+            score=hypothesis.score,
+            log_prob=hypothesis.log_prob,
+            token_log_probs=hypothesis.token_log_probs,
+            alignment=hypothesis.weights if self.alignments else None,
         )
 
     def _target_tokens(self, line: _Line, hypothesis: Hypothesis) -> list[str]:
         tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
+        if line.prefix and line.tokens:
+            tokens[: len(line.prefix)] = line.prefix  # unknown words of a prefix as they were given
         if not self.config.replace_unk or UNK_ID not in hypothesis.tokens or hypothesis.weights is None:
             return tokens
+        given = len(line.prefix)
+        return tokens[:given] + self._replaced(
+            line, hypothesis.tokens[given:], tokens[given:], hypothesis.weights[given:]
+        )
+
+    def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Any) -> list[str]:
         tokenizer = self.loaded.tokenizers.source
         names = tokenizer.words(line.tokens)
         words = [names[word] for word in tokenizer.word_index(line.tokens)]
@@ -190,11 +279,32 @@ class Translator:
             word_start = WORD_START
             known = (number != UNK_ID for number in line.ids)
             copies = [word_start + w if k else t for w, k, t in zip(words, known, line.tokens, strict=True)]
-        weights = hypothesis.weights
-        return replace_unknowns(hypothesis.tokens, tokens, weights, words, copies, self._lexicon, word_start)
+        return replace_unknowns(ids, tokens, weights, words, copies, self._lexicon, word_start)
 
 
-def _out_of_memory(error: Exception) -> bool:
-    """Whether PyTorch means that, whichever class it says it with."""
-    told = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or ("memory" in told and "alloc" in told)
+def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: Which = "best") -> list[LoadedModel]:
+    """The models of folders, ready for `config`'s device and threads."""
+    keep_memory()
+    use_threads(config.threads)
+    return [load_model(Path(folder), device=config.device, precision="fp32", which=which) for folder in folders]
+
+
+def _characters(line: str | Request) -> int:
+    return len(line.text if isinstance(line, Request) else line)
+
+
+def _check_settings(settings: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"{name}: no setting of translate, or none that can change after loading")
+
+
+def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
+    first, *others = models
+    for other in others:
+        for side in ("source_vocabulary", "target_vocabulary"):
+            if getattr(other, side) != getattr(first, side):
+                raise UsageError(
+                    f"{other.folder}: its {side.replace('_', ' ')} is not that of {first.folder}; "
+                    "an ensemble needs models of one prepared corpus"
+                )

@@ -10,6 +10,8 @@ from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
+from nmtalign.core.inference import Inference
+from nmtalign.decoding.scorer import ModelScorer
 from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu
 from nmtalign.training.distributed import World
@@ -77,12 +79,13 @@ def _by_length(dev: Split, indices: Indices) -> Indices:
 def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World) -> list[str]:
     """The first `count` dev sentences in the target language, as text; beam 1, `<unk>` allowed."""
     order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
-    options = SearchOptions(beam=1, length_penalty=1.0, n_best=1, allow_unk=True, keep_weights=False)
+    options = SearchOptions(beam=1, allow_unk=True)
+    scorer = ModelScorer(Inference(model))
     mine, found = world.share(order), []
     for start in range(0, len(mine), BATCH):
         part = mine[start : start + BATCH]
         source, mask = make_source([dev.pair(int(index))[0] for index in part])
-        for hypotheses in beam_search(model, source.to(world.device), mask.to(world.device), options):
+        for hypotheses in beam_search(scorer, source.to(world.device), mask.to(world.device), options):
             words = corpus.target_vocabulary.decode(hypotheses[0].tokens)
             found.append(corpus.tokenizers.target.detokenize(words))
     texts = [""] * count

@@ -1,0 +1,45 @@
+"""Work cut into portions that fit: batches of about one length, halved where memory runs out all the same."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+from nmtalign.errors import ResourceError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def by_length(items: Sequence[T], length: Callable[[T], int], most: int, cells: int) -> Iterator[list[T]]:
+    """Batches of items of about one length, shortest first: at most `most` items, `cells` with their padding."""
+    batch: list[T] = []
+    for item in sorted(items, key=length):
+        if batch and (len(batch) == most or (len(batch) + 1) * length(item) > cells):
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_much: Callable[[T], str]) -> list[R]:
+    """What `work` gives for a batch, one result an item; where memory runs out, for its halves one after the other.
+
+    Raises ResourceError with what `too_much` says of an item that is too much by itself.
+    """
+    try:
+        return work(items)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+    if len(items) == 1:
+        raise ResourceError(too_much(items[0]))
+    half = len(items) // 2
+    return in_halves(work, items[:half], too_much) + in_halves(work, items[half:], too_much)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether PyTorch means that, whichever class it says it with."""
+    told = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or ("memory" in told and "alloc" in told)

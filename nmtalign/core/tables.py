@@ -1,0 +1,39 @@
+"""Rows of a product with all words, each computed when its word is first met."""
+
+import threading
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class WordTable:
+    """What weights (out, m) and bias (out,) make of each word's vector; no gradient.
+
+    A translation meets a few thousand words of a large vocabulary: only theirs are computed, and only their pages of
+    the table take memory. Threads may share a table.
+    """
+
+    def __init__(self, embedding: nn.Module, weight: Tensor, bias: Tensor) -> None:
+        self._embedding, self._weight, self._bias = embedding, weight, bias
+        words = len(next(embedding.parameters()))
+        self._rows = weight.new_empty(words, len(bias))
+        self._known = torch.zeros(words, dtype=torch.bool, device=weight.device)
+        self._lock = threading.Lock()
+
+    def nothing(self, rows: int) -> Tensor:
+        """The row of no word, whose vector is 0, so many times (rows, out)."""
+        return self._bias.expand(rows, -1)
+
+    def __call__(self, words: Tensor) -> Tensor:
+        """The rows (R, out) of word ids (R,)."""
+        if not bool(self._known[words].all()):
+            self._fill(words)
+        return self._rows[words]
+
+    def _fill(self, words: Tensor) -> None:
+        with self._lock:
+            new = torch.unique(words[~self._known[words]])
+            if len(new):
+                self._rows[new] = F.linear(self._embedding(new).to(self._weight.dtype), self._weight, self._bias)
+                self._known[new] = True

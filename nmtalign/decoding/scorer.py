@@ -1,0 +1,166 @@
+"""What a search asks of a model, step by step: the log-probabilities of the next word for every open hypothesis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmtalign.core.inference import Inference
+from nmtalign.core.softmax import CHUNK_CELLS
+from nmtalign.decoding.candidates import Candidates
+from nmtalign.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a search goes on with."""
+
+    sentences: Tensor | None  # places of those that are kept among the last step's; None = all
+    rows: Tensor  # (R,) the row of the last step that each goes on from; the rows of a sentence are adjacent
+    words: Tensor  # (R,) ids of the words that they go on with
+
+
+class WordScores(Protocol):
+    """Natural logarithms of the probabilities of U words for R rows, some rows at a time."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(R, U)."""
+
+    def log_probs(self, rows: slice) -> Tensor:
+        """Of some rows (r, U), in float32 (float64 for float64); the caller may change them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step gives."""
+
+    scores: WordScores
+    weights: Tensor | None  # (R, Tx), padding exactly 0; None without attention
+
+
+class Session(Protocol):
+    """One search over a batch of sentences."""
+
+    def step(self, choice: Choice | None) -> Step:
+        """The next step: of one row a sentence at the first, when there is no choice."""
+
+
+class Scorer(Protocol):
+    """A model, or several, that can score words."""
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
+        """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
+
+        With candidates the words scored are theirs alone, and probabilities are among those of each sentence.
+        """
+
+
+def parts(shape: tuple[int, int], on_cpu: bool) -> list[slice]:
+    """The rows of so many scores in parts that the processor's cache holds; all at once on a GPU."""
+    rows, width = shape
+    most = max(1, CHUNK_CELLS // width) if on_cpu else rows
+    return [slice(start, min(rows, start + most)) for start in range(0, rows, most)]
+
+
+class ModelScorer:
+    """Scores of one model."""
+
+    def __init__(self, inference: Inference) -> None:
+        self.inference = inference
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "ModelSession":
+        """See `Scorer`."""
+        return ModelSession(self.inference, source, source_mask, candidates)
+
+
+class ModelSession:
+    """One search with one model."""
+
+    def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
+        self._inference = inference
+        self._encoded = inference.encode(source, mask)
+        self._state = inference.start(self._encoded)
+        self._weight, self._bias = inference.output_weight, inference.output_bias[None]
+        self._several = candidates is not None  # whether each sentence has a bias of its own
+        if candidates is not None:
+            words = torch.from_numpy(candidates.words).to(source.device)
+            allowed = torch.from_numpy(candidates.allowed).to(source.device)
+            self._weight = self._weight[words]
+            self._bias = self._bias[:, words].masked_fill(~allowed, -torch.inf)
+
+    def step(self, choice: Choice | None) -> Step:
+        """See `Session`."""
+        previous = None
+        if choice is not None:
+            if choice.sentences is not None:
+                self._encoded = self._encoded.select(choice.sentences)
+                self._bias = self._bias[choice.sentences] if self._several else self._bias
+            self._state, previous = self._state.select(choice.rows), choice.words
+        self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
+        return Step(_Softmax(F.linear(features, self._weight), self._bias), weights)
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """Of logits (R, U) and a bias that is still to be added: one for all rows (1, U), or one a sentence (B, U)."""
+
+    logits: Tensor
+    bias: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, width = self.logits.shape
+        return rows, width
+
+    def log_probs(self, rows: slice) -> Tensor:
+        bias = self.bias
+        if len(bias) > 1:
+            each = len(self.logits) // len(bias)
+            bias = bias[torch.arange(rows.start, rows.stop, device=bias.device) // each]
+        return self.logits[rows].to(bias.dtype, copy=True).add_(bias).log_softmax(-1)
+
+
+class Ensemble:
+    """Several models as one: their probabilities averaged, or their log-probabilities, normalised again."""
+
+    def __init__(self, scorers: Sequence[Scorer], average: Literal["probability", "log"] = "probability") -> None:
+        if not scorers:
+            raise UsageError("an ensemble needs at least one model")
+        self._scorers, self._average = scorers, average
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "_Together":
+        """See `Scorer`."""
+        sessions = [scorer.start(source, source_mask, candidates) for scorer in self._scorers]
+        return _Together(sessions, self._average)
+
+
+class _Together:
+    def __init__(self, sessions: Sequence[Session], average: Literal["probability", "log"]) -> None:
+        self._sessions, self._average = sessions, average
+
+    def step(self, choice: Choice | None) -> Step:
+        """See `Session`; the weights are the mean of those of the models with attention."""
+        steps = [session.step(choice) for session in self._sessions]
+        weights = [step.weights.float() for step in steps if step.weights is not None]
+        mean = torch.stack(weights).mean(0) if weights else None
+        return Step(_Average([step.scores for step in steps], self._average), mean)
+
+
+@dataclass(frozen=True)
+class _Average:
+    scores: Sequence[WordScores]
+    average: Literal["probability", "log"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.scores[0].shape
+
+    def log_probs(self, rows: slice) -> Tensor:
+        each = torch.stack([scores.log_probs(rows) for scores in self.scores])
+        if self.average == "log":
+            return each.mean(0).log_softmax(-1)
+        return each.logsumexp(0) - torch.tensor(len(self.scores), dtype=each.dtype).log()
