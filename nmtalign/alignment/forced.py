@@ -10,8 +10,9 @@ import torch
 from nmtalign.alignment.links import argmax_links, merge_log_probs, merge_pieces
 from nmtalign.alignment.record import AlignmentRecord, Matrix
 from nmtalign.config import AlignConfig
+from nmtalign.core.portions import by_length, in_halves
 from nmtalign.data.batches import make_batch
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizer
 
@@ -72,8 +73,10 @@ def _align(
             for number, (source, target) in window
         ]
         records = {pair.number: _empty_record(pair) for pair in read if pair.empty()}
-        for batch in _batches([pair for pair in read if not pair.empty()], config.batch_size):
-            records |= {record.sentence_id: record for record in _force(loaded, batch)}
+        asked, size = [pair for pair in read if not pair.empty()], config.batch_size
+        for batch in by_length(asked, _Pair.length, size, size * _MEAN_LENGTH):
+            found = in_halves(lambda part: _force(loaded, part), batch, _too_much)
+            records |= {record.sentence_id: record for record in found}
         yield from (records[pair.number] for pair in read)
 
 
@@ -91,35 +94,20 @@ def _side(tokenizer: Tokenizer, line: str, tokenized: bool) -> _Side:
     return _Side([piece for part in pieces for piece in part], words, index)
 
 
-def _batches(pairs: list[_Pair], size: int) -> Iterator[list[_Pair]]:
-    """Batches of at most `size` pairs of about one length; fewer where they are long."""
-    batch: list[_Pair] = []
-    for pair in sorted(pairs, key=_Pair.length):
-        if batch and (len(batch) == size or (len(batch) + 1) * pair.length() > size * _MEAN_LENGTH):
-            yield batch
-            batch = []
-        batch.append(pair)
-    if batch:
-        yield batch
+def _too_much(pair: _Pair) -> str:
+    source, target = len(pair.source.tokens), len(pair.target.tokens)
+    return f"line {pair.number + 1}: out of memory with one pair of {source} and {target} tokens; leave it out, or split it"
 
 
 @torch.inference_mode()
-def _force(loaded: LoadedModel, pairs: list[_Pair]) -> list[AlignmentRecord]:
+def _force(loaded: LoadedModel, pairs: Sequence[_Pair]) -> list[AlignmentRecord]:
     source, target = loaded.source_vocabulary, loaded.target_vocabulary
     batch = make_batch([(source.encode(pair.source.tokens), target.encode(pair.target.tokens)) for pair in pairs])
     batch = batch.to(loaded.device)
-    try:
-        forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-        if forced.weights is None:
-            raise _no_attention(loaded)
-        log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
-    except RuntimeError as error:
-        if "memory" not in str(error):
-            raise
-        raise ResourceError(
-            f"out of memory with {len(pairs)} pairs of up to {max(map(_Pair.length, pairs))} tokens; "
-            "give a smaller --batch-size"
-        ) from None
+    forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    if forced.weights is None:
+        raise _no_attention(loaded)
+    log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
     return [_record(pair, weights[row], log_probs[row]) for row, pair in enumerate(pairs)]
 
 

@@ -1,10 +1,70 @@
-"""How translations are written: lines of text, Moses n-best lists, JSON lines."""
+"""How translations are written: lines of text, Moses n-best lists, JSON lines.
+
+| form  | when                                                     | what a line of input gives                    |
+|-------|----------------------------------------------------------|-----------------------------------------------|
+| text  | neither of the others                                    | a line: the best translation                  |
+| Moses | several translations, word scores or alignments, as text | a line a translation, its first field the id  |
+| JSON  | format json                                              | a line: an object with everything             |
+
+Log-probabilities and scores have six digits, weights four. Of a subword model that writes raw text the alignments are
+between words, the pieces of each taken together; else, and always where text is tokenised, they are between tokens.
+"""
 
 import json
+import math
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from nmtalign.decoding.search import Hypothesis
-from nmtalign.decoding.translator import Translation
+import numpy as np
+
+from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
+from nmtalign.config import TranslateConfig
+from nmtalign.decoding.results import Alternative, Translation
+from nmtalign.decoding.trace import Array
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+
+Formatter = Callable[[int, Translation], str]
+
+# Keys that `json_line` writes only where they were asked for. Where an object that was written here comes in again,
+# they would tell of another translation.
+_OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces"))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def formatter(config: TranslateConfig, tokenizers: Tokenizers | None = None) -> Formatter:
+    """What `config` asks for, as a function of a translation's number (from 0) and the translation.
+
+    What it returns ends with `\\n`; it holds one line, or in Moses's form one a translation. `tokenizers` are the
+    model's: without them pieces count as words.
+    """
+    if config.format == "json":
+        return lambda number, translation: json_line(number, translation, config, tokenizers) + "\n"
+    if config.n_best > 1 or config.word_scores or config.alignment != "none":
+        return lambda number, translation: moses_lines(number, translation, config, tokenizers) + "\n"
+    return lambda number, translation: text_line(number, translation) + "\n"
+
+
+class _Words:
+    """The words that alignments are between: what subword pieces make up, unless the pieces are what is written."""
+
+    def __init__(self, config: TranslateConfig, tokenizers: Tokenizers | None) -> None:
+        pieces = tokenizers is not None and isinstance(tokenizers.target, SentencePieces)
+        self._tokenizers = tokenizers if pieces and not config.tokenized else None
+
+    def weights(self, translation: Translation, alternative: Alternative) -> Array | None:
+        """The alignment (target words + 1, source words + 1), or None where there is none."""
+        if self._tokenizers is None or alternative.alignment is None:
+            return alternative.alignment
+        source = self._tokenizers.source.word_index(translation.source_tokens)
+        return merge_pieces(alternative.alignment, source, self._tokenizers.target.word_index(alternative.tokens))
+
+    def names(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
+        """Keys with the words that the alignment counts, where they are not the tokens."""
+        if self._tokenizers is None:
+            return {}
+        words = self._tokenizers.target.words(alternative.tokens)
+        return {"words": words, "source_words": self._tokenizers.source.words(translation.source_tokens)}
 
 
 def text_line(number: int, translation: Translation) -> str:
@@ -12,26 +72,125 @@ def text_line(number: int, translation: Translation) -> str:
     return translation.text
 
 
-def moses_lines(number: int, translation: Translation) -> str:
-    """The n-best list in Moses's format: `id ||| text ||| LogProb= -3.21 Length= 7 ||| score`, a line a hypothesis.
+def moses_lines(
+    number: int, translation: Translation, config: TranslateConfig, tokenizers: Tokenizers | None = None
+) -> str:
+    """The n-best list in Moses's format: `id ||| text ||| LogProb= -3.21 Length= 7 ||| score`, a line a translation.
 
     The id is the number of the line, counted from 0; the length counts `</s>`. Three bars in a text are set apart.
+    With word scores there is a third feature, `WordScores= -0.1 -0.2`: as many numbers as the length says, one a token
+    and the last that of `</s>`, which sum to the log-probability. With alignments there is a fifth field: hard ones as
+    `0-0 1-2` (source first, from 0), soft ones as `soft_text` writes them.
     """
-    lines = []
-    for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True):
-        features = f"LogProb= {hypothesis.log_prob:.6f} Length= {len(hypothesis.tokens) + 1}"
-        lines.append(f"{number} ||| {text.replace('|||', '| | |')} ||| {features} ||| {hypothesis.score:.6f}")
-    return "\n".join(lines)
+    words = _Words(config, tokenizers)
+    return "\n".join(_moses_line(number, translation, one, config, words) for one in translation.n_best)
 
 
-def json_line(number: int, translation: Translation) -> str:
-    """An object with id (from 0), source, translation, score, log_prob, tokens, and the same of each of n_best."""
-    found = zip(translation.texts, translation.hypotheses, translation.target_tokens, strict=True)
-    n_best = [_entry(text, hypothesis, tokens) for text, hypothesis, tokens in found]
-    line = {"id": number, "source": translation.source_line, **n_best[0], "n_best": n_best}
-    return json.dumps(line, ensure_ascii=False)
+def _moses_line(
+    number: int, translation: Translation, alternative: Alternative, config: TranslateConfig, words: _Words
+) -> str:
+    features = f"LogProb= {_fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
+    if config.word_scores:
+        features += " WordScores= " + " ".join(map(_fixed, alternative.token_log_probs))
+    text = alternative.text.replace("|||", "| | |")
+    line = f"{number} ||| {text} ||| {features} ||| {_fixed(alternative.score)}"
+    if config.alignment == "none":
+        return line
+    weights = words.weights(translation, alternative)
+    if weights is None:
+        return f"{line} ||| "
+    return f"{line} ||| {format_links(argmax_links(weights)) if config.alignment == 'hard' else soft_text(weights)}"
 
 
-def _entry(text: str, hypothesis: Hypothesis, tokens: tuple[str, ...]) -> dict[str, Any]:
-    score, log_prob = round(hypothesis.score, 6), round(hypothesis.log_prob, 6)
-    return {"translation": text, "score": score, "log_prob": log_prob, "tokens": list(tokens)}
+def soft_text(weights: Array) -> str:
+    """Weights (Ty+1, Tx+1) as Marian writes them: `0.9,0.1,0 0.2,0.7,0.1`, a group a target word, the last `</s>`.
+
+    A group has a number a source word, and one for the source's `</s>`.
+    """
+    return " ".join(",".join(f"{weight:.4g}" for weight in row) for row in _rounded(weights))
+
+
+def json_line(
+    number: int, translation: Translation, config: TranslateConfig, tokenizers: Tokenizers | None = None
+) -> str:
+    """An object on one line, always valid JSON: what is not a finite number is null, and no character ends a line.
+
+    | key                              | value                                                                 |
+    |----------------------------------|-----------------------------------------------------------------------|
+    | id                               | that of the request, else the number of the line, from 0              |
+    | source                           | the line                                                              |
+    | translation, score, log_prob     | of the best                                                           |
+    | tokens                           | of the best, `</s>` not among them                                    |
+    | token_log_probs                  | with word scores: one a token, the last that of `</s>`                |
+    | alignment                        | hard: [[i, j], ...], source first, from 0; soft: a row a target token |
+    |                                  | and one for `</s>`, a column a source token and one for `</s>`        |
+    | words, source_words              | what the alignment of a subword model counts, in place of the tokens  |
+    | source_tokens, source_unknown    | what the model read, and how many of them it does not know            |
+    | pieces                           | in how many the line was translated, if more than one                 |
+    | n_best                           | translation, score, log_prob, tokens and so on of each, the best first|
+
+    All other keys of the request's `extra` stand before these, unchanged. Where `extra` was written here, as its n_best
+    shows, none of these keys is kept from it.
+    """
+    words = _Words(config, tokenizers)
+    entries = [_entry(translation, alternative, config, words) for alternative in translation.n_best]
+    extra = translation.request.extra
+    line: dict[str, Any] = {"id": extra.get("id", number)}
+    stale = _OPTIONAL_KEYS if "n_best" in extra else frozenset[str]()
+    line |= {key: value for key, value in extra.items() if key not in stale}
+    line |= {"source": translation.source, **entries[0]}
+    line |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
+    if translation.pieces > 1:
+        line["pieces"] = translation.pieces
+    return one_line({**line, "n_best": entries})
+
+
+def _entry(
+    translation: Translation, alternative: Alternative, config: TranslateConfig, words: _Words
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "translation": alternative.text,
+        "score": round(alternative.score, 6),
+        "log_prob": round(alternative.log_prob, 6),
+        "tokens": list(alternative.tokens),
+    }
+    if config.word_scores:
+        entry["token_log_probs"] = [round(float(value), 6) for value in alternative.token_log_probs]
+    if config.alignment != "none":
+        weights = words.weights(translation, alternative)
+        if weights is None:
+            entry["alignment"] = None
+        else:
+            entry["alignment"] = argmax_links(weights) if config.alignment == "hard" else _rounded(weights)
+        entry |= words.names(translation, alternative)
+    return entry
+
+
+def one_line(value: Mapping[str, Any]) -> str:
+    """An object as one line of valid JSON, in UTF-8: NaN and infinity are null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    # Half a character, which JSON can hold and UTF-8 cannot, and two characters that some readers take for line ends.
+    if not text.isascii():
+        text = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _rounded(weights: Array) -> list[list[float]]:
+    rows: list[list[float]] = np.round(weights.astype(np.float64), 4).tolist()
+    return rows
+
+
+def _fixed(value: float) -> str:
+    return f"{value:.6f}"

@@ -102,16 +102,10 @@ class Translator:
         self._tokenize = spaced.tokenize if self.config.tokenized else source.tokenize
         self._tokenize_target = spaced.tokenize if self.config.tokenized else target.tokenize
         self._detokenize = spaced.detokenize if self.config.tokenized else target.detokenize
-        self._lexicon = (
-            read_lexicon(Path(self.config.lexicon)) if self.config.replace_unk and self._lexicon_given else {}
-        )
-        self._decoder = PieceDecoder(
-            self._scorer,
-            search_options(self.config, self.alignments),
-            self.config,
-            self.loaded.device,
-            self._candidates(),
-        )
+        replaces = self.config.replace_unk and self.config.lexicon
+        self._lexicon = read_lexicon(Path(self.config.lexicon)) if replaces else {}
+        options = search_options(self.config, self.alignments)
+        self._decoder = PieceDecoder(self._scorer, options, self.config, self.loaded.device, self._candidates())
 
     @classmethod
     def load(
@@ -153,10 +147,6 @@ class Translator:
         scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
 
-    @property
-    def _lexicon_given(self) -> bool:
-        return bool(self.config.lexicon)
-
     def _candidates(self) -> CandidateLists | None:
         if not self.config.candidates:
             return None
@@ -182,7 +172,6 @@ class Translator:
     def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         words = self._limits.words * _WINDOW_BATCHES
         at_hand = isinstance(lines, Sequence | AtHand)
-        number = lines.done if isinstance(lines, AtHand) else 0
         with Workers(self.loaded.device, ahead=at_hand) as workers:
             tasks = (
                 self._window(window, workers)
@@ -265,9 +254,8 @@ class Translator:
         if not self.config.replace_unk or UNK_ID not in hypothesis.tokens or hypothesis.weights is None:
             return tokens
         given = len(line.prefix)
-        return tokens[:given] + self._replaced(
-            line, hypothesis.tokens[given:], tokens[given:], hypothesis.weights[given:]
-        )
+        left = hypothesis.tokens[given:], tokens[given:], hypothesis.weights[given:]
+        return tokens[:given] + self._replaced(line, *left)
 
     def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Any) -> list[str]:
         tokenizer = self.loaded.tokenizers.source

@@ -7,7 +7,7 @@ from pathlib import Path
 from nmtalign.errors import FormatError, InputError
 from nmtalign.text.lines import read_lines
 
-_NO_WORD = frozenset(("NULL", "<eps>"))  # how aligners write "no word" in their tables
+NO_WORD = frozenset(("NULL", "<eps>"))  # how aligners write "no word" in their tables
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
@@ -19,7 +19,7 @@ def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     try:
         for number, line in enumerate(read_lines(path), 1):
             entry = _entry(path, number, line)
-            if _NO_WORD.isdisjoint(entry[:2]):
+            if NO_WORD.isdisjoint(entry[:2]):
                 yield entry
     except InputError as error:
         raise FormatError(str(error)) from None

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -23,13 +23,18 @@ class Floor:
     left there, no more and no less.
     """
 
-    def __init__(self, config: ModelConfig, shapes: Sequence[Shape], dtype: torch.dtype) -> None:
+    def __init__(self, batches: Iterable[Sequence[Product]], dtype: torch.dtype) -> None:
         self._dtype = dtype
         self._turns: dict[tuple[Product, ...], int] = defaultdict(int)  # how often each comes up in all batches
-        for shape in shapes:
-            for turn in _turns(products_of(config, shape)):
+        for products in batches:
+            for turn in _turns(products):
                 self._turns[turn] += 1
         self._seconds: dict[tuple[Product, ...], list[float]] = {turn: [] for turn in self._turns}
+
+    @classmethod
+    def of_training(cls, config: ModelConfig, shapes: Sequence[Shape], dtype: torch.dtype) -> "Floor":
+        """The floor under loss and gradients of batches of these shapes."""
+        return cls([products_of(config, shape) for shape in shapes], dtype)
 
     def measure(self) -> None:
         """One round: a few calls of each product, into an output that is there already."""

@@ -89,13 +89,16 @@ def own_peak_mb() -> float:
     return kilobytes / (1 << 20 if sys.platform == "darwin" else 1024)
 
 
-def tree_mb(root: int) -> float:
-    """Memory that a process and all its descendants hold now (VmRSS, shared pages counted in each), in MB."""
+def tree_mb(root: int, field: str = "VmRSS") -> float:
+    """Memory that a process and all its descendants hold now (VmRSS, shared pages counted in each), in MB.
+
+    With the field VmHWM: the most that each of them has held so far.
+    """
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             status = _status(folder.name)
-            parents[int(folder.name)] = int(status.get("PPid", 0)), status.get("VmRSS", 0)
+            parents[int(folder.name)] = int(status.get("PPid", 0)), status.get(field, 0)
     inside, total = {root}, 0.0
     grew = True
     while grew:

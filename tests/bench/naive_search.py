@@ -85,7 +85,7 @@ class NaiveSearch(NaiveLoop):
         for number, (length, limit) in enumerate(zip(lengths, limits, strict=True)):
             if step == limit:
                 log_probs[number, :, EOS_ID + 1 :] = -torch.inf
-            elif step < self.min_ratio * length:
+            elif step <= int(self.min_ratio * length):
                 log_probs[number, :, EOS_ID] = -torch.inf
 
     def _advance(self, beams: _Beams, log_probs: Tensor, ended: list[list[NaiveHypothesis]], step: int) -> Tensor:

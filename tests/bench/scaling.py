@@ -103,7 +103,7 @@ def _measure(at: dict[str, int], axis: str, given: dict[str, Any], precision: st
         return _measure_processes(at["processes"], options, given, precision)
     workload = workload_of(options)
     variant, model = VARIANTS[f"ours-{precision}"], make_model(workload)
-    floor = Floor(workload.size.model, workload.shapes, DTYPES[precision])
+    floor = Floor.of_training(workload.size.model, workload.shapes, DTYPES[precision])
     tasks = {"ours": lambda: loss_and_gradients(variant, model, workload), "floor": floor.measure}
     seconds = take_turns(tasks, given["repeats"])["ours"]
     return _point(workload, statistics.median(seconds), floor.seconds, spread(seconds))

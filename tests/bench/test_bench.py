@@ -111,7 +111,7 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
 def test_the_floor_times_every_product_with_all_its_calls():
     size = size_of("paper", "look-generate-update", ("additive", True), 7)
     shape = Shape(3, 5, 4, 10)
-    floor = Floor(size.model, [shape, shape], torch.float32)
+    floor = Floor.of_training(size.model, [shape, shape], torch.float32)
     timed = sum(times * product.count for turn, times in floor._turns.items() for product in turn)
     assert timed == 2 * sum(product.count for product in products_of(size.model, shape))
     floor.measure()

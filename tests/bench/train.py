@@ -74,7 +74,7 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
         variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants
     }
     precisions = sorted({variant.precision for variant in variants})
-    floors = {name: Floor(workload.size.model, workload.shapes, DTYPES[name]) for name in precisions}
+    floors = {name: Floor.of_training(workload.size.model, workload.shapes, DTYPES[name]) for name in precisions}
     tasks |= {f"floor {name}": floor.measure for name, floor in floors.items()}
     seconds = take_turns(tasks, repeats)
     flops = sum(flops_of(workload.size.model, shape) for shape in workload.shapes)
