@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nmtalign.cli import align, info, plot, prep, sample, score, train, translate
+from nmtalign.cli import align, info, lexicon, plot, prep, sample, score, train, translate
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.files import refusal
@@ -71,6 +71,7 @@ app.command("translate", rich_help_panel=RESULTS)(translate.translate)
 app.command("score", rich_help_panel=RESULTS)(score.score)
 app.command("align", rich_help_panel=RESULTS)(align.align)
 app.command("plot", rich_help_panel=RESULTS)(plot.plot)
+app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
 app.command("info", rich_help_panel=EXTRA)(info.info)
 app.command("sample", rich_help_panel=EXTRA)(sample.sample)
 

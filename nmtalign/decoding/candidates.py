@@ -1,0 +1,111 @@
+"""Candidate lists: the target words that a sentence's translation may use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.errors import FormatError
+from nmtalign.text.lexicon import read_entries
+from nmtalign.text.tokenizer import WORD_START
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+
+_BLOCK = 1 << 16  # entries looked up together
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Of a batch of B sentences: `words` (U,) rising, the union; `allowed` (B, U), True = the sentence's own."""
+
+    words: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+
+
+class CandidateLists:
+    """For each source word the target words that a lexicon gives it; beside them `</s>`, `<unk>` and frequent words.
+
+    `pairs` (N, 2) holds ids, source and target; `frequent` is how many of the most frequent target words, which are the
+    first of the vocabulary, any sentence may use.
+    """
+
+    def __init__(self, pairs: NDArray[np.int64], source_size: int, target_size: int, frequent: int) -> None:
+        keys = np.unique(pairs[:, 0] * target_size + pairs[:, 1])
+        sources, self._targets = np.divmod(keys, target_size)
+        self._ends = np.cumsum(np.bincount(sources, minlength=source_size))
+        self._counts = np.diff(self._ends, prepend=0)
+        self._target_size = target_size
+        self._always = min(UNK_ID + 1 + frequent, target_size)
+
+    @classmethod
+    def read(cls, path: Path, source: Vocabulary, target: Vocabulary, frequent: int) -> "CandidateLists":
+        """The lists that a lexicon gives; entries with a word that a vocabulary does not have are passed over.
+
+        Raises FormatError naming file and line for a damaged file, and naming the file for one that was made for
+        another direction, for words where the vocabularies hold pieces, or that has nothing for these vocabularies.
+        """
+        entries = read_entries(path)
+        found = [np.zeros((0, 2), np.int64)]
+        fit = _Fit(path, source, target)
+        while block := list(islice(entries, _BLOCK)):
+            sources, targets, _ = zip(*block, strict=True)
+            pairs = np.array([source.encode(sources), target.encode(targets)], np.int64).T
+            known = (pairs > UNK_ID).all(axis=1)
+            fit.count(sources, targets, int(known.sum()))
+            found.append(pairs[known])
+        fit.check()
+        return cls(np.concatenate(found), len(source), len(target), frequent)
+
+    def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:
+        """The candidates of a batch, given the source ids of its sentences; each has only its own words allowed."""
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        tokens = np.fromiter(chain.from_iterable(sentences), np.int64, int(lengths.sum()))
+        counts = self._counts[tokens]
+        places = np.repeat(self._ends[tokens] - np.cumsum(counts), counts)
+        places += np.arange(len(places))
+        found = self._targets[places]
+        member = np.zeros(self._target_size, np.bool_)
+        member[: self._always] = member[found] = True
+        words = np.flatnonzero(member)
+        columns = np.cumsum(member) - 1
+        allowed = np.zeros((len(lengths), len(words)), np.bool_)
+        allowed[:, : self._always] = True
+        allowed[np.repeat(np.repeat(np.arange(len(lengths)), lengths), counts), columns[found]] = True
+        return Candidates(words, allowed)
+
+
+class _Fit:
+    """How well a lexicon suits the vocabularies: even a wrong one has a few words in common with them."""
+
+    def __init__(self, path: Path, source: Vocabulary, target: Vocabulary) -> None:
+        self._path, self._source, self._target = path, source, target
+        self._entries = self._known = self._turned = self._pieces = 0
+
+    def count(self, sources: Sequence[str], targets: Sequence[str], known: int) -> None:
+        """Counts the entries of a block: `known` to the vocabularies, known the other way round, of subword pieces."""
+        self._entries += len(sources)
+        self._known += known
+        if 2 * known < len(sources):
+            turned = np.array([self._target.encode(sources), self._source.encode(targets)])
+            self._turned += int((turned > UNK_ID).all(axis=0).sum())
+        self._pieces += sum(word.startswith(WORD_START) for word in sources)
+
+    def check(self) -> None:
+        """Raises FormatError for a lexicon that is not of this model."""
+        marked = sum(word.startswith(WORD_START) for word in self._source.words)
+        pieces = 10 * marked > len(self._source)
+        if not self._entries:
+            fault = "no entries"
+        elif pieces and not self._pieces:
+            fault = "a lexicon of whole words, and this model reads subword pieces"
+        elif not pieces and 2 * self._pieces > self._entries:
+            fault = "a lexicon of subword pieces, and this model reads whole words"
+        elif 4 * self._known < self._turned:
+            fault = "a lexicon of the other direction"
+        elif not self._known:
+            fault = f"none of its {self._entries} entries has both words in the model's vocabularies"
+        else:
+            return
+        raise FormatError(f"{self._path}: {fault}; make one from the model's corpus: nmtalign lexicon DATA -o FILE")
