@@ -10,7 +10,7 @@ import torch
 from nmtalign.alignment.links import argmax_links, merge_log_probs, merge_pieces
 from nmtalign.alignment.record import AlignmentRecord, Matrix
 from nmtalign.config import AlignConfig
-from nmtalign.core.portions import by_length, in_halves
+from nmtalign.core.halving import in_halves
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
@@ -73,8 +73,7 @@ def _align(
             for number, (source, target) in window
         ]
         records = {pair.number: _empty_record(pair) for pair in read if pair.empty()}
-        asked, size = [pair for pair in read if not pair.empty()], config.batch_size
-        for batch in by_length(asked, _Pair.length, size, size * _MEAN_LENGTH):
+        for batch in _batches([pair for pair in read if not pair.empty()], config.batch_size):
             found = in_halves(lambda part: _force(loaded, part), batch, _too_much)
             records |= {record.sentence_id: record for record in found}
         yield from (records[pair.number] for pair in read)
@@ -94,9 +93,21 @@ def _side(tokenizer: Tokenizer, line: str, tokenized: bool) -> _Side:
     return _Side([piece for part in pieces for piece in part], words, index)
 
 
+def _batches(pairs: list[_Pair], size: int) -> Iterator[list[_Pair]]:
+    """Batches of at most `size` pairs of about one length; fewer where they are long."""
+    batch: list[_Pair] = []
+    for pair in sorted(pairs, key=_Pair.length):
+        if batch and (len(batch) == size or (len(batch) + 1) * pair.length() > size * _MEAN_LENGTH):
+            yield batch
+            batch = []
+        batch.append(pair)
+    if batch:
+        yield batch
+
+
 def _too_much(pair: _Pair) -> str:
-    source, target = len(pair.source.tokens), len(pair.target.tokens)
-    return f"line {pair.number + 1}: out of memory with one pair of {source} and {target} tokens; leave it out, or split it"
+    sizes = f"{len(pair.source.tokens)} and {len(pair.target.tokens)} tokens"
+    return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
 @torch.inference_mode()

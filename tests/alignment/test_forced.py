@@ -139,10 +139,24 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
     monkeypatch.setattr(loaded.model, "force", fail)
-    with pytest.raises(
-        ResourceError, match="out of memory with 1 pairs of up to 3 tokens; give a smaller --batch-size"
-    ):
-        list(align_pairs(loaded, PAIRS[:1], AlignConfig()))
+    with pytest.raises(ResourceError, match="line 1: out of memory with one pair of 5 and 6 tokens; leave it out"):
+        list(align_pairs(loaded, PAIRS[2:3], AlignConfig()))
+
+
+def test_a_batch_that_is_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, sizes = make_loaded(), list[int]()
+    expected, force = list(align_pairs(loaded, PAIRS, AlignConfig())), loaded.model.force
+
+    def small_machine(source: torch.Tensor, *rest: torch.Tensor) -> Any:
+        sizes.append(len(source))
+        if len(source) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return force(source, *rest)
+
+    monkeypatch.setattr(loaded.model, "force", small_machine)
+    for left, right in zip(expected, align_pairs(loaded, PAIRS, AlignConfig()), strict=True):
+        np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
+    assert sizes == [4, 2, 2]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Work cut into portions that fit: batches of about one length, halved where memory runs out all the same."""
+"""A batch for which memory runs out is done in halves."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -9,18 +9,6 @@ from nmtalign.errors import ResourceError
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def by_length(items: Sequence[T], length: Callable[[T], int], most: int, cells: int) -> Iterator[list[T]]:
-    """Batches of items of about one length, shortest first: at most `most` items, `cells` with their padding."""
-    batch: list[T] = []
-    for item in sorted(items, key=length):
-        if batch and (len(batch) == most or (len(batch) + 1) * length(item) > cells):
-            yield batch
-            batch = []
-        batch.append(item)
-    if batch:
-        yield batch
 
 
 def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_much: Callable[[T], str]) -> list[R]:
