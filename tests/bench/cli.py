@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 from nmtalign.errors import NmtalignError, UsageError
 
 SKIPPABLE = ("memory", "optimizer", "startup")
-DESCRIPTION = "How fast this model trains here: beside a naive loop, the floor of its products, and other toolkits."
+SKIPPABLE_TRANSLATING = ("speed", "floor", "startup")
+DESCRIPTION = (
+    "How fast this model trains and translates here: beside naive code, the floor of its products, and other toolkits."
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,6 +55,19 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 
         measure(given["task"])
         return 0
+    if command == "contestant":
+        from bench.contestants import serve
+
+        serve(given["task"])
+        return 0
+    if command == "translate":
+        from bench.translate import run as run_translate
+
+        return run_translate(given)
+    if command == "round-trip":
+        from bench.round_trip import run as run_round_trip
+
+        return run_round_trip(given)
     if command == "share":
         from bench.scaling import measure_share
 
@@ -68,11 +84,13 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bin/bench", description=DESCRIPTION)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="train|scaling|gpu")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="train|scaling|translate|round-trip|gpu")
     _add_train(commands.add_parser("train", help="ours, the naive loop and the floor; with --peers other toolkits"))
     _add_scaling(commands.add_parser("scaling", help="words/s against sizes, length, batch and processes; a plot"))
+    _add_translate(commands.add_parser("translate", help="ours and the naive decoder; BLEU; start-up; other toolkits"))
+    _add_round_trip(commands.add_parser("round-trip", help="tokenising and detokenising: what comes back unharmed"))
     _add_gpu(commands.add_parser("gpu", help="everything worth knowing about a CUDA device, in under 9 minutes"))
-    for hidden in ("memory", "share"):  # the processes that `train` and `scaling` start
+    for hidden in ("memory", "share", "contestant"):  # the processes that the others start
         commands.add_parser(hidden).add_argument("task")
     return parser
 
@@ -101,16 +119,51 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     _add_measuring(parser)
     work.add_argument("--variants", metavar="A,B", help="such as ours-bf16,loop-fp32, or all [all but one]")
     work.add_argument("--skip", type=_list_of(SKIPPABLE), default=[], metavar="A,B", help=", ".join(SKIPPABLE))
-    peers = parser.add_argument_group("other toolkits, each installed into an environment of its own")
-    peers.add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian, or all of them")
-    peers.add_argument("--peer-env", type=Path, metavar="DIR", help="folder of their environments [.venv-peers/]")
+    peers = _add_peers(parser)
     peers.add_argument("--peer-seconds", type=float, default=60.0, metavar="S", help="of training each [60]")
 
 
-def _add_measuring(parser: argparse.ArgumentParser) -> None:
+def _add_peers(parser: argparse.ArgumentParser) -> Any:
+    peers = parser.add_argument_group("other toolkits, each installed into an environment of its own")
+    peers.add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian, or all of them")
+    peers.add_argument("--peer-env", type=Path, metavar="DIR", help="folder of their environments [.venv-peers/]")
+    return peers
+
+
+def _add_translate(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser, "paper")
+    work = parser.add_argument_group("work")
+    work.add_argument("--beam", type=_numbers, default=[12, 5], metavar="A,B,..", help="[12,5]")
+    work.add_argument("--sentences", type=_positive, metavar="N", help="for ours [128; small 256]")
+    work.add_argument("--length", type=_positive, default=30, metavar="N", help="words in and out, `</s>` counted [30]")
+    work.add_argument("--candidates", type=_positive, default=1000, metavar="N", help="beside the lexicon's [1000]")
+    work.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
+    _add_measuring(parser, repeats=3)
+    work.add_argument("--variants", metavar="A,B", help="such as naive,ours-bf16 [all]")
+    skippable = ", ".join(SKIPPABLE_TRANSLATING)
+    work.add_argument("--skip", type=_list_of(SKIPPABLE_TRANSLATING), default=[], metavar="A,B", help=skippable)
+    real = parser.add_argument_group("also a model of yours, on text of yours: what precision and candidates cost")
+    real.add_argument("--model", type=Path, metavar="DIR")
+    real.add_argument("--text", type=Path, metavar="FILE", help="source text, raw")
+    real.add_argument("--reference", type=Path, metavar="FILE", help="its translation, for BLEU")
+    real.add_argument("--lexicon", type=Path, metavar="FILE", help="for the candidates")
+    real.add_argument("--lexicon-data", type=Path, metavar="DIR", help="or a prepared corpus to make one from")
+    real.add_argument("--real-beam", type=_numbers, default=[12, 5, 1], metavar="A,B,..", help="[12,5,1]")
+    peers = _add_peers(parser)
+    peers.add_argument("--peer-sentences", type=_positive, default=32, metavar="N", help="[32]")
+
+
+def _add_round_trip(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of text files")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
+
+
+def _add_measuring(parser: argparse.ArgumentParser, repeats: int = 5) -> None:
     group = parser.add_argument_group("measuring")
     group.add_argument("--threads", type=int, default=2, metavar="N", help="0 = PyTorch's choice [2]")
-    group.add_argument("--repeats", type=_positive, default=5, metavar="N", help="rounds, after one not counted [5]")
+    group.add_argument(
+        "--repeats", type=_positive, default=repeats, metavar="N", help=f"rounds, after one not counted [{repeats}]"
+    )
     group.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
 
 

@@ -1,4 +1,4 @@
-"""How long a person waits: for `--help`, for the import of PyTorch, and for the first update of a training."""
+"""How long a person waits: for `--help`, for the import of PyTorch, for a first update and a first translation."""
 
 import statistics
 import subprocess
@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.machine import environment
+from bench.random_model import write_model
 from bench.report import say
 from bench.texts import Texts, prepare, random_texts, training_options
-from bench.watch import watch
+from bench.watch import complaint_in, watch
 from bench.workload import Size
 from nmtalign.errors import NmtalignError
+from nmtalign.text.tokenizer import Tokenizers
 
 RUNS = 3
 
@@ -35,11 +37,61 @@ def startup_seconds(size: Size, sentences: int, length: int, threads: int) -> di
     return {**found, "nmtalign train, to its first update": first}
 
 
-def _median(command: Sequence[str]) -> float:
+_LOADING = """
+import sys, time
+from pathlib import Path
+import torch
+began = time.perf_counter()
+from nmtalign.decoding.translator import Translator
+from nmtalign.model_directory import load_model
+imported = time.perf_counter()
+load_model(Path(sys.argv[1]), device="cpu")
+loaded = time.perf_counter()
+Translator.load(Path(sys.argv[1]), device="cpu")
+print(imported - began, loaded - imported, time.perf_counter() - loaded)
+"""
+
+
+def translate_startup_seconds(model: Path) -> dict[str, float]:
+    """Seconds, medians of three: what `nmtalign translate` does before its first word, part by part and as a whole.
+
+    Loading is measured on `model`, the answer with a random one of the size `small` with 30,000 words.
+    """
+    nmtalign = [sys.executable, "-m", "nmtalign"]
+    found = {
+        "nmtalign --help": _median([*nmtalign, "--help"]),
+        "nmtalign translate --help": _median([*nmtalign, "translate", "--help"]),
+        "import torch": _median([sys.executable, "-c", "import torch"]),
+    }
+    runs = [_loading_seconds(model) for _ in range(RUNS)]
+    names = ("nmtalign's own imports after torch", "loading the model", "Translator.load, the model in the cache")
+    found |= {name: statistics.median(run[place] for run in runs) for place, name in enumerate(names)}
+    with tempfile.TemporaryDirectory() as folder:
+        texts = random_texts(Path(folder), Size.of("small", 30000), 2, pairs=100)
+        small = write_model(Path(folder) / "random", texts, Tokenizers.moses("en", "fr"))
+        command = [*nmtalign, "translate", "--quiet", "-m", str(small)]
+        found['echo "Hello ." | nmtalign translate, `small`'] = _median(command, b"Hello .\n")
+    return found
+
+
+def _loading_seconds(model: Path) -> list[float]:
+    """Imports beside PyTorch's, `load_model`, `Translator.load`, in a process of its own."""
+    command = [sys.executable, "-c", _LOADING, str(model)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    if done.returncode:
+        raise NmtalignError(f"a process that loads {model} failed: {complaint_in(done.stderr.splitlines())}")
+    return [float(part) for part in done.stdout.split()]
+
+
+def _median(command: Sequence[str], stdin: bytes = b"") -> float:
     def once() -> float:
         began = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, env=environment())
-        return time.perf_counter() - began
+        done = subprocess.run(command, input=stdin, capture_output=True, env=environment())
+        seconds = time.perf_counter() - began
+        if done.returncode:
+            why = complaint_in(done.stderr.decode("utf-8", "replace").splitlines())
+            raise NmtalignError(f"{' '.join(command)} ended with {done.returncode}: {why}")
+        return seconds
 
     return statistics.median(once() for _ in range(RUNS))
 

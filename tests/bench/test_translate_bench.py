@@ -12,8 +12,10 @@ sys.path.insert(0, str(BENCH.parent))
 
 from bench.naive_search import NaiveSearch  # noqa: E402
 from bench.workload import Size  # noqa: E402
+from nmtalign.core.inference import Inference  # noqa: E402
 from nmtalign.core.model import TranslationModel  # noqa: E402
 from nmtalign.data.batches import make_source  # noqa: E402
+from nmtalign.decoding.scorer import ModelScorer  # noqa: E402
 from nmtalign.decoding.search import SearchOptions, beam_search  # noqa: E402
 
 OPTIONS = list(
@@ -42,7 +44,7 @@ def test_the_naive_decoder_finds_what_nmtalign_finds(cell, order, attention):
     generator = torch.Generator().manual_seed(2)
     sentences = [torch.randint(2, 60, (n,), generator=generator).tolist() for n in (1, 7, 4, 9, 6)]
     for beam in (1, 5):
-        found = beam_search(model, *make_source(sentences), SearchOptions(beam=beam))
+        found = beam_search(ModelScorer(Inference(model)), *make_source(sentences), SearchOptions(beam=beam))
         for batch in (1, 3):
             naive = NaiveSearch(model, beam).translate(sentences, batch)
             for [ours], theirs in zip(found, naive, strict=True):

@@ -1,0 +1,193 @@
+"""What the processes of `bench translate` do: the naive decoder, nmtalign's translator, and the floor's products."""
+
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.machine import tree_mb
+
+NAIVE_BATCH = 16
+FLOOR = "floor"
+OURS = {"ours-fp32": "fp32", "ours-bf16": "bf16", "ours-candidates": "bf16"}
+NAMES = ("naive", "naive-batch", *OURS)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all variants of a contest are given; paths are absolute."""
+
+    model: str
+    text: str
+    lexicon: str = ""  # "" = none, and no variant with candidates
+    candidates: int = 1000  # most frequent words, beside the lexicon's
+    tokenized: bool = True
+    min_ratio: float = 0.0
+    max_ratio: float = 3.0
+    threads: int = 2
+    device: str = "cpu"
+    floor: tuple[int, int] = (0, 0)  # words of a sentence, and sentences, for the floor
+
+
+@dataclass(frozen=True)
+class Found:
+    """A translation: text, score, and its number of words with `</s>`."""
+
+    text: str
+    score: float
+    words: int
+
+
+class Variant(Protocol):
+    """A way to translate lines."""
+
+    def prepare(self, beam: int) -> None:
+        """Gets ready for a beam, which is not timed."""
+
+    def translate(self, lines: Sequence[str]) -> list[Found]:
+        """One translation a line."""
+
+
+class Naive:
+    """The naive decoder, on words that are tokenised beforehand."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        from nmtalign.core.devices import use_threads
+        from nmtalign.model_directory import load_model
+        from nmtalign.text.tokenizer import SpacedWords
+
+        use_threads(job.threads)
+        self._job, self._batch = job, batch
+        self._loaded = load_model(Path(job.model), device=job.device, precision="fp32")  # type: ignore[arg-type]
+        spaced = SpacedWords()
+        tokenizers = self._loaded.tokenizers
+        self._tokenize = spaced.tokenize if job.tokenized else tokenizers.source.tokenize
+        self._detokenize = spaced.detokenize if job.tokenized else tokenizers.target.detokenize
+
+    def prepare(self, beam: int) -> None:
+        """See `Variant`."""
+        from bench.naive_search import NaiveSearch
+
+        self._search = NaiveSearch(self._loaded.model, beam, self._job.min_ratio, self._job.max_ratio)
+
+    def translate(self, lines: Sequence[str]) -> list[Found]:
+        """See `Variant`."""
+        source, target = self._loaded.source_vocabulary, self._loaded.target_vocabulary
+        found = self._search.translate([source.encode(self._tokenize(line)) for line in lines], self._batch)
+        return [Found(self._detokenize(target.decode(best.tokens)), best.score, len(best.tokens) + 1) for best in found]
+
+
+class Ours:
+    """nmtalign as its users have it: `Translator.translate`, from lines to text, without alignments."""
+
+    def __init__(self, job: Job, name: str) -> None:
+        self._path = Path(job.model)
+        self._settings: dict[str, Any] = {"precision": OURS[name], "threads": job.threads, "device": job.device}
+        self._settings |= {"tokenized": job.tokenized, "length_penalty": 1.0}
+        self._settings |= {"min_length_ratio": job.min_ratio, "max_length_ratio": job.max_ratio}
+        if name == "ours-candidates":
+            self._settings |= {"lexicon": job.lexicon, "candidates": job.candidates}
+
+    def prepare(self, beam: int) -> None:
+        """See `Variant`."""
+        from nmtalign.decoding.translator import Translator
+
+        self._translator = Translator.load(self._path, alignments=False, beam=beam, **self._settings)
+
+    def translate(self, lines: Sequence[str]) -> list[Found]:
+        """See `Variant`."""
+        found = self._translator.translate(lines)
+        return [Found(each.text, each.score, len(each.tokens) + 1) for each in found]
+
+
+def serve(task: str) -> None:
+    """Answers requests from stdin, a line of JSON each, on stdout, until there are no more.
+
+    {} is answered when all is ready; {"beam": 12, "lines": [0, 1]} with the seconds that these lines of the text took,
+    their translations, and the peak memory so far; of the floor with the seconds of each of its variants.
+    """
+    from nmtalign.cli.common import choose_wait_policy
+
+    choose_wait_policy()  # as `nmtalign translate` does, before torch is imported
+    given = json.loads(task)
+    name = given.pop("variant")
+    job = Job(**{**given, "floor": tuple(given["floor"])})
+    answer = _floor_answers(job) if name == FLOOR else _answers(job, name)
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+def _answers(job: Job, name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    variant: Variant = Ours(job, name) if name in OURS else Naive(job, NAIVE_BATCH if name == "naive-batch" else 1)
+    text = read_text(Path(job.text))
+    ready = 0
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal ready
+        if not request:
+            return {}
+        if request["beam"] != ready:
+            ready = request["beam"]
+            variant.prepare(ready)
+        lines = [text[place] for place in request["lines"]]
+        began = time.perf_counter()
+        found = variant.translate(lines)
+        seconds = time.perf_counter() - began
+        peak = tree_mb(os.getpid(), "VmHWM")
+        return {"seconds": seconds, "found": [dataclasses.astuple(each) for each in found], "peak_mb": peak}
+
+    return answer
+
+
+def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A sentence's part of the floor under each of ours: of the products of batches as ours makes them, side by side
+    on as many threads."""
+    import torch
+
+    from bench.floor import Floor
+    from bench.search_products import SearchShape, search_products_of
+    from nmtalign.decoding.batching import default_words
+    from nmtalign.model_directory import model_config, read_settings
+
+    torch.set_num_threads(1)
+    config = model_config(Path(job.model), read_settings(Path(job.model)))
+    (length, sentences), threads = job.floor, job.threads or os.cpu_count() or 1
+    floors: dict[str, list[Floor]] = {}
+    together, ready = 1, 0
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal together, ready
+        if not request:
+            return {}
+        if request["beam"] != ready:
+            ready = request["beam"]
+            together = max(1, min(default_words(ready) // length, -(-sentences // threads)))
+            for name, precision in OURS.items():
+                scored = 2 * job.candidates if name == "ours-candidates" else config.target_vocabulary_size
+                products = search_products_of(config, SearchShape(together, length, ready, length, scored))
+                dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+                floors[name] = [Floor([products], dtype) for _ in range(threads)]
+        with ThreadPoolExecutor(threads) as pool:
+            for each in floors.values():
+                list(pool.map(Floor.measure, each))
+        return {
+            name: statistics.mean(floor.seconds for floor in each) / (threads * together)
+            for name, each in floors.items()
+        }
+
+    return answer
+
+
+def read_text(path: Path) -> list[str]:
+    """The lines of a text file; raises InputError naming file and line for what cannot be read."""
+    from nmtalign.text.lines import read_lines
+
+    return list(read_lines(path))

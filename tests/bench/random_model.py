@@ -1,0 +1,69 @@
+"""A model directory with random weights, and a lexicon to go with it: what is measured where no text was given."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from bench.naive import NaiveLoop
+from bench.texts import Texts
+from bench.workload import FIRST_WORD
+from nmtalign.core.model import TranslationModel
+from nmtalign.files import atomic_text
+from nmtalign.model_directory import BEST, create_model_directory, save_tensors
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+
+SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even
+ENTRIES = 4  # of the lexicon, a source word
+
+
+def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 1) -> Path:
+    """A model directory of the texts' size with their words."""
+    folder.mkdir(parents=True)
+    parts, config = folder / "parts", texts.size.model
+    parts.mkdir()
+    for side, words in zip(("source", "target"), texts.words, strict=True):
+        Vocabulary([EOS, UNK, *words]).save(parts / f"{side}.vocabulary.txt")
+    tokenizers.save(parts)
+    torch.manual_seed(seed)
+    model = TranslationModel(config).eval()
+    spread_logits(model)
+    languages = {"source_language": tokenizers.source_language, "target_language": tokenizers.target_language}
+    corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, settings={}, hash="0" * 64, **languages)
+    create_model_directory(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
+    save_tensors(folder / "model" / BEST, model.state_dict(), {})
+    return folder / "model"
+
+
+def spread_logits(model: TranslationModel) -> None:
+    """Scales the output weights until the logits spread as they do in a trained model.
+
+    Fresh weights give all words nearly the same probability, so that in bf16 most of the best would be ties.
+    """
+    loop = NaiveLoop(model.config, dict(model.named_parameters()))
+    generator = torch.Generator().manual_seed(2)
+    source = torch.randint(FIRST_WORD, model.config.source_vocabulary_size, (4, 10), generator=generator)
+    words = torch.randint(FIRST_WORD, model.config.target_vocabulary_size, (3, 4), generator=generator)
+    with torch.inference_mode():
+        memory = loop.remember(source, torch.ones_like(source, dtype=torch.bool))
+        state, logits = loop.step(memory, loop.start(memory), None)
+        for previous in words:
+            state, logits = loop.step(memory, state, previous)
+        model.readout.output_weight.mul_(SPREAD / float(logits.std()))
+
+
+def write_lexicon(path: Path, texts: Texts, frequent: int, seed: int = 0) -> int:
+    """A lexicon whose words are together `frequent` many, none of them among so many of the most frequent.
+
+    With `frequent` of the most frequent words, any batch of more than a few sentences has close to twice as many
+    candidates. Returns how many words it names.
+    """
+    source, target = texts.words
+    named = target[frequent : 2 * frequent]
+    chosen = np.random.default_rng(seed).integers(0, len(named), (len(source), ENTRIES))
+    with atomic_text(path) as stream:
+        for word, places in zip(source, chosen, strict=True):
+            stream.writelines(f"{word}\t{named[place]}\t{1 / ENTRIES}\n" for place in np.unique(places))
+    return len(named)

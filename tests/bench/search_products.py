@@ -1,0 +1,94 @@
+"""The matrix products of a beam search over a batch, at the shapes that it cannot do without.
+
+What is linear in the annotations is multiplied once a sentence, and what is linear in a target word is looked up: a
+step multiplies the states of all hypotheses with the weights of query, gates and readout, the weights of the
+attention with what cell and readout take from the annotations, and the features with the weights of the words.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.products import Product, annotation_size
+from nmtalign.config import ModelConfig
+
+STEP = "step"
+
+
+@dataclass(frozen=True)
+class SearchShape:
+    """Sentences of one length (`</s>` counted), hypotheses a sentence, steps, and words that are scored."""
+
+    sentences: int
+    source: int
+    beam: int
+    steps: int
+    words: int
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses of all sentences."""
+        return self.sentences * self.beam
+
+
+def search_products_of(config: ModelConfig, shape: SearchShape) -> list[Product]:
+    """All products of the search; those of a step in turns, as they come.
+
+    The first step, of one hypothesis a sentence, is left out.
+    """
+    return [*_encoder(config, shape), *_once_a_sentence(config, shape), *_steps(config, shape)]
+
+
+def search_flops_of(config: ModelConfig, shape: SearchShape) -> int:
+    """Floating-point operations of those products."""
+    return sum(product.flops for product in search_products_of(config, shape))
+
+
+def _layer(name: str, rows: int, inner: int, outer: int, count: int = 1, turn: str = "") -> Product:
+    """Rows times a weight (outer, inner)."""
+    return Product(name, rows, inner, outer, count, right_transposed=True, turn=turn)
+
+
+def _recurrent(config: ModelConfig, name: str, rows: int, count: int, turn: str) -> Iterator[Product]:
+    """The recurrent products of a cell; the paper's candidate waits for its reset gate."""
+    n = config.hidden
+    if config.cell == "paper":
+        yield _layer(f"{name} gates", rows, n, 2 * n, count, turn)
+        yield _layer(f"{name} candidate", rows, n, n, count, turn)
+    else:
+        yield _layer(name, rows, n, 3 * n, count, turn)
+
+
+def _encoder(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+    directions = 2 if config.bidirectional else 1
+    yield _layer("encoder inputs", shape.sentences * shape.source, config.embedding, directions * 3 * config.hidden)
+    yield from _recurrent(config, "encoder", shape.sentences, shape.source * directions, "encoder")
+
+
+def _taken(config: ModelConfig) -> int:
+    """Numbers that cell and readout together take from an annotation, or from a fixed context."""
+    return 3 * config.hidden + 2 * config.maxout
+
+
+def _once_a_sentence(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+    size, attends = annotation_size(config), config.attention == "additive"
+    positions = shape.sentences * (shape.source if attends else 1)
+    yield _layer("decoder start", shape.sentences, config.hidden if attends else size, config.hidden)
+    yield _layer("context", positions, size, _taken(config))
+    if attends:
+        yield _layer("keys", positions, size, config.attention_hidden)
+
+
+def _steps(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+    count, rows, rank = shape.steps - 1, shape.rows, config.output_rank
+    if not count:
+        return
+    if config.attention == "additive":
+        inner = config.attention_hidden
+        yield _layer("query", rows, config.hidden, inner, count, STEP)
+        yield Product("energies", rows * shape.source, inner, 1, count, turn=STEP)
+        yield Product("looking", shape.beam, shape.source, _taken(config), count, shape.sentences, turn=STEP)
+    yield from _recurrent(config, "decoder", rows, count, STEP)
+    yield _layer("readout", rows, config.hidden, 2 * config.maxout, count, STEP)
+    if rank:
+        yield _layer("output factor", rows, config.maxout, rank, count, STEP)
+    yield _layer("logits", rows, rank or config.maxout, shape.words, count, STEP)

@@ -1,0 +1,107 @@
+"""The results of `bench translate` for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.contestants import NAIVE_BATCH
+from bench.machine import in_words
+from bench.report import Table, figure, percent, times
+
+TITLES = {
+    "naive": "naive, one sentence at a time",
+    "naive-batch": f"naive, {NAIVE_BATCH} sentences a batch",
+    "ours-fp32": "ours, fp32",
+    "ours-bf16": "ours, bf16",
+    "ours-candidates": "ours, bf16, candidate words",
+}
+WANTED = {"ours-fp32": 5.5, "ours-bf16": 14.0, "ours-candidates": 32.0}  # times the naive decoder, both cores
+WANTED_AT = 12  # the beam
+COST = 0.1  # BLEU that bf16 and candidates may cost
+STARTUP = {"loading": 0.05, "Hello": 3.0, "--help": 0.3}  # seconds at most, of what begins or holds these words
+
+
+def tables(results: Mapping[str, Any]) -> list[Table]:
+    """Speed first, a table a beam, the widest first."""
+    made = []
+    if "speed" in results:
+        speed = results["speed"]
+        work, found = speed["workload"], speed["beams"]
+        made += [_speed_table(work, beam, found[beam]) for beam in sorted(found, reverse=True)]
+        made[-1].note += (
+            f"\n{in_words(results['machine'])}\nours: Translator.translate, from lines of words to text, batching and "
+            "all; naive: the search alone, on words; floor: the matrix products\nof the search alone, in batches like "
+            f"ours; candidates: {work['candidates']}; peak: of a process of its own (VmHWM)"
+        )
+    if "real" in results:
+        made += [_real_table(results["real"], beam) for beam in sorted(results["real"]["beams"], reverse=True)]
+    if "startup" in results:
+        made.append(_startup_table(results["startup"]))
+    if "peers" in results:
+        from bench.translate_peers import peers_table
+
+        made.append(peers_table(results["peers"]))
+    return made
+
+
+def _speed_table(work: Mapping[str, Any], beam: int, found: Mapping[str, Any]) -> Table:
+    words = work["model"]["target_vocabulary_size"]
+    title = f"Translating `{work['size']}`, {words:,} words, beam {beam}: {work['sentences']} random sentences"
+    columns = ["", "x naive", "wanted", "sentences/s", "words/s", "spread", "of floor", "peak MB"]
+    table = Table(f"{title}, {work['length']} words in and out", columns)
+    for name, figures in found["variants"].items():
+        table.rows.append(
+            [
+                TITLES[name],
+                times(figures.get("times_naive")),
+                times(WANTED[name]) if name in WANTED and beam == WANTED_AT else "-",
+                *_rates(figures),
+                percent(figures["spread"]),
+                percent(figures["of_floor"]),
+                figure(figures["peak_mb"]),
+            ]
+        )
+    table.note = _agreement(found)
+    return table
+
+
+def _rates(figures: Mapping[str, Any]) -> tuple[str, str]:
+    return figure(figures["sentences_per_second"], 1), figure(figures["words_per_second"])
+
+
+def _agreement(found: Mapping[str, Any]) -> str:
+    agreement = found["agreement"]
+    if not agreement:
+        return ""
+    return (
+        f"ours in fp32 and naive: {agreement['same_text']} of {agreement['sentences']} texts the same, "
+        f"scores apart by {agreement['score_difference']:.1e} at most"
+    )
+
+
+def _real_table(real: Mapping[str, Any], beam: int) -> Table:
+    found = real["beams"][beam]
+    columns = ["", "BLEU", "cost", "allowed", "same as fp32", "x naive", "sentences/s", "words/s"]
+    table = Table(f"{real['model']} on {real['text']}, {real['sentences']:,} lines, beam {beam}", columns)
+    for name, figures in found["variants"].items():
+        allowed = name in ("ours-bf16", "ours-candidates") and figures.get("cost") is not None
+        table.rows.append(
+            [
+                TITLES[name],
+                figure(figures.get("bleu"), 2),
+                figure(figures.get("cost"), 2),
+                figure(COST, 1) if allowed else "-",
+                percent(figures.get("same_as_fp32")),
+                times(figures.get("times_naive")),
+                *_rates(figures),
+            ]
+        )
+    table.note = "\n".join(filter(None, [_agreement(found), real.get("signature"), real.get("without")]))
+    return table
+
+
+def _startup_table(found: Mapping[str, float]) -> Table:
+    table = Table("Start-up, medians of processes of their own", ["", "seconds", "wanted"])
+    for name, seconds in found.items():
+        most = next((most for part, most in STARTUP.items() if part in name), None)
+        table.rows.append([name, figure(seconds, 3), figure(most, 2)])
+    return table
