@@ -58,12 +58,19 @@ class Workers:
         return self._as_done(tasks)
 
     def in_order(self, windows: Iterable[Iterator[T]]) -> Iterator[Iterator[T]]:
-        """The windows, in order, the next one already at work where it may be read ahead."""
+        """The windows, in order, the next one already at work where it may be read ahead.
+
+        An error that ends the reading comes after the windows that were read before it.
+        """
         waiting: deque[Iterator[T]] = deque()
-        for window in windows:
-            waiting.append(window)
-            if not self._ahead or len(waiting) > 1:
-                yield waiting.popleft()
+        try:
+            for window in windows:
+                waiting.append(window)
+                if not self._ahead or len(waiting) > 1:
+                    yield waiting.popleft()
+        except Exception:
+            yield from waiting
+            raise
         yield from waiting
 
     def _alone(
