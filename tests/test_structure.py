@@ -25,7 +25,8 @@ LAYERS = [
     {"data"},
     {"core"},
     {"model_directory"},
-    {"decoding", "alignment", "scoring"},
+    {"alignment", "scoring"},
+    {"decoding"},
     {"training"},
     {"cli"},
     {"__main__", "__init__"},
@@ -101,7 +102,7 @@ def test_every_error_has_its_documented_exit_code():
 
 def test_every_command_has_help_with_examples():
     names = {command.name for command in app.registered_commands}
-    assert names == {"sample", "prep", "train", "translate", "score", "align", "plot", "info", "lexicon"}
+    assert names == {"sample", "prep", "train", "translate", "score", "score-pairs", "align", "plot", "info", "lexicon"}
     for command in app.registered_commands:
         assert "Examples:" in command.callback.__doc__, command.name
         assert f"nmtalign {command.name}" in command.callback.__doc__

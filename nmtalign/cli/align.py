@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +22,7 @@ from nmtalign.cli.common import (
     choose_wait_policy,
     notifier,
 )
+from nmtalign.cli.counting import counted
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.version import __version__
@@ -224,7 +225,7 @@ def _align(task: _Task, loaded: "LoadedModel", settings: AlignConfig, quiet: boo
     tally, gold = _Tally(), GoldFile(task.gold) if task.gold else None
     records = align_pairs(loaded, read_pairs(task.source, task.target), settings, tokenized=task.tokenized)
     with _writer(task, loaded, settings) as writer:
-        for record in _progress(records, quiet or (task.pharaoh and sys.stdout.isatty())):
+        for record in counted(records, "aligning", "pairs", quiet or (task.pharaoh and sys.stdout.isatty())):
             tally.count(record)
             if gold:
                 gold.compare(record.links(), len(record.source), len(record.target))
@@ -256,22 +257,6 @@ def _writer(
         "options": json.dumps(options),
     }
     return AlignmentWriter(task.output, attributes, settings.weights)
-
-
-def _progress(records: "Iterable[AlignmentRecord]", quiet: bool) -> "Iterator[AlignmentRecord]":
-    """Passes records on, counting them on stderr where that is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield from records
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("aligning: {task.completed:,} pairs"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("aligning", total=None)
-        for record in records:
-            yield record
-            progress.advance(task)
 
 
 def _rates(gold: "GoldFile", loaded: "LoadedModel") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nmtalign.cli import align, info, lexicon, plot, prep, sample, score, train, translate
+from nmtalign.cli import align, info, lexicon, plot, prep, sample, score, score_pairs, train, translate
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.files import refusal
@@ -69,6 +69,7 @@ app.command("prep", rich_help_panel=WORK)(prep.prep)
 app.command("train", rich_help_panel=WORK)(train.train)
 app.command("translate", rich_help_panel=RESULTS)(translate.translate)
 app.command("score", rich_help_panel=RESULTS)(score.score)
+app.command("score-pairs", rich_help_panel=RESULTS)(score_pairs.score_pairs)
 app.command("align", rich_help_panel=RESULTS)(align.align)
 app.command("plot", rich_help_panel=RESULTS)(plot.plot)
 app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)

@@ -20,9 +20,11 @@ import numpy as np
 
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
 from nmtalign.config import TranslateConfig
+from nmtalign.decoding.rescoring import ScoredPair
 from nmtalign.decoding.results import Alternative, Translation
 from nmtalign.decoding.trace import Array
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.vocabulary import EOS
 
 Formatter = Callable[[int, Translation], str]
 
@@ -164,6 +166,36 @@ def _entry(
             entry["alignment"] = argmax_links(weights) if config.alignment == "hard" else _rounded(weights)
         entry |= words.names(translation, alternative)
     return entry
+
+
+def pair_line(pair: ScoredPair, as_score: bool = False, word_scores: bool = False) -> str:
+    """The log-probability of a given pair, or its score.
+
+    With word scores two more columns, set apart by tabs: the log-probability of each token and of `</s>`, and these
+    tokens, as many, set apart by spaces.
+    """
+    columns = [_fixed(pair.score if as_score else pair.log_prob)]
+    if word_scores:
+        columns += [" ".join(map(_fixed, pair.token_log_probs)), " ".join((*pair.target_tokens, EOS))]
+    return "\t".join(columns)
+
+
+def pair_json(pair: ScoredPair) -> str:
+    """Everything about a given pair as an object on one line; keys as in `json_line`, the given target as `target`."""
+    return one_line(
+        {
+            "id": pair.number,
+            "source": pair.source,
+            "target": pair.target,
+            "score": round(pair.score, 6),
+            "log_prob": round(pair.log_prob, 6),
+            "tokens": list(pair.target_tokens),
+            "token_log_probs": [round(value, 6) for value in pair.token_log_probs],
+            "source_tokens": list(pair.source_tokens),
+            "source_unknown": pair.source_unknown,
+            "target_unknown": pair.target_unknown,
+        }
+    )
 
 
 def one_line(value: Mapping[str, Any]) -> str:
