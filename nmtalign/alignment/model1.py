@@ -138,7 +138,7 @@ class _Model:
         """The different keys of the block's cells, sorted."""
         seen = np.zeros(0, np.int32)
         for _, keys in parts:
-            seen = np.union1d(seen, keys.astype(np.int32))
+            seen = _different(np.concatenate((seen, _different(keys.astype(np.int32)))))
         return seen
 
     def _ranges(self, block: _Block) -> list[tuple[int, int]]:
@@ -170,3 +170,9 @@ class _Model:
         targets = [np.zeros(0, np.int32)] + [block.keys % self._width for block in self._blocks]
         probabilities = [np.zeros(0, np.float32)] + [block.probabilities for block in self._blocks]
         return Translations(np.concatenate(sources), np.concatenate(targets), np.concatenate(probabilities))
+
+
+def _different(values: Ids) -> Ids:
+    """The different values, rising; sorting is several times as fast as NumPy's `unique`."""
+    values.sort()
+    return values[np.diff(values, prepend=-1) > 0]

@@ -32,8 +32,8 @@ class CandidateLists:
     """
 
     def __init__(self, pairs: NDArray[np.int64], source_size: int, target_size: int, frequent: int) -> None:
-        keys = np.unique(pairs[:, 0] * target_size + pairs[:, 1])
-        sources, self._targets = np.divmod(keys, target_size)
+        keys = np.sort(pairs[:, 0] * target_size + pairs[:, 1])
+        sources, self._targets = np.divmod(keys[np.diff(keys, prepend=-1) > 0], target_size)
         self._ends = np.cumsum(np.bincount(sources, minlength=source_size))
         self._counts = np.diff(self._ends, prepend=0)
         self._target_size = target_size
@@ -51,10 +51,9 @@ class CandidateLists:
         fit = _Fit(path, source, target)
         while block := list(islice(entries, _BLOCK)):
             sources, targets, _ = zip(*block, strict=True)
-            pairs = np.array([source.encode(sources), target.encode(targets)], np.int64).T
-            known = (pairs > UNK_ID).all(axis=1)
-            fit.count(sources, targets, int(known.sum()))
-            found.append(pairs[known])
+            pairs = _known_pairs(source, sources, target, targets)
+            fit.count(sources, targets, len(pairs))
+            found.append(pairs)
         fit.check()
         return cls(np.concatenate(found), len(source), len(target), frequent)
 
@@ -76,6 +75,15 @@ class CandidateLists:
         return Candidates(words, allowed)
 
 
+def _known_pairs(
+    source: Vocabulary, sources: Sequence[str], target: Vocabulary, targets: Sequence[str]
+) -> NDArray[np.int64]:
+    """(N, 2) ids of the pairs of words of which each is in its vocabulary."""
+    left, right = (np.fromiter(ids, np.int64, len(sources)) for ids in (source.encode(sources), target.encode(targets)))
+    known = (left > UNK_ID) & (right > UNK_ID)
+    return np.stack((left[known], right[known]), axis=1)
+
+
 class _Fit:
     """How well a lexicon suits the vocabularies: even a wrong one has a few words in common with them."""
 
@@ -88,9 +96,8 @@ class _Fit:
         self._entries += len(sources)
         self._known += known
         if 2 * known < len(sources):
-            turned = np.array([self._target.encode(sources), self._source.encode(targets)])
-            self._turned += int((turned > UNK_ID).all(axis=0).sum())
-        self._pieces += sum(word.startswith(WORD_START) for word in sources)
+            self._turned += len(_known_pairs(self._target, sources, self._source, targets))
+        self._pieces += "\n".join(("", *sources)).count("\n" + WORD_START)
 
     def check(self) -> None:
         """Raises FormatError for a lexicon that is not of this model."""
