@@ -1,5 +1,6 @@
 """What a search asks of a model, step by step: the log-probabilities of the next word for every open hypothesis."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.softmax import CHUNK_CELLS
 from nmtalign.decoding.candidates import Candidates
 from nmtalign.errors import UsageError
 
@@ -30,8 +30,15 @@ class WordScores(Protocol):
     def shape(self) -> tuple[int, int]:
         """(R, U)."""
 
-    def log_probs(self, rows: slice) -> Tensor:
-        """Of some rows (r, U), in float32 (float64 for float64); the caller may change them."""
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """(logits (r, U), log_sums (r, 1)) of some rows: logits - log_sums are the logarithms of the probabilities.
+
+        In float32 (float64 for float64). The caller may change them; `</s>`, the first word, is never banned in them.
+        """
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,10 @@ class Scorer(Protocol):
         """
 
 
-def parts(shape: tuple[int, int], on_cpu: bool) -> list[slice]:
-    """The rows of so many scores in parts that the processor's cache holds; all at once on a GPU."""
-    rows, width = shape
-    most = max(1, CHUNK_CELLS // width) if on_cpu else rows
-    return [slice(start, min(rows, start + most)) for start in range(0, rows, most)]
+def log_probs(scores: WordScores, rows: slice) -> Tensor:
+    """Natural logarithms of the probabilities (r, U) of the words after some rows."""
+    logits, log_sums = scores.logits(rows)
+    return logits.sub_(log_sums)
 
 
 class ModelScorer:
@@ -108,20 +114,26 @@ class ModelSession:
 class _Softmax:
     """Of logits (R, U) and a bias that is still to be added: one for all rows (1, U), or one a sentence (B, U)."""
 
-    logits: Tensor
+    logits_without_bias: Tensor
     bias: Tensor
 
     @property
     def shape(self) -> tuple[int, int]:
-        rows, width = self.logits.shape
+        rows, width = self.logits_without_bias.shape
         return rows, width
 
-    def log_probs(self, rows: slice) -> Tensor:
+    @property
+    def device(self) -> torch.device:
+        return self.logits_without_bias.device
+
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         bias = self.bias
         if len(bias) > 1:
-            each = len(self.logits) // len(bias)
+            each = len(self.logits_without_bias) // len(bias)
             bias = bias[torch.arange(rows.start, rows.stop, device=bias.device) // each]
-        return self.logits[rows].to(bias.dtype, copy=True).add_(bias).log_softmax(-1)
+        logits = self.logits_without_bias[rows].to(bias.dtype, copy=True).add_(bias)
+        # A softmax is found in half the time of a logarithm of a sum of exponentials.
+        return logits, logits[:, :1] - logits.log_softmax(-1)[:, :1]
 
 
 class Ensemble:
@@ -159,8 +171,14 @@ class _Average:
     def shape(self) -> tuple[int, int]:
         return self.scores[0].shape
 
-    def log_probs(self, rows: slice) -> Tensor:
-        each = torch.stack([scores.log_probs(rows) for scores in self.scores])
+    @property
+    def device(self) -> torch.device:
+        return self.scores[0].device
+
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+        each = torch.stack([log_probs(scores, rows) for scores in self.scores])
         if self.average == "log":
-            return each.mean(0).log_softmax(-1)
-        return each.logsumexp(0) - torch.tensor(len(self.scores), dtype=each.dtype).log()
+            mean = each.mean(0)
+            return mean, mean.logsumexp(-1, keepdim=True)
+        total = each.logsumexp(0)
+        return total, torch.full_like(total[:, :1], math.log(len(self.scores)))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nmtalign.decoding.candidates import Candidates
-from nmtalign.decoding.ranking import largest
-from nmtalign.decoding.scorer import Choice, Scorer, Step, parts
+from nmtalign.decoding.scorer import Choice, Scorer, Step
+from nmtalign.decoding.selection import best_continuations
 from nmtalign.decoding.trace import Ending, Hypothesis, Scoring, Trace
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
@@ -186,27 +186,13 @@ class _Search:
         return word if self.words is None else int(np.searchsorted(self.words, word))
 
     def _continuations(self, step: Step) -> _Continuations:
-        count, width = len(self.sentences), int(self.widths.max())
-        found = []
-        for rows in parts(step.scores.shape, self._on_cpu(step)):
-            log_probs = step.scores.log_probs(rows)
-            self._restrict(log_probs, rows)
-            found.append(largest(log_probs, width))
-        gains, words = (torch.cat(part) for part in zip(*found, strict=True))
-        # Sums are kept in float64, so that a long hypothesis loses nothing.
-        totals = gains.double() + torch.from_numpy(self.open).to(gains.device).view(-1, 1)
-        best, places = largest(totals.reshape(count, -1), width)
-        hypotheses = places // words.shape[1]
-        words, gains = (part.reshape(count, -1).gather(1, places) for part in (words, gains))
-        rows_of = np.arange(count)[:, None] * self.open.shape[1] + hypotheses.cpu().numpy()
-        tokens = words.cpu().numpy()
+        open_totals = torch.from_numpy(self.open).to(step.scores.device)
+        found = best_continuations(step.scores, open_totals, int(self.widths.max()), self._restrict)
+        rows = np.arange(len(self.open))[:, None] * self.open.shape[1] + found.hypotheses.cpu().numpy()
+        tokens = found.columns.cpu().numpy()
         if self.words is not None:
             tokens = self.words[tokens]
-        return _Continuations(best.cpu().numpy(), rows_of, tokens, gains.double().cpu().numpy())
-
-    @staticmethod
-    def _on_cpu(step: Step) -> bool:
-        return step.weights is None or step.weights.device.type == "cpu"
+        return _Continuations(found.totals.cpu().numpy(), rows, tokens, found.gains.double().cpu().numpy())
 
     def _finish(self, found: _Continuations, ended: Flags) -> None:
         scoring = self.options.scoring
