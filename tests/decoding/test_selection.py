@@ -28,15 +28,9 @@ class Given:
         return part, part.logsumexp(-1, keepdim=True)
 
 
-def by_sorting(values: torch.Tensor, open_totals: torch.Tensor, count: int):
-    """(total, hypothesis, word) of the best by a sort of everything."""
-    log_probs = values - values.logsumexp(-1, keepdim=True)
-    totals = log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]
-    order = totals.flatten(1).argsort(1, descending=True, stable=True)[:, :count]
-    return totals.flatten(1).gather(1, order), order // values.shape[1], order % values.shape[1]
-
-
 def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None) -> None:
+    """Against a stable sort of everything."""
+
     def restrict(logits, rows):
         if banned is not None:
             logits[:, banned] = -torch.inf
@@ -46,7 +40,7 @@ def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: i
     if banned is not None:
         log_probs[:, banned] = -torch.inf
     totals = (log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]).flatten(1)
-    order = totals.argsort(1, descending=True, stable=True)[:, :count]
+    order = totals.argsort(dim=1, descending=True, stable=True)[:, :count]
     finite = totals.gather(1, order) > -torch.inf
     assert torch.equal(found.totals[finite], totals.gather(1, order)[finite])
     places = found.hypotheses * values.shape[1] + found.columns
