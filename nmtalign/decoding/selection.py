@@ -53,9 +53,9 @@ def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _Fou
     """The best of each row, and of these the best of each sentence."""
     gains, words = largest(logits - log_sums, count)
     # Sums are kept in float64, so that a long hypothesis loses nothing.
-    totals = gains.double().view(*beam.shape, -1) + beam[:, :, None]
+    totals = gains.double().reshape(*beam.shape, -1) + beam[:, :, None]
     best, places = largest(totals.flatten(1), count)
-    words, gains = (part.view(len(beam), -1).gather(1, places) for part in (words, gains))
+    words, gains = (part.reshape(len(beam), -1).gather(1, places) for part in (words, gains))
     return best, places // totals.shape[2], words, gains
 
 
