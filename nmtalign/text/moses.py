@@ -1,32 +1,33 @@
-"""Moses words: sacremoses's tokeniser and detokeniser, case kept, no XML escapes."""
+"""Moses words: sacremoses's tokeniser, case kept, no XML escapes, and a detokeniser of our own."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from nmtalign.text.caching import Tokens, keep
-from nmtalign.text.spacing import mend_spacing
+from nmtalign.text.spacing import Spacing
 
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses takes these out of the middle of words
 _FULL_STOPS = (".", "'")  # what a word ends with whose tokens depend on the word after it
 
 
 class MosesWords:
-    """Words by the rules of Moses for a language ("en", "fr", ...); without rules for it, those for English."""
+    """Words by the rules of Moses for a language ("en", "fr", ...); without rules for it, those for English.
+
+    `spacing` is how a training text spaces its marks where that is not by the rules (see Spacing).
+    """
 
     kind = "moses"
 
-    def __init__(self, language: str) -> None:
-        from sacremoses import MosesDetokenizer
-
+    def __init__(self, language: str, spacing: Mapping[str, str] | None = None) -> None:
         self.language = language
+        self.spacing = Spacing(language, spacing)
         self._rules = _Rules(language)
         self._middle, self._last = _Middle(self._rules), _Last(self._rules)
-        self._detokenizer = MosesDetokenizer(lang=language)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MosesWords, (self.language,)
+        return MosesWords, (self.language, self.spacing.learned)
 
     def tokenize(self, line: str) -> list[str]:
         """The words and punctuation marks of one line, those of sacremoses.
@@ -50,8 +51,7 @@ class MosesWords:
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text, spaced as the language does."""
-        text: str = self._detokenizer.detokenize(tokens, unescape=False)
-        return mend_spacing(text, self.language)
+        return self.spacing.join(tokens)
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """Every token is a word."""
