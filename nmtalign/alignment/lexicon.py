@@ -56,10 +56,10 @@ class Lexicon:
         """At most `top` translations a word, of probability `least` or more.
 
         By source word (code points), then falling probability, then target word. The special names `</s>`, `<unk>`,
-        `NULL` and `<eps>`, which stand for no word, are left out.
+        `NULL` and `<eps>`, which stand for no word, are left out, and what a line of the file cannot hold.
         """
         kept = self.probabilities >= least
-        kept &= ~_special(self.source_words)[self.sources] & ~_special(self.target_words)[self.targets]
+        kept &= _writable(self.source_words)[self.sources] & _writable(self.target_words)[self.targets]
         sources, targets, values = self.sources[kept], self.targets[kept], self.probabilities[kept]
         ranks = _ranks(self.source_words)[sources]
         order = np.lexsort((_ranks(self.target_words)[targets], -values, ranks))
@@ -70,8 +70,10 @@ class Lexicon:
         return list(map(Entry, *names, values[order[place < top]].tolist()))
 
 
-def _special(words: Sequence[str]) -> NDArray[np.bool_]:
-    return np.fromiter((word in _NOT_WORDS for word in words), np.bool_, len(words))
+def _writable(words: Sequence[str]) -> NDArray[np.bool_]:
+    """(words,) whether each is a word, and has no blank in it, as one may in alignments of another origin."""
+    fit = (word not in _NOT_WORDS and bool(word) and " " not in word and "\t" not in word for word in words)
+    return np.fromiter(fit, np.bool_, len(words))
 
 
 def _ranks(words: Sequence[str]) -> NDArray[np.int64]:
