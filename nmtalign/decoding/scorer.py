@@ -37,7 +37,7 @@ class WordScores(Protocol):
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         """(logits (r, U), log_sums (r, 1)) of some rows: logits - log_sums are the logarithms of the probabilities.
 
-        In float32 (float64 for float64). The caller may change them; `</s>`, the first word, is never banned in them.
+        In float32 (float64 for float64). The caller may change them, and is done with them when it asks for others.
         """
 
 
@@ -92,6 +92,7 @@ class ModelSession:
         self._state = inference.start(self._encoded)
         self._weight, self._bias = inference.output_weight, inference.output_bias[None]
         self._several = candidates is not None  # whether each sentence has a bias of its own
+        self._room = _Room()
         if candidates is not None:
             words = torch.from_numpy(candidates.words).to(source.device)
             allowed = torch.from_numpy(candidates.allowed).to(source.device)
@@ -107,7 +108,7 @@ class ModelSession:
                 self._bias = self._bias[choice.sentences] if self._several else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
         self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
-        return Step(_Softmax(F.linear(features, self._weight), self._bias), weights)
+        return Step(_Softmax(F.linear(features, self._weight), self._bias, self._room), weights)
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class _Softmax:
 
     logits_without_bias: Tensor
     bias: Tensor
+    room: "_Room"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,9 +133,26 @@ class _Softmax:
         if len(bias) > 1:
             each = len(self.logits_without_bias) // len(bias)
             bias = bias[torch.arange(rows.start, rows.stop, device=bias.device) // each]
-        logits = self.logits_without_bias[rows].to(bias.dtype, copy=True).add_(bias)
-        # A softmax is found in half the time of a logarithm of a sum of exponentials.
-        return logits, logits[:, :1] - logits.log_softmax(-1)[:, :1]
+        narrow = self.logits_without_bias[rows]
+        logits, normalised = self.room.of(narrow.shape, bias)
+        logits.copy_(narrow).add_(bias)
+        # A softmax is found in half the time of a logarithm of a sum of exponentials. `</s>` is never banned in it.
+        torch.log_softmax(logits, -1, out=normalised)
+        return logits, logits[:, :1] - normalised[:, :1]
+
+
+class _Room:
+    """Two arrays that are used again: new ones would come from the system page by page, at the cost of their use."""
+
+    def __init__(self) -> None:
+        self._both = torch.empty(0)
+
+    def of(self, shape: torch.Size, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Arrays of a shape (r, U), of the type of another."""
+        cells = shape.numel()
+        if self._both.numel() < 2 * cells or self._both.dtype != like.dtype:
+            self._both = like.new_empty(2 * cells)
+        return self._both[:cells].view(shape), self._both[cells : 2 * cells].view(shape)
 
 
 class Ensemble:
