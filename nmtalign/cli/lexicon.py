@@ -131,7 +131,8 @@ def lexicon(
         entries = made.entries(top, min_probability)
     _write(entries, output)
     words = len({entry.source for entry in entries})
-    notifier(quiet)(f"{origin}: {len(entries):,} entries for {words:,} words")
+    place = "" if output == STDIO else f" in {output}"
+    notifier(quiet)(f"{origin}: {len(entries):,} entries for {words:,} words{place}")
 
 
 def _check(task: _Task, model: Path | None, tokenized: bool) -> None:
@@ -191,8 +192,8 @@ def _make_of_one(task: _Task, progress: Progress) -> "tuple[Lexicon, str]":
 
     if task.source == STDIO or (task.source.is_file() and not h5py.is_hdf5(task.source)):
         raise UsageError(f"{shown(task.source)}: one text is given; give the source and its translation: SRC TGT")
-    is_corpus = task.source.is_dir() or task.source.name == CORPUS_FILE or not task.source.suffix
-    if not is_corpus:
+    is_file = task.source.is_file() or (task.source.suffix == ".h5" and not task.source.exists())
+    if is_file and task.source.name != CORPUS_FILE:
         return _count(task, stored_links(task.source, task.every), progress)
     return _learn(task, corpus_bitext(Corpus.open(task.source), task.every), progress)
 
