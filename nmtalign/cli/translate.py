@@ -1,139 +1,128 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Any
 
-import typer
-
+from nmtalign.cli import translate_options as options
 from nmtalign.cli.common import (
-    MACHINE,
     ConfigOption,
     DeviceOption,
-    ModelOption,
     PrecisionOption,
     QuietOption,
     ThreadsOption,
     WhichOption,
     choose_wait_policy,
 )
-from nmtalign.config import TranslateConfig, field_names
+from nmtalign.cli.stopping import Signals
+from nmtalign.config import TranslateConfig, field_names, resolve
 from nmtalign.errors import UsageError
-from nmtalign.workspace import load_workspace
+from nmtalign.presets import search_settings
+from nmtalign.workspace import Workspace, given, load_workspace
 
 STDIN = Path("-")
-_TEXT, _SEARCH, _UNKNOWN = "Text", "Search", "Unknown words"
-
-Inputs = Annotated[
-    list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files, `-` for stdin (default: stdin).")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, not to stdout."),
-]
-Format = Annotated[
-    str | None, typer.Option(metavar="text|json", help="Lines of text, or an object a line.", rich_help_panel=_TEXT)
-]
-Tokenized = Annotated[
-    bool | None,
-    typer.Option(
-        "--tokenized/--raw",
-        help="The text is tokenised as the model's is: split at spaces, leave tokenised.",
-        rich_help_panel=_TEXT,
-    ),
-]
-Alignments = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.h5", help="Also keep the soft alignments of the best.", rich_help_panel=_TEXT),
-]
-MaxSourceLength = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Longer lines are translated in pieces (500 tokens).", rich_help_panel=_TEXT),
-]
-Beam = Annotated[int | None, typer.Option(metavar="N", help="Width of the beam (12).", rich_help_panel=_SEARCH)]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        metavar="ALPHA",
-        help="score = log-probability / length^ALPHA, </s> counted (1.0; 0 = none).",
-        rich_help_panel=_SEARCH,
-    ),
-]
-NBest = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Print the N best, in Moses's format or in JSON.", rich_help_panel=_SEARCH),
-]
-MaxLengthRatio = Annotated[
-    float | None,
-    typer.Option(metavar="R", help="At most R times the source's length, </s> counted (3).", rich_help_panel=_SEARCH),
-]
-AllowUnk = Annotated[
-    bool | None,
-    typer.Option("--allow-unk/--no-allow-unk", help="Let <unk> be generated.", rich_help_panel=_UNKNOWN),
-]
-ReplaceUnk = Annotated[
-    bool | None,
-    typer.Option(
-        "--replace-unk/--no-replace-unk",
-        help="Replace each <unk> through the alignment: by the lexicon, else a copy of the source word.",
-        rich_help_panel=_UNKNOWN,
-    ),
-]
-Lexicon = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="For --replace-unk: lines `source target \\[prob]`.", rich_help_panel=_UNKNOWN),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(metavar="N", help="Sentences searched together (32).", rich_help_panel=MACHINE)
-]
+_CANDIDATES = 1000  # most frequent words beside those of a lexicon that is given for no other purpose
 
 
 def translate(
-    inputs: Inputs = None,
-    model: ModelOption = None,
-    output: Output = None,
+    inputs: options.Inputs = None,
+    model: options.Models = None,
+    output: options.Output = None,
+    resume: options.Resume = False,
+    quiet: QuietOption = False,
+    format: options.Format = None,
+    input_format: options.InputFormat = None,
+    n_best: options.NBest = None,
+    word_scores: options.WordScores = None,
+    alignment: options.Alignment = None,
+    alignments: options.Alignments = None,
+    tokenized: options.Tokenized = None,
+    max_source_length: options.MaxSourceLength = None,
+    beam: options.Beam = None,
+    search: options.Search = None,
+    length_penalty: options.LengthPenalty = None,
+    word_penalty: options.WordPenalty = None,
+    coverage_penalty: options.CoveragePenalty = None,
+    min_length_ratio: options.MinLengthRatio = None,
+    max_length_ratio: options.MaxLengthRatio = None,
+    ensemble: options.Ensemble = None,
+    sample: options.Sample = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    seed: options.Seed = None,
+    prefix_file: options.PrefixFile = None,
+    phrase_file: options.PhraseFile = None,
+    candidates: options.Candidates = None,
+    allow_unk: options.AllowUnk = None,
+    replace_unk: options.ReplaceUnk = None,
+    lexicon: options.Lexicon = None,
+    batch_size: options.BatchSize = None,
+    max_memory: options.MaxMemory = None,
     which: WhichOption = "best",
-    format: Format = None,
-    tokenized: Tokenized = None,
-    alignments: Alignments = None,
-    max_source_length: MaxSourceLength = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    n_best: NBest = None,
-    max_length_ratio: MaxLengthRatio = None,
-    allow_unk: AllowUnk = None,
-    replace_unk: ReplaceUnk = None,
-    lexicon: Lexicon = None,
-    batch_size: BatchSize = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
     threads: ThreadsOption = None,
     config: ConfigOption = None,
-    quiet: QuietOption = False,
 ) -> None:
-    """Translate text: one line out for each line in, always.
+    """Translate text: one line out for each line in, always, each as soon as it can be.
 
-    A line that comes alone is answered at once; a flood is sorted into
-    batches. A blank line stays blank. Bytes that are not UTF-8 become U+FFFD,
-    and a line that is too long is translated in pieces: stderr tells which.
+    A blank line stays blank; bytes that are not UTF-8 become U+FFFD. Examples:
 
-    Examples:
+      nmtalign translate -m model/ < in.en > out.fr
 
-      nmtalign translate < in.en > out.fr
-
-      nmtalign translate -m model/ in.en -o out.fr --replace-unk
+      nmtalign translate in.en.gz -o out.fr --resume --replace-unk
 
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
 
       nmtalign translate --alignments alignments.h5 < in.en > out.fr
     """
-    flags = {name: value for name, value in locals().items() if name in field_names(TranslateConfig)}
-    flags["lexicon"] = str(lexicon) if lexicon else None
-    workspace = load_workspace(config)
-    settings = workspace.resolve(TranslateConfig, "translate", flags)
-    if lexicon and not settings.replace_unk:
-        raise UsageError("--lexicon is for --replace-unk: give both")
-    choose_wait_policy()
-    from nmtalign.cli.translate_job import Job
+    _run(locals())
 
-    job = Job(tuple(inputs or (STDIN,)), model or workspace.model, which, output, alignments, settings, quiet)
-    job.run()
+
+def _run(given_options: Mapping[str, Any]) -> None:
+    """Translates as the options, by their names, say."""
+    option = SimpleNamespace(**given_options)
+    workspace = load_workspace(option.config)
+    settings = _settings(workspace, given_options)
+    _check(option, settings)
+    choose_wait_policy()
+    with Signals() as signals:
+        from nmtalign.cli.translate_job import Job
+        from nmtalign.decoding.inputs import Inputs
+
+        job = Job(
+            Inputs(tuple(option.inputs or (STDIN,)), settings.input_format, option.prefix_file, option.phrase_file),
+            tuple(option.model or (workspace.model,)),
+            option.which,
+            option.output,
+            option.resume,
+            option.alignments,
+            settings,
+            option.quiet,
+        )
+        job.run(signals)
+
+
+def _settings(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConfig:
+    flags = {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
+    flags["lexicon"] = str(options["lexicon"]) if options["lexicon"] else None
+    layers = workspace.section("translate"), given(flags)
+    settings = resolve(TranslateConfig, ("search", search_settings(*layers)), *layers)
+    if settings.lexicon and not settings.replace_unk and options["candidates"] is None and not settings.candidates:
+        return dataclasses.replace(settings, candidates=_CANDIDATES)
+    return settings
+
+
+def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
+    """Raises UsageError for options that do not go together."""
+    files = [*(option.inputs or (STDIN,)), option.prefix_file, option.phrase_file]
+    if files.count(STDIN) > 1:
+        raise UsageError("`-`, standard input, is given more than once; give all but one as files")
+    if option.resume and option.output is None:
+        raise UsageError("--resume goes on with a file: give -o FILE too")
+    if option.resume and option.alignments is not None:
+        raise UsageError("--resume cannot go on with a file of --alignments; leave out one of the two")
+    if settings.input_format == "json" and (option.prefix_file or option.phrase_file):
+        raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
