@@ -2,8 +2,8 @@
 
 import dataclasses
 import importlib.util
-import itertools
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,44 +14,22 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.presets import preset
 
-spec = importlib.util.spec_from_file_location("naive", Path(__file__).with_name("naive.py"))
-naive = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(naive)
 
-TINY = ModelConfig(
-    source_vocabulary_size=11,
-    target_vocabulary_size=13,
-    embedding=5,
-    hidden=6,
-    attention_hidden=7,
-    maxout=4,
-    output_rank=3,
-    initialisation="xavier",
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+naive, models = load("naive"), load("models")
+PAIRS, TINY, VARIANTS, make_model, named = (
+    models.PAIRS,
+    models.TINY,
+    models.VARIANTS,
+    models.make_model,
+    models.named,
 )
-VARIANTS = [
-    dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
-    for cell, order, (attention, both), rank in itertools.product(
-        ("paper", "cudnn"),
-        ("look-generate-update", "look-update-generate"),
-        (("additive", True), ("additive", False), ("none", False), ("none", True)),
-        (3, 0),
-    )
-]
-PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
-
-
-def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
-    torch.manual_seed(3)
-    model = TranslationModel(config).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() < 3 and not parameter.abs().sum():
-                parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
-    return model
-
-
-def named(config: ModelConfig) -> str:
-    return f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
 
 
 @pytest.mark.parametrize(
@@ -112,26 +90,6 @@ def test_gradients_by_finite_differences(config, static):
         assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
 
 
-@pytest.mark.parametrize("config", VARIANTS, ids=named)
-def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
-    model = make_model(config)
-    batch = make_batch(PAIRS)
-    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    rows = 3
-    with torch.inference_mode():
-        memory = model.encode(batch.source, batch.source_mask)
-        state, previous = model.initial_state(memory, rows), None
-        for step in range(batch.target.shape[1]):
-            out = model.step(memory, state, previous)
-            state, previous = out.state, batch.target[:, step].repeat_interleave(rows)
-            found = out.log_probs.gather(1, previous[:, None]).view(-1, rows)
-            for copy in range(rows):
-                wanted = torch.where(batch.target_mask[:, step], forced.log_probs[:, step], found[:, copy])
-                torch.testing.assert_close(found[:, copy], wanted)
-            if out.weights is not None:
-                assert out.weights.shape == (len(PAIRS) * rows, batch.source.shape[1])
-
-
 @pytest.mark.parametrize("config", VARIANTS[::3], ids=named)
 def test_padding_batches_and_order_change_no_score(config):
     model = make_model(config, torch.float32)
@@ -176,20 +134,6 @@ def test_without_attention_every_step_has_the_same_context():
     for row, (source, _) in enumerate(PAIRS):
         torch.testing.assert_close(memory.context[row], memory.annotations[row, len(source)])  # after `</s>`
     assert model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights is None
-
-
-def test_selected_rows_and_sentences_go_on_alone():
-    model = make_model(TINY)
-    batch = make_batch(PAIRS)
-    with torch.inference_mode():
-        memory = model.encode(batch.source, batch.source_mask)
-        out = model.step(memory, model.initial_state(memory), None)
-        words = torch.tensor([3, 4, 5, 6])
-        both = model.step(memory, out.state, words)
-        keep = torch.tensor([2, 0])
-        alone = model.step(memory.select(keep), out.state.select(keep), words[keep])
-    torch.testing.assert_close(both.log_probs[keep], alone.log_probs)
-    torch.testing.assert_close(both.weights[keep], alone.weights)
 
 
 def test_bf16_stays_near_float32_and_keeps_float32_parameters():

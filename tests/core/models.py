@@ -1,0 +1,44 @@
+"""Small models of every kind, and pairs for them: for tests, which load this file by its path."""
+
+import dataclasses
+import itertools
+
+import torch
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.model import TranslationModel
+
+TINY = ModelConfig(
+    source_vocabulary_size=11,
+    target_vocabulary_size=13,
+    embedding=5,
+    hidden=6,
+    attention_hidden=7,
+    maxout=4,
+    output_rank=3,
+    initialisation="xavier",
+)
+VARIANTS = [
+    dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
+    for cell, order, (attention, both), rank in itertools.product(
+        ("paper", "cudnn"),
+        ("look-generate-update", "look-update-generate"),
+        (("additive", True), ("additive", False), ("none", False), ("none", True)),
+        (3, 0),
+    )
+]
+PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
+
+
+def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
+    torch.manual_seed(3)
+    model = TranslationModel(config).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() < 3 and not parameter.abs().sum():
+                parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
+    return model
+
+
+def named(config: ModelConfig) -> str:
+    return f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"

@@ -1,0 +1,130 @@
+"""The decoder for search beside the forced pass: whatever the rows, the order they are in, and what is left of them."""
+
+import dataclasses
+import importlib.util
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmtalign.core import attention
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import TranslationModel
+from nmtalign.core.tables import WordTable
+from nmtalign.data.batches import make_batch
+
+spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
+make_model, named = models.make_model, models.named
+
+
+def scores(inference: Inference, features: torch.Tensor) -> torch.Tensor:
+    logits = features @ inference.output_weight.t()
+    return (logits.to(inference.output_bias.dtype) + inference.output_bias).log_softmax(-1)
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=named)
+def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
+    model = make_model(config)
+    batch = make_batch(PAIRS)
+    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    rows = 3
+    inference = Inference(model)
+    with torch.inference_mode():
+        encoded = inference.encode(batch.source, batch.source_mask)
+        state = inference.start(encoded).select(torch.arange(len(PAIRS)).repeat_interleave(rows))
+        previous = None
+        for step in range(batch.target.shape[1]):
+            state, features, weights = inference.step(encoded, state, previous)
+            previous = batch.target[:, step].repeat_interleave(rows)
+            found = scores(inference, features).gather(1, previous[:, None]).view(-1, rows)
+            real = batch.target_mask[:, step]
+            for copy in range(rows):
+                torch.testing.assert_close(found[real, copy], forced.log_probs[real, step])
+            if weights is not None:
+                seen = weights.view(len(PAIRS), rows, -1)
+                torch.testing.assert_close(seen[real], forced.weights[real, step, None].expand(-1, rows, -1))
+            else:
+                assert forced.weights is None
+
+
+@pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, order="look-update-generate")], ids=named)
+def test_selected_rows_and_sentences_go_on_alone(config):
+    batch = make_batch(PAIRS)
+    inference = Inference(make_model(config))
+    with torch.inference_mode():
+        encoded = inference.encode(batch.source, batch.source_mask)
+        state, *_ = inference.step(encoded, inference.start(encoded), None)
+        words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
+        _, features, weights = inference.step(encoded, state, words)
+        _, alone, alone_weights = inference.step(encoded.select(keep), state.select(keep), words[keep])
+    torch.testing.assert_close(features[keep], alone)
+    torch.testing.assert_close(weights[keep], alone_weights)
+
+
+def test_how_many_sentences_are_looked_at_together_changes_nothing(monkeypatch):
+    batch = make_batch(PAIRS)
+    inference = Inference(make_model(TINY))
+    with torch.inference_mode():
+        encoded = inference.encode(batch.source, batch.source_mask)
+        together = inference.step(encoded, inference.start(encoded), None)[1]
+        monkeypatch.setattr(attention, "LOOK_CELLS", 1)
+        torch.testing.assert_close(inference.step(encoded, inference.start(encoded), None)[1], together)
+
+
+def test_bf16_stays_near_float32_and_leaves_the_model_alone():
+    model = make_model(
+        dataclasses.replace(TINY, hidden=32, embedding=16, maxout=16, attention_hidden=32), torch.float32
+    )
+    batch = make_batch(PAIRS)
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        inference = Inference(model, dtype)
+        with torch.inference_mode():
+            encoded = inference.encode(batch.source, batch.source_mask)
+            state, *_ = inference.step(encoded, inference.start(encoded), None)
+            state, features, weights = inference.step(encoded, state, torch.tensor([3, 4, 5, 6]))
+        assert features.dtype == dtype
+        assert state.hidden.dtype == weights.dtype == torch.float32
+        found.append(scores(inference, features))
+    assert (found[0] - found[1]).abs().max() < 0.1
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def make_table(words: int = 50) -> tuple[WordTable, TranslationModel, torch.Tensor, torch.Tensor]:
+    model = make_model(dataclasses.replace(TINY, target_vocabulary_size=words))
+    weight, bias = torch.randn(4, TINY.embedding, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    return WordTable(model.target_embedding, weight, bias), model, weight, bias
+
+
+def test_rows_of_words_are_those_of_the_product():
+    table, model, weight, bias = make_table()
+    with torch.inference_mode():
+        for words in ([4, 4, 7], [7, 8], [49, 0, 4]):
+            ids = torch.tensor(words)
+            torch.testing.assert_close(table(ids), model.target_embedding(ids) @ weight.t() + bias)
+        assert torch.equal(table.nothing(3), bias.expand(3, -1))
+
+
+def test_threads_share_a_table():
+    table, model, weight, bias = make_table(3000)
+    expected = (model.target_embedding.weight + model.target_embedding.bias) @ weight.t() + bias
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        with torch.inference_mode():
+            for _ in range(60):
+                ids = torch.randint(0, 3000, (40,), generator=generator)
+                if not torch.allclose(table(ids), expected[ids]):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
