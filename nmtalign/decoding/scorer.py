@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference
+from nmtalign.core.softmax import CHUNK_CELLS
 from nmtalign.decoding.candidates import Candidates
 from nmtalign.errors import UsageError
 
@@ -70,6 +71,13 @@ def log_probs(scores: WordScores, rows: slice) -> Tensor:
     """Natural logarithms of the probabilities (r, U) of the words after some rows."""
     logits, log_sums = scores.logits(rows)
     return logits.sub_(log_sums)
+
+
+def parts(shape: tuple[int, int], on_cpu: bool) -> list[slice]:
+    """The rows of so many scores in parts that the processor's cache holds; all at once on a GPU."""
+    rows, width = shape
+    most = max(1, CHUNK_CELLS // width) if on_cpu else rows
+    return [slice(start, min(rows, start + most)) for start in range(0, rows, most)]
 
 
 class ModelScorer:
