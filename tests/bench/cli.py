@@ -150,7 +150,7 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     real.add_argument("--lexicon-data", type=Path, metavar="DIR", help="or a prepared corpus to make one from")
     real.add_argument("--real-beam", type=_numbers, default=[12, 5, 1], metavar="A,B,..", help="[12,5,1]")
     peers = _add_peers(parser)
-    peers.add_argument("--peer-sentences", type=_positive, default=32, metavar="N", help="[32]")
+    peers.add_argument("--peer-sentences", type=_positive, default=64, metavar="N", help="lines for each [64]")
 
 
 def _add_round_trip(parser: argparse.ArgumentParser) -> None:

@@ -31,11 +31,7 @@ class PeerError(NmtalignError):
 
 def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, dict[str, Any]]:
     """Figures by name, ours first, or {"failed": why}; the whole programs are timed, updates and reading included."""
-    known = recipes(torch.__version__)
-    names = list(known) if given["peers"] == "all" else [name.strip() for name in given["peers"].split(",")]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--peers: unknown toolkit '{name}'; there are {', '.join(known)}")
+    asked = chosen(given["peers"])
     environments = given["peer_env"] or ROOT / ".venv-peers"
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -45,13 +41,24 @@ def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, di
         )
         job = Job(texts, folder, sentences, torch.get_num_threads())
         say(f"nmtalign train, {given['peer_seconds']:g} s")
-        found[OURS] = _softly(partial(_run_ours, texts, sentences, given["peer_seconds"]))
-        for name in names:
-            found[name] = _softly(partial(_run, known[name], environments, job, given["peer_seconds"]))
+        found[OURS] = softly(partial(_run_ours, texts, sentences, given["peer_seconds"]))
+        for recipe in asked:
+            found[recipe.name] = softly(partial(_run, recipe, environments, job, given["peer_seconds"]))
     return found
 
 
-def _softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def chosen(text: str) -> list[Recipe]:
+    """The toolkits of a list such as "joeynmt,marian", or of "all"; raises UsageError for an unknown one."""
+    known = recipes(torch.__version__)
+    names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--peers: unknown toolkit '{name}'; there are {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `run` gives, or {"failed": why}."""
     try:
         return run()
     except NmtalignError as error:
@@ -71,7 +78,7 @@ def _run_ours(texts: Texts, sentences: int, seconds: float) -> dict[str, Any]:
 
 def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[str, Any]:
     folder = environments / recipe.name
-    _install(recipe, folder)
+    install(recipe, folder)
     own = job.folder / recipe.name
     own.mkdir()
     say(f"{recipe.note}, {seconds:g} s")
@@ -83,7 +90,7 @@ def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[s
     return {"note": recipe.note, **_figures(recipe.note, seen, recipe.help_command(folder / "bin"))}
 
 
-def _install(recipe: Recipe, folder: Path) -> None:
+def install(recipe: Recipe, folder: Path) -> None:
     """Makes the toolkit's environment, once; what an attempt has left that was cut off is made anew."""
     if (folder / INSTALLED).exists():
         return

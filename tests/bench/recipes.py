@@ -21,6 +21,7 @@ class Job:
     folder: Path
     sentences: int  # a batch
     threads: int
+    once: bool = False  # an update or two, then the model is saved
 
     @property
     def size(self) -> Size:
@@ -63,6 +64,8 @@ def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
     training = {"optimizer": "adam", "learning_rate": 0.001, "scheduling": "exponential", "decrease_factor": 0.99}
     training |= {"batch_size": job.sentences, "batch_type": "sentence"}
     training |= {"epochs": 1000, "validation_freq": 10**9, "logging_freq": 2, "overwrite": True}
+    # It saves when it validates, and reports more often than that.
+    training |= {"updates": 2, "validation_freq": 2, "logging_freq": 1} if job.once else {}
     config = {
         "name": "bench",
         "model_dir": str(job.folder / "model"),
@@ -74,7 +77,7 @@ def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
             "src": sides["src"],
             "trg": sides["tgt"],
         },
-        "testing": {"beam_size": 1, "eval_metrics": ["bleu"]},
+        "testing": {"beam_size": 1, "eval_metrics": ["bleu"], "max_output_length": job.texts.longest + 1},
         "training": training,
         "model": {"encoder": {**recurrent, "bidirectional": True}, "decoder": {**recurrent, **attends}},
     }
@@ -109,8 +112,8 @@ def _opennmt(bin_folder: Path, job: Job) -> list[str]:
         "batch_type": "sents",
         "bucket_size": 4000,
         "num_workers": 0,
-        "train_steps": 10**6,
-        "save_checkpoint_steps": 10**6,
+        "train_steps": 1 if job.once else 10**6,
+        "save_checkpoint_steps": 1 if job.once else 10**6,
         "report_every": 2,
     }
     return [str(bin_folder / "onmt_train"), "-config", _write(job.folder / "config.yaml", json.dumps(config))]
@@ -131,6 +134,7 @@ def _marian(bin_folder: Path, job: Job) -> list[str]:
         *("--enc-cell", "gru", "--dec-cell", "gru", "--enc-depth", "1", "--dec-depth", "1"),
         *("--mini-batch", str(job.sentences), "--maxi-batch", "1", "--max-length", str(job.texts.longest + 1)),
         *("--optimizer", "adam", "--learn-rate", "0.001", "--disp-freq", "2u", "--save-freq", "1000000u"),
+        *(("--after", "1u") if job.once else ()),
     ]
 
 

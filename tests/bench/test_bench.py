@@ -209,7 +209,7 @@ def test_a_toolkit_that_fails_costs_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(peers.subprocess, "run", refuse)
     found = {
         "nmtalign": {"failed": "no"},
-        "fake": peers._softly(lambda: peers._run(fake_toolkit(""), tmp_path, job, 1)),
+        "fake": peers.softly(lambda: peers._run(fake_toolkit(""), tmp_path, job, 1)),
     }
     assert found["fake"] == {"failed": "fake: does not install: ERROR: No matching distribution found for fake"}
     assert peers.peers_table(found).rows[1][:2] == ["fake", "failed"]

@@ -103,6 +103,10 @@ def _check(given: dict[str, Any]) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is for a model of yours: give --model and --text too")
         if path and not path.exists():
             raise UsageError(f"--{name.replace('_', '-')} {path}: not there")
+    if given["peers"]:
+        from bench.peers import chosen
+
+        chosen(given["peers"])
     if given["length"] < 2:
         raise UsageError(f"--length {given['length']}: give at least 2, `</s>` is counted")
 

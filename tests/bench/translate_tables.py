@@ -99,7 +99,7 @@ def _real_table(real: Mapping[str, Any], beam: int) -> Table:
     return table
 
 
-def _startup_table(found: Mapping[str, float]) -> Table:
+def _startup_table(found: Mapping[str, float | None]) -> Table:
     table = Table("Start-up, medians of processes of their own", ["", "seconds", "wanted"])
     for name, seconds in found.items():
         most = next((most for part, most in STARTUP.items() if part in name), None)

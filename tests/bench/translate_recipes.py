@@ -1,0 +1,63 @@
+"""How other toolkits are told to translate a text with the model that they have saved after one update.
+
+Their weights are as good as random, so that they would end sentences anywhere: each is held to the source's length.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.recipes import Job
+
+BATCH = 32  # sentences; Marian: of each of its threads
+
+Command = Callable[[Path, Job, Path, int], list[str]]  # of the environment's bin folder, the job, a text and a beam
+
+
+# JoeyNMT's search knows a least length, but its command does not hand it on.
+_JOEYNMT = """
+import sys
+import joeynmt.prediction as prediction
+search, least = prediction.search, int(sys.argv.pop(1))
+prediction.search = lambda **options: search(**{**options, "min_output_length": least})
+from joeynmt.__main__ import main
+main()
+"""
+
+
+def _joeynmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
+    """It reads stdin; its configuration is the one that it was trained with, and its model the best."""
+    config = json.loads((job.folder / "config.yaml").read_text(encoding="utf-8"))
+    config["testing"] |= {"beam_size": beam, "batch_size": BATCH, "batch_type": "sentence", "beam_alpha": 1.0}
+    path = job.folder / f"translate-{beam}.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return [str(bin_folder / "python"), "-c", _JOEYNMT, str(job.texts.longest), "translate", str(path)]
+
+
+def _opennmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
+    """It cannot write to stdout."""
+    length = str(job.texts.longest)
+    return [
+        *(str(bin_folder / "onmt_translate"), "-model", str(job.folder / "model_step_1.pt"), "-src", str(text)),
+        *("-output", str(output_file(job)), "-beam_size", str(beam), "-gpu", "-1"),
+        *("-batch_size", str(BATCH), "-batch_type", "sents", "-min_length", length, "-max_length", length),
+    ]
+
+
+def _marian(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
+    """A word's reward of 100 keeps its hypotheses open up to the source's length."""
+    vocabularies = [str(job.folder / f"vocabulary.{side}.yml") for side in ("src", "tgt")]
+    return [
+        *(str(bin_folder / "pymarian"), "decode", "-m", str(job.folder / "model.npz"), "--vocabs", *vocabularies),
+        *("-i", str(text), "--beam-size", str(beam), "--cpu-threads", str(job.threads), "--quiet"),
+        *("--mini-batch", str(BATCH), "--maxi-batch", "100", "--maxi-batch-sort", "src"),
+        *("--max-length-factor", "1", "--word-penalty", "-100"),
+    ]
+
+
+def output_file(job: Job) -> Path:
+    """Where a toolkit writes that cannot write to stdout."""
+    return job.folder / "output"
+
+
+COMMANDS: dict[str, Command] = {"joeynmt": _joeynmt, "opennmt": _opennmt, "marian": _marian}
