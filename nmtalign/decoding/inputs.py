@@ -27,7 +27,7 @@ class InputRequest(Request):
     path: Path
     line: int  # of its file, from 1
     index: int  # of all lines, from 0
-    end: int  # bytes of all inputs up to its end
+    end: int  # bytes of all lines up to its end
     valid: bool  # whether all of it was UTF-8
 
     @property

@@ -1,4 +1,4 @@
-"""The lines of files and pipes, as they are."""
+"""The lines of files and pipes, as they are, and what other files say of each."""
 
 import gzip
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.decoding.inputs import are_at_hand, input_size, read_inputs
+from nmtalign.decoding.inputs import InputRequest, Inputs, after
 from nmtalign.errors import InputError
 
 # One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
@@ -15,47 +15,129 @@ RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
 TEXTS = ["a", "b\rb \u2028", "", "\ufffd\x00", "last"]
 
 
+def texts(inputs: Inputs) -> list[str]:
+    return [request.text for request in inputs]
+
+
 def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
     path = tmp_path / "in.en"
     path.write_bytes(RAW)
-    lines = list(read_inputs([path]))
-    assert [line.text for line in lines] == TEXTS
-    assert (lines[3].place, lines[3].valid, lines[3].size) == (f"{path}: line 4", False, 3)
-    assert [line.valid for line in lines].count(False) == 1
-    assert input_size([path, path]) == 2 * len(RAW)
+    inputs = Inputs((path, path))
+    lines = list(inputs)
+    assert [line.text for line in lines] == TEXTS * 2
+    assert [line.index for line in lines] == list(range(10))
+    assert (lines[8].place, lines[8].valid) == (f"{path}: line 4", False)
+    assert [line.valid for line in lines].count(False) == 2
+    assert inputs.size() == 2 * len(RAW)
+    assert lines[-1].end == 2 * len(RAW) - 6  # two byte order marks
+    assert inputs.count() == 10
+    assert inputs.at_hand
 
 
 def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     plain, packed, empty = tmp_path / "a.en", tmp_path / "b.gz", tmp_path / "c.en"
     plain.write_bytes(RAW)
-    packed.write_bytes(gzip.compress(RAW))
+    packed.write_bytes(gzip.compress(RAW * 50))
     empty.write_bytes(b"")
-    lines = list(read_inputs([plain, empty, packed]))
-    assert [line.text for line in lines] == TEXTS * 2
+    inputs = Inputs((plain, empty, packed))
+    lines = list(inputs)
+    assert [line.text for line in lines[:6]] == [*TEXTS, "\ufeffa"[1:]]
     assert lines[5].place == f"{packed}: line 1"
-    assert are_at_hand([plain, packed])
-    assert input_size([plain, packed]) is None
+    assert len(lines) == inputs.count() == 5 + 4 * 50 + 1
+    assert inputs.size() == 51 * len(RAW)
+    assert inputs.at_hand
 
 
 def test_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    inputs = Inputs((pipe,))
     for raw in (RAW, b""):
         writer = threading.Thread(target=pipe.write_bytes, args=(raw,))
         writer.start()
-        assert [line.text for line in read_inputs([pipe])] == (TEXTS if raw else [])
+        assert texts(inputs) == (TEXTS if raw else [])
         writer.join(timeout=60)
-    assert not are_at_hand([pipe])
-    assert input_size([pipe]) is None
+    assert not inputs.at_hand
+    assert inputs.size() is None
+
+
+def test_standard_input_is_counted_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.en").write_bytes(b"before\n" + RAW)
+    kept, file = os.dup(0), os.open(tmp_path / "in.en", os.O_RDONLY)
+    try:
+        os.dup2(file, 0)
+        os.lseek(0, 7, os.SEEK_SET)
+        monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: PTH123, SIM115
+        inputs = Inputs((Path("-"),))
+        assert inputs.at_hand
+        assert inputs.count() == 5
+        assert os.lseek(0, 0, os.SEEK_CUR) == 7
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(file)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: cannot read"):
-            list(read_inputs([path]))
+            list(Inputs((path,)))
     with pytest.raises(InputError, match="none: cannot read"):
-        are_at_hand([tmp_path / "none"])
+        assert Inputs((Path("-"), tmp_path / "none")).at_hand
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(os.urandom(90000))[:50000])
     with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
-        list(read_inputs([cut]))
+        list(Inputs((cut,)))
+    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
+        Inputs((cut,)).count()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> tuple[Path, ...]:
+    """Two files of three lines together."""
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("three\n")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_prefixes_and_phrases(tmp_path: Path, three: tuple[Path, ...]) -> None:
+    (tmp_path / "prefixes").write_text("un\n\nle mot\n")
+    (tmp_path / "phrases").write_text("\na b\tc\t \n\n")
+    found = list(Inputs(three, "text", tmp_path / "prefixes", tmp_path / "phrases"))
+    assert [request.prefix for request in found] == ["un", "", "le mot"]
+    assert [request.phrases for request in found] == [(), ("a b", "c"), ()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (2, "{beside}: has no line for {second}: line 1; the two must have as many lines"),
+        (4, "{beside}: has a line 4, but {first} and {second} ended after 3 lines; the two must have as many lines"),
+    ],
+)
+def test_files_that_do_not_fit(tmp_path: Path, three: tuple[Path, ...], lines: int, message: str) -> None:
+    beside, found = tmp_path / "beside", list[InputRequest]()
+    beside.write_text("\n" * lines)
+    with pytest.raises(InputError) as told:
+        found.extend(Inputs(three, "text", beside))
+    assert str(told.value) == message.format(beside=beside, first=three[0], second=three[1])
+    assert len(found) == min(lines, 3)
+
+
+def test_objects(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"text": "one", "phrases": ["a"], "n": 7}\n\n{"text": 3}\n')
+    found = list[InputRequest]()
+    with pytest.raises(InputError, match=r'in.json: line 3: "text" is a number'):
+        found.extend(Inputs((tmp_path / "in.json",), "json"))
+    assert [(request.text, request.phrases, request.extra) for request in found] == [
+        ("one", ("a",), {"n": 7}),
+        ("", (), {}),
+    ]
+
+
+def test_what_is_done_is_left_out(three: tuple[Path, ...]) -> None:
+    where = Path("out.fr.partial")
+    assert [request.text for request in after(iter(Inputs(three)), 2, where)] == ["three"]
+    assert list(after(iter(Inputs(three)), 3, where)) == []
+    with pytest.raises(InputError, match=r"out.fr.partial: holds the translations of 4 lines, but the input has 3;"):
+        list(after(iter(Inputs(three)), 4, where))
