@@ -21,14 +21,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig, resolve
 from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of, sweep
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
@@ -37,6 +36,9 @@ from nmtalign.tensor_file import save_tensors as save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
+
+if TYPE_CHECKING:
+    from nmtalign.data.corpus import Corpus  # what translates has no use for HDF5
 
 CONFIG = "config.json"
 SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
@@ -76,7 +78,7 @@ class LoadedModel:
 
 
 def create_model_directory(
-    folder: Path, corpus: Corpus, preset: str, model: ModelConfig, training: TrainingConfig
+    folder: Path, corpus: "Corpus", preset: str, model: ModelConfig, training: TrainingConfig
 ) -> None:
     """Lays down everything but the weights; config.json comes last, so that a folder with one is whole.
 

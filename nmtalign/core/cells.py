@@ -279,7 +279,7 @@ class CudnnCell(GatedCell):
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__(input_size, size, context_size, directions)
-        self.recurrent_bias = nn.Parameter(torch.zeros_like(self.bias))
+        self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
 
     def inner_bias(self) -> Tensor | None:
         """b_U of the candidate, which the reset gate multiplies; those of the gates are added to the inputs."""
