@@ -1,47 +1,26 @@
 """Beam search over a batch of sentences, whose rows share the annotations of their sentence (PAPER section 6)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nmtalign.decoding.banks import PhraseBanks
+from nmtalign.decoding.beams import Beams, Chosen
 from nmtalign.decoding.candidates import Candidates
+from nmtalign.decoding.phrases import Phrases
+from nmtalign.decoding.restrictions import Flags, Floats, Integers, Restrictions, SearchOptions
 from nmtalign.decoding.scorer import Choice, Scorer, Step
 from nmtalign.decoding.selection import best_continuations
-from nmtalign.decoding.trace import Ending, Hypothesis, Scoring, Trace
-from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+from nmtalign.decoding.trace import Ending, Hypothesis, Trace
+from nmtalign.errors import NmtalignError
+from nmtalign.text.vocabulary import EOS_ID
 
 __all__ = ["Hypothesis", "SearchOptions", "beam_search"]
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How `beam_search` searches; raises UsageError for an n_best that is larger than the beam.
-
-    With `safe_stop` a sentence is done when no open hypothesis can come under the n_best any more; without, as in the
-    paper's code, when its beam is empty.
-    """
-
-    beam: int = 12
-    scoring: Scoring = field(default_factory=Scoring)
-    n_best: int = 1
-    allow_unk: bool = False
-    min_length_ratio: float = 0.0
-    max_length_ratio: float = 3.0
-    safe_stop: bool = True
-    keep_weights: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_best <= self.beam:
-            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")
+_ROUNDING = 1e-12  # relative; a bound and the score that reaches it are not computed in quite the same way
 
 
 def beam_search(
@@ -51,20 +30,26 @@ def beam_search(
     options: SearchOptions,
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    phrases: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: up to n_best of them, at least one.
 
-    source (B, Tx) int64 ending with `</s>`, source_mask (B, Tx). Each translation begins with the words of its prefix.
-    A hypothesis that is finished leaves the beam, which shrinks by one. Open ones are compared by log-probability,
-    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; in the last of
-    max_length_ratio * Tx every open hypothesis is made to end. Nothing depends on the other sentences of the batch.
+    source (B, Tx) int64 ending with `</s>`, source_mask (B, Tx). Each translation begins with the words of its
+    sentence's prefix, and each of the sentence's phrases stands somewhere in it (see `PhraseBanks`); candidates hold
+    the words of both. A hypothesis that is finished leaves the beam, which shrinks by one. Open ones are compared by
+    log-probability, finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; in the last
+    of max_length_ratio * Tx every open hypothesis is made to end. Nothing depends on the other sentences of the batch.
     Raises NmtalignError where the model gives no finite number.
     """
     device = source.device
     lengths = source_mask.sum(dim=1).tolist()
+    prefixes = prefixes or [()] * len(lengths)
+    wanted = [Phrases(each) for each in phrases] if phrases and any(map(any, phrases)) else None
+    room = [each.words for each in wanted] if wanted else [0] * len(lengths)
+    restrictions = Restrictions(lengths, options, candidates.words if candidates else None, prefixes, room)
+    search = _Search(lengths, options, restrictions, PhraseBanks(wanted, restrictions) if wanted else None)
     with torch.inference_mode():
         session = scorer.start(source, source_mask, candidates)
-        search = _Search(lengths, options, candidates.words if candidates else None, prefixes or [()] * len(lengths))
         choice = None
         while True:
             kept = search.advance(session.step(choice))
@@ -77,21 +62,6 @@ def beam_search(
             )
 
 
-@dataclass(frozen=True)
-class _Continuations:
-    """The best continuations of each sentence's beam, best first; every array (B, W)."""
-
-    totals: Floats  # log-probability of the hypothesis with this word
-    rows: Integers  # of the step: sentence * R + hypothesis
-    tokens: Integers
-    gains: Floats  # log-probability of this word
-
-    def select(self, sentences: Integers, columns: Integers) -> "_Continuations":
-        """Those of some sentences (b,) in another order (b, w)."""
-        at = sentences[:, None], columns
-        return _Continuations(self.totals[at], self.rows[at], self.tokens[at], self.gains[at])
-
-
 class _Search:
     """The bookkeeping of one search, on the host: which hypotheses are open, which have ended.
 
@@ -100,26 +70,15 @@ class _Search:
     """
 
     def __init__(
-        self, lengths: list[int], options: SearchOptions, words: Integers | None, prefixes: Sequence[Sequence[int]]
+        self, lengths: list[int], options: SearchOptions, restrictions: Restrictions, banks: PhraseBanks | None
     ) -> None:
-        self.options = options
-        self.lengths = lengths
-        self.words = words  # the word of each column of the scores; None = the column's own number
-        self.prefixes = prefixes
-        self.longest_prefix = max(map(len, prefixes))
-        limits = [max(1, int(options.max_length_ratio * length)) for length in lengths]
-        self.limits = np.array([max(most, len(prefix) + 1) for most, prefix in zip(limits, prefixes, strict=True)])
-        self.least = np.minimum([int(options.min_length_ratio * length) for length in lengths], self.limits - 1)
-        self.trace = Trace(options.keep_weights)
-        self.coverage: Floats | None = None  # (rows, Tx), sums of the weights so far, where the score counts them
+        self.lengths, self.options = lengths, options
+        self.restrictions, self.banks = restrictions, banks
+        self.trace = Trace(options.keep_weights, options.scoring)
         self.endings: list[list[Ending]] = [[] for _ in lengths]
         self.threshold = np.full(len(lengths), -np.inf)  # score of each sentence's n_best-th ending
         self.step = 0
-        # Of the sentences still searched, B of them: place in the batch, what the endings have left of the beam, and
-        # the log-probability of the open hypotheses (B, R), -inf where a sentence has fewer of them than another.
-        self.sentences: Integers = np.arange(len(lengths))
-        self.widths: Integers = np.full(len(lengths), options.beam)
-        self.open: Floats = np.zeros((len(lengths), 1))
+        self.beams = Beams.first(len(lengths), options.beam)
         self.rows: Integers = np.arange(0)
         self.tokens: Integers = np.arange(0)
 
@@ -128,9 +87,9 @@ class _Search:
 
         Returns the sentences to go on with, as places among those of this step; None if that is all of them.
         """
-        self._read(step.weights)
+        self.trace.read(step.weights)
         found = self._continuations(step)
-        valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
+        valid = (np.arange(found.totals.shape[1]) < self.beams.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
             raise NmtalignError("the model gives no finite probability: is it damaged, or has its training diverged?")
         ended = valid & (found.tokens == EOS_ID)
@@ -146,91 +105,56 @@ class _Search:
     def results(self) -> list[list[Hypothesis]]:
         """The n_best of each sentence; of equal scores the one that ended first comes first."""
         best = [sorted(endings, key=lambda ending: -ending.score)[: self.options.n_best] for endings in self.endings]
-        return [
+        found = [
             [self.trace.hypothesis(ending, length) for ending in endings]
             for endings, length in zip(best, self.lengths, strict=True)
         ]
+        return self.banks.read_off(found) if self.banks else found
 
-    def _read(self, weights: Tensor | None) -> None:
-        """Keeps the weights where they are wanted."""
-        if weights is None or not (self.options.keep_weights or self.options.scoring.coverage_penalty):
-            return
-        read = weights.float().cpu().numpy()
-        self.trace.add_weights(read)
-        if self.options.scoring.coverage_penalty:
-            self.coverage = read + (0 if self.coverage is None else self.coverage[self.rows])
+    def _continuations(self, step: Step) -> Chosen:
+        beams, device = self.beams, step.scores.device
+        open_totals = torch.from_numpy(beams.totals).to(device)
+        found = best_continuations(step.scores, open_totals, int(beams.widths.max()), self._restrict)
+        chosen = Chosen.of(found, beams, self.restrictions)
+        return self.banks.allocate(chosen, beams, self.step) if self.banks else chosen
 
-    def _restrict(self, log_probs: Tensor, rows: slice) -> None:
-        """Bans words (r, U): `<unk>`; all but the prefix; `</s>` where it is too early; all but it where it is late."""
-        if self.longest_prefix <= self.step and not self.options.allow_unk:
-            log_probs[:, UNK_ID] = -torch.inf
-        width = self.open.shape[1]
-        of_rows = self.sentences[np.arange(rows.start, rows.stop) // width]
-        early, last = self.least[of_rows] > self.step, self.limits[of_rows] == self.step + 1
-        if early.any():
-            log_probs[torch.from_numpy(early).to(log_probs.device), EOS_ID] = -torch.inf
-        if last.any():
-            _leave_only(log_probs, np.nonzero(last)[0], EOS_ID)
-        if self.step < self.longest_prefix:
-            self._hold_to_prefixes(log_probs, of_rows)
+    def _restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+        sentences = self.beams.sentences_of(rows)
+        if self.banks:
+            unfinished = self.banks.read_wanted(logits, log_sums, rows, sentences, self.step)
+            self.restrictions.apply(logits, sentences, self.step, unfinished)
+            self.banks.read_best(logits, log_sums, rows, sentences, int(self.beams.widths.max()))
+        else:
+            self.restrictions.apply(logits, sentences, self.step)
 
-    def _hold_to_prefixes(self, log_probs: Tensor, of_rows: Integers) -> None:
-        for row, sentence in enumerate(of_rows):
-            prefix = self.prefixes[sentence]
-            if self.step < len(prefix):
-                _leave_only(log_probs, np.array([row]), self._column(prefix[self.step]))
-            elif not self.options.allow_unk:
-                log_probs[row, UNK_ID] = -torch.inf
-
-    def _column(self, word: int) -> int:
-        return word if self.words is None else int(np.searchsorted(self.words, word))
-
-    def _continuations(self, step: Step) -> _Continuations:
-        open_totals = torch.from_numpy(self.open).to(step.scores.device)
-        found = best_continuations(step.scores, open_totals, int(self.widths.max()), self._restrict)
-        rows = np.arange(len(self.open))[:, None] * self.open.shape[1] + found.hypotheses.cpu().numpy()
-        tokens = found.columns.cpu().numpy()
-        if self.words is not None:
-            tokens = self.words[tokens]
-        return _Continuations(found.totals.cpu().numpy(), rows, tokens, found.gains.double().cpu().numpy())
-
-    def _finish(self, found: _Continuations, ended: Flags) -> None:
-        scoring = self.options.scoring
+    def _finish(self, found: Chosen, ended: Flags) -> None:
+        beams = self.beams
         for place, column in np.argwhere(ended):
-            sentence, total = self.sentences[place], float(found.totals[place, column])
-            row = int(found.rows[place, column])
-            # The last column that is read is that of the source's own `</s>`, which need not be covered.
-            read = None if self.coverage is None else self.coverage[row, : self.lengths[sentence] - 1]
-            score = scoring.score(total, self.step + 1, read)
+            sentence, row = beams.sentences[place], int(found.rows[place, column])
+            gain, total = float(found.gains[place, column]), float(found.totals[place, column])
             endings = self.endings[sentence]
-            endings.append(Ending(self.step, row, float(found.gains[place, column]), total, score))
+            endings.append(self.trace.ending(row, gain, total, self.lengths[sentence]))
             if len(endings) >= self.options.n_best:
                 scores = sorted((ending.score for ending in endings), reverse=True)
                 self.threshold[sentence] = scores[self.options.n_best - 1]
-        self.widths = self.widths - ended.sum(axis=1)
+        self.beams = replace(beams, widths=beams.widths - ended.sum(axis=1))
 
     def _undecided(self, open_totals: Floats) -> Flags:
         """Which sentences have an open hypothesis that can still come under the n_best."""
-        best = open_totals.max(axis=1)
+        best, sentences = open_totals.max(axis=1), self.beams.sentences
         if not self.options.safe_stop:
             return np.asarray(best > -np.inf)
-        reachable = self.options.scoring.bound(best, self.step + 2, self.limits[self.sentences])
-        return np.asarray(reachable > self.threshold[self.sentences])
+        reachable = self.options.scoring.bound(best, self.step + 2, self.restrictions.limits[sentences])
+        return np.asarray(reachable * (1 + _ROUNDING * np.sign(reachable)) > self.threshold[sentences])
 
-    def _go_on(self, found: _Continuations, opened: Flags, kept: Integers) -> None:
+    def _go_on(self, found: Chosen, opened: Flags, kept: Integers) -> None:
         opened = opened[kept]
         # Open ones first, their order kept; R falls to the most that any sentence has.
         columns = np.argsort(~opened, axis=1, kind="stable")[:, : opened.sum(axis=1).max()]
         chosen = found.select(kept, columns)
-        self.open = np.where(np.take_along_axis(opened, columns, axis=1), chosen.totals, -np.inf)
+        totals = np.where(np.take_along_axis(opened, columns, axis=1), chosen.totals, -np.inf)
+        self.beams = Beams(self.beams.sentences[kept], self.beams.widths[kept], totals)
         self.rows, self.tokens = chosen.rows.ravel(), chosen.tokens.ravel()
         self.trace.add(self.rows, self.tokens, chosen.gains.ravel())
-        self.sentences, self.widths = self.sentences[kept], self.widths[kept]
-
-
-def _leave_only(log_probs: Tensor, rows: Integers, column: int) -> None:
-    """Bans every word but one (its column) in some rows."""
-    index = torch.from_numpy(rows).to(log_probs.device)
-    left = log_probs[index, column]
-    log_probs[index] = -torch.inf
-    log_probs[index, column] = left
+        if self.banks:
+            self.tokens = self.banks.go_on(self.rows, self.tokens)

@@ -13,7 +13,7 @@ from nmtalign.decoding.scorer import WordScores
 _WIDE = 4096  # words; fewer are looked at one by one
 _STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... are one block
 _SPARE = 4  # blocks more than can hold winners, so that equal maxima across the border are mostly seen
-Restrict = Callable[[Tensor, slice], None]
+Restrict = Callable[[Tensor, Tensor, slice], None]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Continuations:
 def best_continuations(scores: WordScores, open_totals: Tensor, count: int, restrict: Restrict) -> Continuations:
     """The `count` best, or as many as there are, by open_totals (B, R) float64 + the word's log-probability.
 
-    `restrict` is given the unnormalised scores (r, U) of some rows to change before words are chosen: -inf bans one.
+    `restrict` is given the logits (r, U) and log_sums (r, 1) of some rows, and changes logits before words are chosen:
+    -inf bans one.
     """
     sentences, rows = open_totals.shape
     width = scores.shape[1]
@@ -39,7 +40,7 @@ def best_continuations(scores: WordScores, open_totals: Tensor, count: int, rest
         beam = open_totals[start : start + most]
         part = slice(start * rows, (start + len(beam)) * rows)
         logits, log_sums = scores.logits(part)
-        restrict(logits, part)
+        restrict(logits, log_sums, part)
         blocks = _by_blocks(logits, log_sums, beam, count) if width >= _WIDE and logits.device.type == "cpu" else None
         found.append(blocks or _by_rows(logits, log_sums, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 Array = npt.NDArray[Any]
 
@@ -15,7 +16,8 @@ class Hypothesis:
 
     tokens: word ids without `</s>`. log_prob: sum over the words and `</s>`. score: see `Scoring`. token_log_probs:
     len(tokens) + 1 of them. weights (len(tokens) + 1, Tx) float32, whose last row and last column belong to `</s>`;
-    None where they were not asked for or the model has no attention.
+    None where they were not asked for or the model has no attention. phrase_at: for each phrase that was asked for,
+    the place in `tokens` where it begins, which tells whose `<unk>` is whose.
     """
 
     tokens: tuple[int, ...]
@@ -23,6 +25,7 @@ class Hypothesis:
     score: float
     token_log_probs: tuple[float, ...]
     weights: npt.NDArray[np.float32] | None = None
+    phrase_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,19 +77,32 @@ class Ending:
 class Trace:
     """What each step of a search leaves behind; a row of step t + 1 is entry number `row` of what step t added."""
 
-    def __init__(self, keep_weights: bool) -> None:
-        self._keep_weights = keep_weights
+    def __init__(self, keep_weights: bool, scoring: Scoring) -> None:
+        self._keep_weights, self._scoring = keep_weights, scoring
         self._steps: list[tuple[Array, Array, Array]] = []  # rows they come from, words, log-probabilities
         self._weights: list[Array] = []  # (rows, Tx) a step
+        self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, where the score counts them
 
-    def add_weights(self, weights: Array) -> None:
-        """Keeps the weights (rows, Tx) with which a step chose its words, if they are wanted."""
+    def read(self, weights: Tensor | None) -> None:
+        """Keeps the weights (rows, Tx) with which a step chooses its words, where they are wanted."""
+        if weights is None or not (self._keep_weights or self._scoring.coverage_penalty):
+            return
+        read = weights.float().cpu().numpy()
         if self._keep_weights:
-            self._weights.append(weights)
+            self._weights.append(read)
+        if self._scoring.coverage_penalty:
+            self._coverage = read if self._coverage is None else read + self._coverage[self._steps[-1][0]]
 
     def add(self, rows: Array, tokens: Array, log_probs: Array) -> None:
         """Keeps the rows that a step goes on with: the row of this step that each comes from, its word."""
         self._steps.append((rows, tokens, log_probs))
+
+    def ending(self, row: int, token_log_prob: float, log_prob: float, source_length: int) -> Ending:
+        """That a row of the step that was read last ends with `</s>`; source_length counts the source's own."""
+        step = len(self._steps)
+        # The last column that is read is that of the source's own `</s>`, which need not be covered.
+        read = None if self._coverage is None else self._coverage[row, : source_length - 1]
+        return Ending(step, row, token_log_prob, log_prob, self._scoring.score(log_prob, step + 1, read))
 
     def hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:
         """Reads off the hypothesis that `ending` ends; source_length counts `</s>`."""

@@ -31,7 +31,7 @@ class Given:
 def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None) -> None:
     """Against a stable sort of everything."""
 
-    def restrict(logits, rows):
+    def restrict(logits, log_sums, rows):
         if banned is not None:
             logits[:, banned] = -torch.inf
 
