@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+_LEAST_ROWS = 4
+
 
 class WordTable:
     """What weights (out, m) and bias (out,) make of each word's vector; no gradient.
@@ -35,5 +37,9 @@ class WordTable:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
             if len(new):
-                self._rows[new] = F.linear(self._embedding(new).to(self._weight.dtype), self._weight, self._bias)
+                # Word 0 for company: a product of fewer rows is rounded otherwise, and a word's row would depend on
+                # which words it was met with.
+                padded = F.pad(new, (0, max(0, _LEAST_ROWS - len(new))))
+                rows = F.linear(self._embedding(padded).to(self._weight.dtype), self._weight, self._bias)
+                self._rows[new] = rows[: len(new)]
                 self._known[new] = True
