@@ -1,4 +1,4 @@
-"""`python tests/bench train|scaling|gpu ...`, from any folder and with nothing installed but what the model needs."""
+"""`python tests/bench COMMAND ...`, from any folder and with nothing installed but what the model needs."""
 
 import sys
 from pathlib import Path

@@ -154,7 +154,8 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_round_trip(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of text files")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of texts, NAME.en and NAME.fr")
+    parser.add_argument("--languages", type=_words, metavar="A,B", help="[en,fr]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
 
 
@@ -199,6 +200,10 @@ def _positive(text: str) -> int:
 
 def _numbers(text: str) -> list[int]:
     return [] if text == "0" else [_positive(part) for part in text.split(",")]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
 
 
 def _list_of(allowed: Sequence[str]) -> Any:

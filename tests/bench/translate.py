@@ -23,7 +23,7 @@ from nmtalign.text.tokenizer import Tokenizers
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
 WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # a side
-NAIVE_LINES = 2  # that the naive decoder gets a round
+NAIVE_LINES = 4  # that the naive decoder gets a round
 WARM_LINES = 64
 
 
@@ -61,7 +61,7 @@ def run(given: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         texts = random_texts(folder, size, given["length"])
-        model = write_model(folder / "random", texts, Tokenizers.spaced("xx", "yy"))
+        model = write_model(folder / "random", texts, Tokenizers.moses("en", "fr"))
         if "speed" not in skipped:
             results["speed"] = _speed(given, names, texts, model)
         if given["model"]:
