@@ -39,6 +39,7 @@ _OF_LOADING = ("device", "precision", "threads", "max_memory", "ensemble")
 
 @dataclass(frozen=True)
 class _Line:
+    number: int
     request: Request
     tokens: list[str]
     ids: list[int]
@@ -173,53 +174,63 @@ class Translator:
         words = self._limits.words * _WINDOW_BATCHES
         at_hand = isinstance(lines, Sequence | AtHand)
         with Workers(self.loaded.device, ahead=at_hand) as workers:
-            tasks = (
-                self._window(window, workers)
-                for window in windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
-            )
-            for results in workers.in_order(tasks):
+            cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
+            for results in workers.in_order(self._window(window, workers) for window in self._numbered(lines, cut)):
                 yield from results
 
-    def _window(self, window: Sequence[str | Request], workers: Workers) -> Iterator[Translation]:
+    def _numbered(self, lines: Iterable[str | Request], cut: Iterable[list[str | Request]]) -> Iterator[list[_Line]]:
+        """The windows read; lines are numbered from 0, those that an earlier run has done included."""
+        number = None
+        for window in cut:
+            if number is None:
+                number = lines.passed if isinstance(lines, AtHand) else 0
+            yield [self._read(place, line) for place, line in enumerate(window, number)]
+            number += len(window)
+
+    def _window(self, lines: Sequence[_Line], workers: Workers) -> Iterator[Translation]:
         """Hands the batches of a window to the workers; the iterator then waits for them, line by line."""
-        lines = [self._read(line if isinstance(line, Request) else Request(line)) for line in window]
         pieces = [piece for line in lines for piece in self._pieces(line)]
         batches = self._limits.cut([len(piece.source) + 1 for piece in pieces], workers.at_least(len(pieces)))
         tasks = workers.submit(lambda batch: self._decoder.search([pieces[place] for place in batch]), batches)
+        return self._results(lines, tasks)
+
+    def _results(
+        self, lines: Sequence[_Line], tasks: Iterator[tuple[Sequence[int], list[list[Hypothesis]]]]
+    ) -> Iterator[Translation]:
+        """The translations of a window's lines, each as soon as it and those before it are there."""
         found: dict[int, list[Hypothesis]] = {}
+        place = 0
+        for line in lines:
+            there = range(place, place + len(line.pieces))
+            place = there.stop
+            while any(number not in found for number in there):
+                batch, hypotheses = next(tasks)
+                found.update(zip(batch, hypotheses, strict=True))
+            yield self._translation(line, [found.pop(number) for number in there])
 
-        def results() -> Iterator[Translation]:
-            place = 0
-            for line in lines:
-                there = range(place, place + len(line.pieces))
-                place = there.stop
-                while any(number not in found for number in there):
-                    batch, hypotheses = next(tasks)
-                    found.update(zip(batch, hypotheses, strict=True))
-                yield self._translation(line, [found.pop(number) for number in there])
-
-        return results()
-
-    def _read(self, request: Request) -> _Line:
+    def _read(self, number: int, line: str | Request) -> _Line:
+        request = line if isinstance(line, Request) else Request(line)
         tokenizers, limit = self.loaded.tokenizers, self.config.max_source_length
         tokens = self._tokenize(request.text)
         pieces = [slice(0, len(tokens))] if tokens else []
         if len(tokens) > limit:
             pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
         prefix = self._tokenize_target(request.prefix) if request.prefix else []
-        return _Line(request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix)
+        return _Line(number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix)
 
     def _pieces(self, line: _Line) -> Iterator[Piece]:
         """What of a line is searched at once; prefix and phrases are those of its first piece."""
-        target = self.loaded.target_vocabulary
-        for number, piece in enumerate(line.pieces):
-            prefix = () if number else tuple(target.encode(line.prefix))
-            phrases = (
-                ()
-                if number
-                else tuple(tuple(target.encode(self._tokenize_target(phrase))) for phrase in line.request.phrases)
+        encode = self.loaded.target_vocabulary.encode
+        prefix = tuple(encode(line.prefix))
+        phrases = tuple(tuple(encode(self._tokenize_target(phrase))) for phrase in line.request.phrases)
+        for part, piece in enumerate(line.pieces):
+            yield Piece(
+                source=tuple(line.ids[piece]),
+                prefix=() if part else prefix,
+                phrases=() if part else phrases,
+                number=line.number,
+                part=part,
             )
-            yield Piece(tuple(line.ids[piece]), prefix, phrases)
 
     def _translation(self, line: _Line, found: Sequence[list[Hypothesis]]) -> Translation:
         if not found:

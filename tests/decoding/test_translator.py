@@ -1,24 +1,25 @@
-"""The translator: order, blank lines, pieces, unknown words, memory that runs out; and the formats of its output."""
+"""The translator: order, blank lines, pieces, what is asked of a line, unknown words, memory that runs out."""
 
 import copy
 import io
 import itertools
-import json
+import queue
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sentencepiece
 import torch
 
+import nmtalign
 from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.core.model import TranslationModel
+from nmtalign.decoding import decoder as decoder_module
 from nmtalign.decoding import translator as translator_module
-from nmtalign.decoding.output import json_line, moses_lines, text_line
+from nmtalign.decoding.results import Request, Translation
 from nmtalign.decoding.search import Hypothesis
-from nmtalign.decoding.translator import Translation, Translator
+from nmtalign.decoding.translator import Translator, search_options, translate_config
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
@@ -92,15 +93,15 @@ def made_doubtful(loaded: LoadedModel) -> LoadedModel:
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
 def test_one_translation_a_line_in_order(loaded: LoadedModel, batch_size: int) -> None:
     together = found_by(loaded, LINES * 3, batch_size=batch_size)
-    assert [translation.source_line for translation in together] == LINES * 3
+    assert [translation.source for translation in together] == LINES * 3
     for line, translation in zip(LINES * 3, together, strict=True):
         alone = found_by(loaded, [line])[0]
         assert translation.text == alone.text
-        assert translation.hypotheses[0].score == pytest.approx(alone.hypotheses[0].score, abs=1e-5)
+        assert translation.score == pytest.approx(alone.score, abs=1e-5)
     assert [bool(translation.text) for translation in together[:8]] == [bool(line.strip()) for line in LINES]
 
 
-def test_windows_are_read_no_further_than_needed(loaded: LoadedModel) -> None:
+def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> None:
     taken = []
 
     def endless() -> Iterator[str]:
@@ -109,23 +110,68 @@ def test_windows_are_read_no_further_than_needed(loaded: LoadedModel) -> None:
             yield "a" if number % 2 else ""
 
     translations = Translator(loaded, config(batch_size=1)).translate(endless())
-    for _ in range(3):
-        next(translations)
-    assert len(taken) == 40
+    assert [next(translations).source for _ in range(3)] == ["", "a", ""]
+    assert len(taken) < 1000
+
+
+def test_a_parent_that_waits_for_each_answer(loaded: LoadedModel) -> None:
+    answers: queue.Queue[str] = queue.Queue()
+
+    def questions() -> Iterator[str]:
+        yield LINES[0]
+        for line in LINES[1:]:
+            answers.get(timeout=60)
+            yield line
+
+    found = []
+    for translation in Translator(loaded, config()).translate(questions()):
+        found.append(translation.source)
+        answers.put(translation.text)
+    assert found == LINES
 
 
 def test_windows_are_bounded_by_their_text(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator_module, "WINDOW_CHARACTERS", 5)
-    assert [t.source_line for t in found_by(loaded, LINES)] == LINES
+    monkeypatch.setattr(translator_module, "_WORD_CHARACTERS", 1)
+    assert [t.source for t in found_by(loaded, LINES)] == LINES
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_change_no_translation(loaded: LoadedModel, threads: int) -> None:
+    one = found_by(loaded, LINES * 5, batch_size=7)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        several = found_by(loaded, LINES * 5, batch_size=7)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert [t.text for t in several] == [t.text for t in one]
+    assert [t.score for t in several] == pytest.approx([t.score for t in one], abs=1e-5)
+
+
+def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(decoder_module, "beam_search", broken)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError, match="lost"):
+            found_by(loaded, LINES * 5)
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
     known, blank, unknown = found_by(loaded, ["the fox .", " ", "a hedgehog </s> <unk>"], n_best=2)
     assert known.source_tokens == ("the", "fox", ".")
     assert (known.source_unknown, unknown.source_unknown, blank.source_unknown) == (0, 3, 0)
-    assert len(known.texts) == len(known.target_tokens) == len(known.hypotheses) == 2
-    assert known.texts[0] == " ".join(loaded.target_vocabulary.decode(known.hypotheses[0].tokens))
-    assert (blank.texts, blank.target_tokens, blank.hypotheses[0].tokens) == (("",), ((),), ())
+    assert len(known.n_best) == 2
+    assert known.text == " ".join(known.tokens) == known.n_best[0].text
+    assert known.score >= known.n_best[1].score
+    assert len(known.n_best[1].token_log_probs) == len(known.n_best[1].tokens) + 1
+    assert known.log_prob == pytest.approx(sum(known.n_best[0].token_log_probs), abs=1e-4)
+    assert (blank.text, blank.tokens, blank.log_prob) == ("", (), 0.0)
 
 
 def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
@@ -135,27 +181,107 @@ def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
     assert whole.pieces == 3
     assert short.pieces == 1
     assert whole.text == " ".join(part.text for part in parts)
-    assert whole.hypotheses[0].log_prob == pytest.approx(sum(part.hypotheses[0].log_prob for part in parts), abs=1e-4)
-    assert len(whole.texts) == 1
-    assert len(short.texts) == 2
+    assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+    assert len(whole.n_best) == 1
+    assert len(short.n_best) == 2
 
 
 def test_weights_of_a_long_line(loaded: LoadedModel) -> None:
-    translator = Translator(loaded, config(max_source_length=2), keep_weights=True)
-    whole, blank = translator.translate(["the fox sees a boat", ""])
-    weights = whole.hypotheses[0].weights
-    assert weights is not None
-    assert weights.shape == (len(whole.target_tokens[0]) + 1, 6)
-    assert weights.sum(1) == pytest.approx(1, abs=1e-5)
-    assert blank.hypotheses[0].weights is not None
-    assert blank.hypotheses[0].weights.shape == (1, 1)
+    whole, blank = found_by(loaded, ["the fox sees a boat", ""], max_source_length=2)
+    assert whole.alignment is not None
+    assert whole.alignment.shape == (len(whole.tokens) + 1, 6)
+    assert whole.alignment.sum(1) == pytest.approx(1, abs=1e-5)
+    assert blank.alignment is not None
+    assert blank.alignment.shape == (1, 1)
+    assert next(Translator(loaded, config(), alignments=False).translate(["a"])).alignment is None
+
+
+def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
+    plain, given, blank, long = Translator(loaded, config(max_source_length=3)).translate(
+        [
+            Request("the fox ."),
+            Request("the fox .", prefix="red hedgehog"),
+            Request("", prefix="red"),
+            Request("the fox sees a boat", prefix="boat"),
+        ]
+    )
+    assert given.tokens[:2] == ("red", "hedgehog")
+    assert given.text.startswith("red hedgehog")
+    assert given.log_prob < plain.log_prob
+    assert blank.text == ""
+    assert long.pieces == 2
+    assert long.tokens[0] == "boat"
+
+
+def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
+    requests = [Request("the fox .", phrases=("red boat", "sees")), Request("the fox .")]
+    given, plain = Translator(loaded, config()).translate(requests)
+    assert "red boat" in given.text
+    assert "sees" in given.text
+    assert plain.text == found_by(loaded, ["the fox ."])[0].text
+
+
+def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
+    translator = Translator(loaded, config())
+    assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
+    assert len(next(translator.translate(["the fox ."])).n_best) == 1
+    for wrong in ({"device": "cpu"}, {"beams": 4}, {"beam": 0}, {"beam": "x"}):
+        with pytest.raises(UsageError):
+            translator.translate(["a"], **wrong)
+
+
+def test_samples_depend_on_seed_and_line_alone(loaded: LoadedModel) -> None:
+    settings = {"sample": True, "n_best": 4, "temperature": 2.0}
+    together = found_by(loaded, LINES, **settings)
+    assert [[a.text for a in t.n_best] for t in found_by(loaded, LINES, batch_size=1, **settings)] == [
+        [a.text for a in t.n_best] for t in together
+    ]
+    assert len({a.text for a in together[0].n_best}) > 1
+    other = found_by(loaded, LINES, seed=7, **settings)
+    assert [[a.text for a in t.n_best] for t in other] != [[a.text for a in t.n_best] for t in together]
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> None:
+    one = found_by(loaded, LINES)
+    for ensemble in ("probability", "log"):
+        two = list(Translator([loaded, loaded], config(ensemble=ensemble)).translate(LINES))
+        assert [t.text for t in two] == [t.text for t in one]
+        assert [t.score for t in two] == pytest.approx([t.score for t in one], abs=1e-5)
+    other = make_loaded(Tokenizers.spaced("en", "fr"), [*WORDS, "more"])
+    with pytest.raises(UsageError, match="vocabulary"):
+        Translator([loaded, other])
+
+
+def test_candidates_are_all_that_is_said(loaded: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "lexicon").write_text("the red\nfox boat\n")
+    settings = {"lexicon": str(tmp_path / "lexicon"), "candidates": 1}
+    found = found_by(loaded, ["the fox", "a", "sees a boat"], **settings)
+    assert set(found[0].tokens) <= {"red", "boat", "the"}
+    assert set(found[1].tokens) <= {"the"}
+    everything = found_by(loaded, LINES, lexicon=settings["lexicon"], candidates=len(WORDS))
+    assert [t.text for t in everything] == [t.text for t in found_by(loaded, LINES)]
+
+
+def test_the_papers_search_has_settings_of_its_own() -> None:
+    paper = translate_config(("command line", {"search": "paper"}))
+    assert (paper.length_penalty, paper.min_length_ratio, search_options(paper).safe_stop) == (0.0, 0.5, False)
+    assert translate_config(("command line", {"search": "paper", "length_penalty": 1.0})).length_penalty == 1.0
+    assert translate_config(("file", {"length_penalty": 0.5}), ("line", {})).length_penalty == 0.5
+
+
+def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
+    folder = random_model_directory(tmp_path, ["a", "b"], ["c", "d"], lambda model: None)
+    found = nmtalign.Translator.load(folder, beam=2).translate(iter(["a b", ""]))
+    assert [t.source for t in found] == ["a b", ""]
+    with pytest.raises(UsageError, match="beams"):
+        nmtalign.Translator.load(folder, beams=2)
 
 
 def test_unknown_words_are_copied_or_looked_up(loaded: LoadedModel, tmp_path: Path) -> None:
     loaded = made_doubtful(loaded)
     assert "<unk>" not in found_by(loaded, ["hedgehogs"])[0].text
-    assert set(found_by(loaded, ["hedgehogs"], allow_unk=True)[0].target_tokens[0]) == {"<unk>"}
-    assert set(found_by(loaded, ["hedgehogs"], replace_unk=True)[0].target_tokens[0]) == {"hedgehogs"}
+    assert set(found_by(loaded, ["hedgehogs"], allow_unk=True)[0].tokens) == {"<unk>"}
+    assert set(found_by(loaded, ["hedgehogs"], replace_unk=True)[0].tokens) == {"hedgehogs"}
     (tmp_path / "lexicon").write_text("hedgehogs hérissons\n")
     settings = {"replace_unk": True, "lexicon": str(tmp_path / "lexicon")}
     assert set(found_by(loaded, ["hedgehogs"], **settings)[0].text.split()) == {"hérissons"}
@@ -168,23 +294,23 @@ def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
     assert set(found_by(subwords, ["seen"], **settings)[0].text.split()) == {"seen"}
     # An unknown one: itself, for the rest of the word has its own place in the translation.
     found = found_by(subwords, ["猫"], **settings)[0]
-    assert set(found.target_tokens[0]) <= {"猫", "▁猫", "▁"}
+    assert set(found.tokens) <= {"猫", "▁猫", "▁"}
     (tmp_path / "lexicon").write_text("seen vu\n")
     found = found_by(subwords, ["seen"], lexicon=str(tmp_path / "lexicon"), **settings)[0]
-    assert set(found.target_tokens[0]) == {"▁vu"}
+    assert set(found.tokens) == {"▁vu"}
 
 
 def test_tokenized_lines_are_split_at_spaces_only(subwords: LoadedModel) -> None:
     raw = found_by(subwords, ["the foxes"])[0]
     tokenized = found_by(subwords, [" ".join(raw.source_tokens)], tokenized=True)[0]
     assert tokenized.source_tokens == raw.source_tokens
-    assert tokenized.text == " ".join(raw.target_tokens[0])
+    assert tokenized.text == " ".join(raw.tokens)
 
 
 def test_lines_never_hold_the_end_of_a_line() -> None:
     loaded = make_loaded(Tokenizers.spaced(), ["x\ry", "z\r"])
     for translation in found_by(loaded, ["a b c", "d"], n_best=3):
-        assert not {"\r", "\n"} & set("".join(translation.texts))
+        assert not {"\r", "\n"} & set("".join(a.text for a in translation.n_best))
 
 
 def test_what_a_model_without_attention_cannot_do() -> None:
@@ -193,29 +319,28 @@ def test_what_a_model_without_attention_cannot_do() -> None:
     with pytest.raises(UsageError, match="no attention"):
         Translator(loaded, config(replace_unk=True))
     with pytest.raises(UsageError, match="no attention"):
-        Translator(loaded, config(), keep_weights=True)
-    with pytest.raises(UsageError, match="n_best = 4"):
-        Translator(loaded, config(n_best=4))
+        Translator(loaded, config(coverage_penalty=0.2))
+    assert next(Translator(loaded, config()).translate(["a"])).alignment is None
 
 
 def test_long_sentences_make_small_batches(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
-    search = translator_module.beam_search
+    search = decoder_module.beam_search
 
-    def watched(model: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
+    def watched(scorer: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
         shapes.append(tuple(source.shape))
-        return search(model, source, *rest)  # type: ignore[arg-type]
+        return search(scorer, source, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(translator_module, "beam_search", watched)
-    found_by(loaded, ["a fox"] * 6 + ["a fox " * 100] * 3, max_length_ratio=0.1)
-    assert shapes == [(4, 3), (2, 3), (1, 201), (1, 201), (1, 201)]
+    monkeypatch.setattr(decoder_module, "beam_search", watched)
+    found_by(loaded, ["a fox"] * 6 + ["a fox " * 100] * 3, max_length_ratio=0.1, batch_size=402)
+    assert shapes == [(2, 201), (2, 201), (5, 3)]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 def test_a_batch_that_is_too_large_is_halved(
     loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    search, room = translator_module.beam_search, 1
+    search, room = decoder_module.beam_search, 1
 
     def small_machine(model: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
         if len(source) > room:
@@ -223,10 +348,10 @@ def test_a_batch_that_is_too_large_is_halved(
         return search(model, source, *rest)  # type: ignore[arg-type]
 
     expected = [translation.text for translation in found_by(loaded, LINES)]
-    monkeypatch.setattr(translator_module, "beam_search", small_machine)
+    monkeypatch.setattr(decoder_module, "beam_search", small_machine)
     assert [translation.text for translation in found_by(loaded, LINES)] == expected
     room = 0
-    with pytest.raises(ResourceError, match="out of memory with one sentence of 1 tokens"):
+    with pytest.raises(ResourceError, match="out of memory with one sentence of"):
         found_by(loaded, LINES)
 
 
@@ -234,37 +359,6 @@ def test_other_errors_are_not_taken_for_memory(loaded: LoadedModel, monkeypatch:
     def broken(*_: object) -> None:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(translator_module, "beam_search", broken)
+    monkeypatch.setattr(decoder_module, "beam_search", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         found_by(loaded, LINES)
-
-
-def translation(*texts: str) -> Translation:
-    hypotheses = tuple(
-        Hypothesis((4,) * rank, -rank / 3, -rank / 7, (-1.0,) * (rank + 1), np.zeros((rank + 1, 2), np.float32))
-        for rank in range(1, len(texts) + 1)
-    )
-    return Translation("a\u2028 \x00b", ("a",), 0, texts, tuple((text,) for text in texts), hypotheses)
-
-
-def test_formats() -> None:
-    two = translation("un |||| deux", 'é "\u2028')
-    assert text_line(7, two) == "un |||| deux"
-    first, second = moses_lines(7, two).split("\n")
-    assert first == "7 ||| un | | || deux ||| LogProb= -0.333333 Length= 2 ||| -0.142857"
-    assert second == '7 ||| é "\u2028 ||| LogProb= -0.666667 Length= 3 ||| -0.285714'
-    line = json_line(7, two)
-    assert "\n" not in line
-    assert "é" in line
-    assert json.loads(line) == {
-        "id": 7,
-        "source": "a\u2028 \x00b",
-        "translation": "un |||| deux",
-        "score": -0.142857,
-        "log_prob": -0.333333,
-        "tokens": ["un |||| deux"],
-        "n_best": [
-            {"translation": "un |||| deux", "score": -0.142857, "log_prob": -0.333333, "tokens": ["un |||| deux"]},
-            {"translation": 'é "\u2028', "score": -0.285714, "log_prob": -0.666667, "tokens": ['é "\u2028']},
-        ],
-    }
