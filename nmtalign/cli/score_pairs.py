@@ -29,7 +29,7 @@ from nmtalign.text.lines import STDIN
 from nmtalign.workspace import Workspace, given, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.decoding.rescoring import ScoredPair
+    from nmtalign.decoding.results import ScoredPair
     from nmtalign.decoding.translator import Translator
 
 # Settings of section [translate] that say what a score is, and how the machine is used.

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmtalign.decoding.rescoring import ScoredPair, score_pairs
+from nmtalign.decoding.rescoring import score_pairs
+from nmtalign.decoding.results import ScoredPair
 from nmtalign.decoding.stream import AtHand
 from nmtalign.decoding.translator import Translator
 from nmtalign.errors import InputError, UsageError

@@ -20,8 +20,7 @@ import numpy as np
 
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.rescoring import ScoredPair
-from nmtalign.decoding.results import Alternative, Translation
+from nmtalign.decoding.results import Alternative, ScoredPair, Translation
 from nmtalign.decoding.trace import Array
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from nmtalign.core.devices import picks_bf16
 from nmtalign.core.halving import in_halves
+from nmtalign.core.softmax import CHUNK_CELLS, slices
 from nmtalign.data.batches import make_source
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
-from nmtalign.decoding.scorer import Choice, Scorer, WordScores, parts
-from nmtalign.decoding.stream import windows
+from nmtalign.decoding.results import ScoredPair
+from nmtalign.decoding.scorer import Choice, Scorer, WordScores
+from nmtalign.decoding.stream import AtHand, windows
 from nmtalign.decoding.trace import Array, Scoring
 from nmtalign.decoding.translator import Translator, search_options
 from nmtalign.decoding.workers import Workers
@@ -23,31 +25,6 @@ _WINDOW_BATCHES = 10  # batches' worth of pairs that are read and sorted by leng
 _PAIR_CHARACTERS = 12  # of two words
 
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class ScoredPair:
-    """A pair with what the models say of its target.
-
-    token_log_probs: of each target token, then of `</s>`: len(target_tokens) + 1 of them, natural logarithms.
-    log_prob: their sum. score: what a search makes of it. The unknown ones are counted among the tokens of each side.
-    """
-
-    number: int  # of the pair, from 0
-    source: str
-    target: str
-    source_tokens: tuple[str, ...]
-    target_tokens: tuple[str, ...]
-    source_unknown: int
-    target_unknown: int
-    log_prob: float
-    score: float
-    token_log_probs: tuple[float, ...]
-
-    @property
-    def blank(self) -> bool:
-        """Whether neither side has a word, so that no model was asked."""
-        return not (self.source_tokens or self.target_tokens)
 
 
 @dataclass(frozen=True)
@@ -86,17 +63,20 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair]) -> Iterator[Score
     pair is too much for the memory.
     """
     scorer = _PairScorer(translator)
-    words, read = scorer.limits.words * _WINDOW_BATCHES, 0
-    device = translator.loaded.device
-    with Workers(device, ahead=False) as workers, torch.inference_mode():
-        for window in windows(pairs, max(1, words // 4), words * _PAIR_CHARACTERS, _characters):
-            yield from scorer.window(window, read, workers)
-            read += len(window)
+    words, at_hand = scorer.limits.words * _WINDOW_BATCHES, isinstance(pairs, Sequence | AtHand)
+    with Workers(translator.loaded.device, ahead=at_hand) as workers:
+        tasks = (
+            scorer.window(window, workers)
+            for window in windows(pairs, max(1, words // 4), words * _PAIR_CHARACTERS, _characters)
+        )
+        for results in workers.in_order(tasks):
+            yield from results
 
 
 class _PairScorer:
     def __init__(self, translator: Translator) -> None:
         self._loaded, self._config = translator.loaded, translator.config
+        self._pairs = 0  # read so far
         self._scorer: Scorer = translator._scorer
         self._scoring: Scoring = search_options(translator.config).scoring
         tokenizers, spaced = self._loaded.tokenizers, SpacedWords()
@@ -115,17 +95,20 @@ class _PairScorer:
             keep_weights=False,
         )
 
-    def window(self, pairs: Sequence[Pair], first: int, workers: Workers) -> Iterator[ScoredPair]:
-        """The pairs of a window, the first of which has the number `first`."""
-        lines = [self._read(number, pair) for number, pair in enumerate(pairs, first)]
+    def window(self, pairs: Sequence[Pair], workers: Workers) -> Iterator[ScoredPair]:
+        """Hands the batches of a window to the workers; the iterator then waits for them."""
+        lines = [self._read(number, pair) for number, pair in enumerate(pairs, self._pairs)]
+        self._pairs += len(lines)
         asked = [line for line in lines if any(line.tokens)]
         batches = self.limits.cut([line.length() for line in asked], workers.at_least(len(asked)))
         tasks = workers.submit(lambda batch: self._force_all([asked[place] for place in batch]), batches)
-        found = {
-            asked[place].number: forced for batch, each in tasks for place, forced in zip(batch, each, strict=True)
-        }
-        nothing = _Forced(np.zeros(1), 0.0)
-        return (_scored(line, found.get(line.number, nothing)) for line in lines)
+
+        def results() -> Iterator[ScoredPair]:
+            found = {asked[place].number: one for batch, each in tasks for place, one in zip(batch, each, strict=True)}
+            nothing = _Forced(np.zeros(1), 0.0)
+            yield from (_scored(line, found.get(line.number, nothing)) for line in lines)
+
+        return results()
 
     def _read(self, number: int, texts: Pair) -> _Read:
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._sides, texts, strict=True))
@@ -179,9 +162,13 @@ def force(
 
 
 def _of_words(scores: WordScores, words: Tensor) -> Tensor:
-    """The log-probability (R,) of one word (R,) in each row."""
-    on_cpu = words.device.type == "cpu"
-    return torch.cat([scores.log_probs(r).gather(1, words[r, None]).squeeze(1) for r in parts(scores.shape, on_cpu)])
+    """The log-probability (R,) of one word (R,) in each row; on a processor by parts that its cache holds."""
+    count, width = scores.shape
+    found = []
+    for rows in slices(count, width, CHUNK_CELLS if words.device.type == "cpu" else count * width):
+        logits, log_sums = scores.logits(rows)
+        found.append((logits.gather(1, words[rows, None]) - log_sums).squeeze(1))
+    return torch.cat(found)
 
 
 def _scored(line: _Read, forced: _Forced) -> ScoredPair:

@@ -82,3 +82,28 @@ class Translation:
     def alignment(self) -> Array | None:
         """The weights of the best (len(tokens) + 1, source tokens + 1), or None."""
         return self.n_best[0].alignment
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A pair with what the models say of its target.
+
+    token_log_probs: of each target token, then of `</s>`: len(target_tokens) + 1 of them, natural logarithms.
+    log_prob: their sum. score: what a search makes of it. The unknown ones are counted among the tokens of each side.
+    """
+
+    number: int  # of the pair, from 0
+    source: str
+    target: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    source_unknown: int
+    target_unknown: int
+    log_prob: float
+    score: float
+    token_log_probs: tuple[float, ...]
+
+    @property
+    def blank(self) -> bool:
+        """Whether neither side has a word, so that no model was asked."""
+        return not (self.source_tokens or self.target_tokens)
