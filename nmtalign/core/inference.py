@@ -89,6 +89,11 @@ class Inference:
         """Where the weights are."""
         return self.output_weight.device
 
+    def settle(self) -> None:
+        """Does now what steps do when they first need it: from then on a step looks at no value."""
+        with torch.inference_mode():
+            self._words.fill()
+
     def encode(self, source: Tensor, source_mask: Tensor) -> Encoded:
         """Reads sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
         padding = None if bool(source_mask.all()) else ~source_mask

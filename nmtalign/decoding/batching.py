@@ -4,27 +4,34 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from nmtalign.config import ModelConfig, byte_count
 
 _SHARE = 0.1  # of the machine's memory, where nothing else is said
+_CARD_SHARE = 0.5  # of what is free of a GPU's
 _LEAST = 64 << 20  # bytes; a search gets that much whatever is asked for
-_ROWS = 12000  # words of a batch times beam, where no size is given: beyond, nothing gets faster
-_MOST_WORDS = 6000
+# Words of a batch times beam, where no size is given, and the most words: beyond, nothing gets faster.
+_ROWS, _MOST_WORDS = 12_000, 6_000
+_CARD_ROWS, _MOST_CARD_WORDS = 200_000, 60_000
 
 
-def memory_limit(text: str) -> int:
-    """Bytes of a setting such as "2G", or a tenth of the machine's memory."""
+def memory_limit(text: str, device: torch.device) -> int:
+    """Bytes of a setting such as "2G", or a tenth of the machine's memory, or half of what is free of a GPU's."""
     if text:
         return byte_count("max_memory", text)
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0] * _CARD_SHARE)
     try:
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _SHARE)
     except (AttributeError, OSError, ValueError):
         return 1 << 30
 
 
-def default_words(beam: int) -> int:
+def default_words(beam: int, device: torch.device) -> int:
     """Source words of a batch where no size is given."""
-    return min(_MOST_WORDS, max(1, _ROWS // beam))
+    rows, most = (_CARD_ROWS, _MOST_CARD_WORDS) if device.type == "cuda" else (_ROWS, _MOST_WORDS)
+    return min(most, max(1, rows // beam))
 
 
 @dataclass(frozen=True)

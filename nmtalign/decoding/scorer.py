@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
@@ -116,16 +116,16 @@ class ModelSession:
                 self._bias = self._bias[choice.sentences] if self._several else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
         self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
-        return Step(_Softmax(F.linear(features, self._weight), self._bias, self._room), weights)
+        return Step(Softmax(F.linear(features, self._weight), self._bias, self._room), weights)
 
 
 @dataclass(frozen=True)
-class _Softmax:
+class Softmax:
     """Of logits (R, U) and a bias that is still to be added: one for all rows (1, U), or one a sentence (B, U)."""
 
     logits_without_bias: Tensor
     bias: Tensor
-    room: "_Room"
+    room: "_Room" = field(default_factory=lambda: _Room())
 
     @property
     def shape(self) -> tuple[int, int]:

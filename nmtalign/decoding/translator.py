@@ -16,6 +16,7 @@ from nmtalign.core.inference import Inference
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.candidates import CandidateLists
 from nmtalign.decoding.decoder import Piece, PieceDecoder
+from nmtalign.decoding.graphs import GraphedScorer
 from nmtalign.decoding.pieces import cut, join
 from nmtalign.decoding.results import Alternative, Request, Translation
 from nmtalign.decoding.scorer import Ensemble, ModelScorer, Scorer
@@ -145,7 +146,8 @@ class Translator:
     def _make_scorer(self) -> Scorer:
         config, device = self.config, self.loaded.device
         dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
-        scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
+        make = GraphedScorer if device.type == "cuda" else ModelScorer
+        scorers = [make(Inference(loaded.model, dtype)) for loaded in self.models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
 
     def _candidates(self) -> CandidateLists | None:
@@ -156,15 +158,14 @@ class Translator:
 
     @cached_property
     def _limits(self) -> BatchLimits:
-        config, target = self.config, self.loaded.target_vocabulary
-        workers = Workers.count(self.loaded.device)
-        itemsize = 2 if picks_bf16(config.precision, self.loaded.device) else 4
+        config, device, target = self.config, self.loaded.device, self.loaded.target_vocabulary
+        rows = config.n_best if config.sample else config.beam
         return BatchLimits(
-            words=config.batch_size or default_words(config.n_best if config.sample else config.beam),
-            memory=memory_limit(config.max_memory) // workers // len(self.models),
+            words=config.batch_size or default_words(rows, device),
+            memory=memory_limit(config.max_memory, device) // Workers.count(device) // len(self.models),
             model=self.loaded.model.config,
-            beam=config.n_best if config.sample else config.beam,
-            itemsize=itemsize,
+            beam=rows,
+            itemsize=2 if picks_bf16(config.precision, device) else 4,
             scored=len(target) if not config.candidates else min(len(target), 4 * config.candidates),
             length_ratio=config.max_length_ratio,
             keep_weights=self.alignments or config.replace_unk,
