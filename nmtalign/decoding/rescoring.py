@@ -77,19 +77,20 @@ class _PairScorer:
     def __init__(self, translator: Translator) -> None:
         self._loaded, self._config = translator.loaded, translator.config
         self._pairs = 0  # read so far
-        self._scorer: Scorer = translator._scorer
+        self._scorer: Scorer = translator.scorer
         self._scoring: Scoring = search_options(translator.config).scoring
         tokenizers, spaced = self._loaded.tokenizers, SpacedWords()
         tokenized = self._config.tokenized
         self._sides = [spaced] * 2 if tokenized else [tokenizers.source, tokenizers.target]
         self._vocabularies = self._loaded.source_vocabulary, self._loaded.target_vocabulary
-        memory = memory_limit(self._config.max_memory) // Workers.count(self._loaded.device) // len(translator.models)
+        device = self._loaded.device
+        memory = memory_limit(self._config.max_memory, device) // Workers.count(device) // len(translator.models)
         self.limits = BatchLimits(
-            words=self._config.batch_size or default_words(1),
+            words=self._config.batch_size or default_words(1, device),
             memory=memory,
             model=self._loaded.model.config,
             beam=1,
-            itemsize=2 if picks_bf16(self._config.precision, self._loaded.device) else 4,
+            itemsize=2 if picks_bf16(self._config.precision, device) else 4,
             scored=len(self._loaded.target_vocabulary),
             length_ratio=1.0,
             keep_weights=False,

@@ -97,7 +97,7 @@ class Translator:
         if self.config.coverage_penalty and not attends:
             raise UsageError("this model has no attention: it knows no coverage; leave out --coverage-penalty")
         self.alignments = alignments and attends
-        self._scorer = scorer or self._make_scorer()
+        self.scorer = scorer or self._make_scorer()
         source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
         self._subwords = isinstance(source, SentencePieces)
         spaced = SpacedWords()
@@ -107,7 +107,7 @@ class Translator:
         replaces = self.config.replace_unk and self.config.lexicon
         self._lexicon = read_lexicon(Path(self.config.lexicon)) if replaces else {}
         options = search_options(self.config, self.alignments)
-        self._decoder = PieceDecoder(self._scorer, options, self.config, self.loaded.device, self._candidates())
+        self._decoder = PieceDecoder(self.scorer, options, self.config, self.loaded.device, self._candidates())
 
     @classmethod
     def load(
@@ -141,7 +141,7 @@ class Translator:
         known = [field.name for field in dataclasses.fields(TranslateConfig) if field.name not in _OF_LOADING]
         _check_settings(settings, known)
         layers = ("Translator.load", dataclasses.asdict(self.config)), ("translate", settings)
-        return Translator(self.models, resolve(TranslateConfig, *layers), self.alignments, self._scorer)
+        return Translator(self.models, resolve(TranslateConfig, *layers), self.alignments, self.scorer)
 
     def _make_scorer(self) -> Scorer:
         config, device = self.config, self.loaded.device
