@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.decoding.pieces import cut, join
-from nmtalign.decoding.trace import Hypothesis
+from nmtalign.decoding.trace import Hypothesis, Scoring
 
 
 @settings(max_examples=80, deadline=None)
@@ -36,17 +36,17 @@ def test_joined_pieces() -> None:
     first = hypothesis([5, 6], [-1, -2, -4], [[0.5, 0.25, 0.25], [0.1, 0.7, 0.2], [0, 0, 1]])
     empty = hypothesis([], [-8], [[0.25, 0.75]])
     last = hypothesis([7], [-16, -32], [[0.75, 0.25], [0.5, 0.5]])
-    joined = join([first, empty, last], length_penalty=1.0)
+    joined = join([first, empty, last], Scoring())
     assert joined.tokens == (5, 6, 7)
     assert joined.token_log_probs == (-1, -2, -28, -32)
     assert joined.log_prob == -63
     assert joined.score == pytest.approx(-63 / 4)
     expected = [[0.5, 0.25, 0, 0, 0.25], [0.1, 0.7, 0, 0, 0.2], [0, 0, 0, 0.75, 0.25], [0, 0, 0, 0.5, 0.5]]
     assert joined.weights == pytest.approx(np.array(expected))
-    assert join([first], 1.0) is first
+    assert join([first], Scoring(1.0)) is first
 
 
 def test_pieces_without_weights() -> None:
     bare = Hypothesis((3,), -1.0, -0.5, (-0.5, -0.5))
-    assert join([bare, bare], 0.0).weights is None
-    assert join([bare, bare], 0.0).score == -2.0
+    assert join([bare, bare], Scoring(0.0)).weights is None
+    assert join([bare, bare], Scoring(0.0)).score == -2.0
