@@ -49,7 +49,7 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
         return run_gpu(given)
     from nmtalign.cli.common import choose_wait_policy
 
-    choose_wait_policy()  # as `nmtalign train` does, before torch is imported
+    choose_wait_policy()  # as `nmtalign train` and `translate` do, before torch is imported
     if command == "memory":
         from bench.memory import measure
 

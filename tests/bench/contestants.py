@@ -113,9 +113,6 @@ def serve(task: str) -> None:
     {} is answered when all is ready; {"beam": 12, "lines": [0, 1]} with the seconds that these lines of the text took,
     their translations, and the peak memory so far; of the floor with the seconds of each of its variants.
     """
-    from nmtalign.cli.common import choose_wait_policy
-
-    choose_wait_policy()  # as `nmtalign translate` does, before torch is imported
     given = json.loads(task)
     name = given.pop("variant")
     job = Job(**{**given, "floor": tuple(given["floor"])})

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -23,7 +24,7 @@ from bench.random_model import SPREAD, spread_logits, write_lexicon  # noqa: E40
 from bench.recipes import Job, Recipe  # noqa: E402
 from bench.search_products import SearchShape, search_flops_of  # noqa: E402
 from bench.texts import random_texts  # noqa: E402
-from bench.translate_recipes import COMMANDS  # noqa: E402
+from bench.translate_recipes import COMMANDS, keep_open  # noqa: E402
 from bench.translate_tables import tables  # noqa: E402
 from bench.workload import Size  # noqa: E402
 from nmtalign.core.inference import Inference  # noqa: E402
@@ -264,6 +265,16 @@ def test_a_toolkit_is_told_beam_and_length(name, tmp_path):
     told = " ".join(command) + "".join(path.read_text() for path in tmp_path.glob("translate-7.yaml"))
     assert re.search(r"beam[-_]size\"?:? 7\b", told)
     assert re.search(r"min_length 4|main\(\)\n 4|max-length-factor 1", told)
+
+
+def test_marians_model_is_kept_from_ending(tmp_path):
+    job = Job(random_texts(tmp_path, Size.of("tiny", 60, **SMALL), 5, pairs=20), tmp_path, 3, 1)
+    keep_open(job)  # the others save no such file
+    np.savez(tmp_path / "model.npz", decoder_ff_logit_l2_b=np.zeros((1, 60), np.float32), other=np.ones(3, np.int8))
+    keep_open(job)
+    with np.load(tmp_path / "model.npz") as saved:
+        assert saved["decoder_ff_logit_l2_b"].sum() == saved["decoder_ff_logit_l2_b"][0, 0] == -1e4
+        assert saved["other"].tolist() == [1, 1, 1]
 
 
 def test_start_up_is_set_beside_what_is_wanted():

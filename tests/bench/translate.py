@@ -13,7 +13,7 @@ from bench.contestants import FLOOR, NAIVE_BATCH, NAMES, OURS, Job
 from bench.machine import describe_machine, in_words
 from bench.random_model import write_lexicon, write_model
 from bench.report import say, show, write_json
-from bench.texts import Texts, random_texts
+from bench.texts import PAIRS, Texts, random_texts
 from bench.timing import spread, take_turns
 from bench.train import MODEL_OPTIONS
 from bench.workload import Size
@@ -60,7 +60,8 @@ def run(given: dict[str, Any]) -> int:
     say(in_words(results["machine"]))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        texts = random_texts(folder, size, given["length"])
+        given["sentences"] = given["sentences"] or SENTENCES[given["size"]]
+        texts = random_texts(folder, size, given["length"], max(PAIRS, given["sentences"]))
         model = write_model(folder / "random", texts, Tokenizers.moses("en", "fr"))
         if "speed" not in skipped:
             results["speed"] = _speed(given, names, texts, model)
@@ -113,8 +114,7 @@ def _check(given: dict[str, Any]) -> None:
 
 def _speed(given: dict[str, Any], names: Sequence[str], texts: Texts, model: Path) -> dict[str, Any]:
     """Random words of one length, translated to as many words, so that all variants do the same work."""
-    length, sentences = given["length"], given["sentences"] or SENTENCES[given["size"]]
-    sentences = min(sentences, len(texts.file("train", "src").read_text(encoding="utf-8").splitlines()))
+    length, sentences = given["length"], given["sentences"]
     frequent = min(given["candidates"], texts.size.model.target_vocabulary_size // 4)
     lexicon = texts.folder / "lexicon"
     write_lexicon(lexicon, texts, frequent)

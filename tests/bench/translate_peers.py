@@ -19,7 +19,7 @@ from bench.peers import PeerError, chosen, install, softly
 from bench.recipes import Job, Recipe
 from bench.report import Table, figure, say, times
 from bench.texts import Texts
-from bench.translate_recipes import BATCH, COMMANDS, output_file
+from bench.translate_recipes import BATCH, COMMANDS, keep_open, output_file
 from bench.watch import complaint_in
 
 PATIENCE = 600.0  # seconds for a call
@@ -70,6 +70,7 @@ def _run(recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[.
     limits["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # OpenNMT-py reads its own pickled model, as older PyTorch let it
     small = dataclasses.replace(job, texts=_few(job))
     _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, limits)
+    keep_open(job)
 
     def translate(lines: Path, beam: int) -> list[str]:
         command = COMMANDS[recipe.name](environment_folder / "bin", job, lines, beam)

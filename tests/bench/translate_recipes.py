@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from bench.recipes import Job
 
 BATCH = 32  # sentences; Marian: of each of its threads
@@ -45,14 +47,24 @@ def _opennmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
 
 
 def _marian(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
-    """A word's reward of 100 keeps its hypotheses open up to the source's length."""
+    """It has no least length, but a greatest one, in terms of the source's; see `keep_open`."""
     vocabularies = [str(job.folder / f"vocabulary.{side}.yml") for side in ("src", "tgt")]
     return [
         *(str(bin_folder / "pymarian"), "decode", "-m", str(job.folder / "model.npz"), "--vocabs", *vocabularies),
         *("-i", str(text), "--beam-size", str(beam), "--cpu-threads", str(job.threads), "--quiet"),
         *("--mini-batch", str(BATCH), "--maxi-batch", "100", "--maxi-batch-sort", "src"),
-        *("--max-length-factor", "1", "--word-penalty", "-100"),
+        *("--max-length-factor", "1"),
     ]
+
+
+def keep_open(job: Job) -> None:
+    """Keeps a model that Marian has saved from ever choosing `</s>`, whose id is 0: by its bias."""
+    path = job.folder / "model.npz"
+    if path.exists():
+        with np.load(path) as saved:
+            weights = dict(saved)
+        weights["decoder_ff_logit_l2_b"][0, 0] = -1e4
+        np.savez(path, **weights)
 
 
 def output_file(job: Job) -> Path:
