@@ -136,14 +136,14 @@ def json_line(
     words = _Words(config, tokenizers)
     entries = [_entry(translation, alternative, config, words) for alternative in translation.n_best]
     extra = translation.request.extra
-    line: dict[str, Any] = {"id": extra.get("id", number)}
-    stale = _OPTIONAL_KEYS if "n_best" in extra else frozenset[str]()
-    line |= {key: value for key, value in extra.items() if key not in stale}
-    line |= {"source": translation.source, **entries[0]}
-    line |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
+    results = {"source": translation.source, **entries[0]}
+    results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
     if translation.pieces > 1:
-        line["pieces"] = translation.pieces
-    return one_line({**line, "n_best": entries})
+        results["pieces"] = translation.pieces
+    results["n_best"] = entries
+    ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
+    passed = {key: value for key, value in extra.items() if key not in ours}
+    return one_line({"id": extra.get("id", number), **passed, **results})
 
 
 def _entry(

@@ -1,7 +1,5 @@
 """Lines of JSON as requests."""
 
-import json
-
 import pytest
 
 from nmtalign.config import TranslateConfig
@@ -78,4 +76,4 @@ def test_what_was_written_can_be_read_again() -> None:
     second, plain = (
         json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)), TranslateConfig()) for one in (again, request)
     )
-    assert json.loads(second) == json.loads(plain)
+    assert second == plain
