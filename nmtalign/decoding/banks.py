@@ -124,6 +124,9 @@ class PhraseBanks:
         progress = self._rows[start : rows.stop]
         words = np.stack([self._best[row][0][:width] for row in rows])
         gains = np.stack([self._best[row][1][:width] for row in rows])
+        for number, each in enumerate(progress):
+            if each.bound:
+                gains[number, words[number] != each.wanted[0]] = -np.inf
         missing = np.repeat([[each.after(None).missing] for each in progress], words.shape[1], axis=1)
         for row, column in np.argwhere(np.isin(words, list(phrases.alphabet))):
             missing[row, column] = progress[row].after(int(words[row, column])).missing

@@ -51,7 +51,8 @@ _Parts = tuple[tuple[int, int], ...]
 class Progress:
     """How far translations are that go on alike.
 
-    `missing`: so many words bring all that is still missing, at most. `wanted`: the symbols that bring it nearer.
+    `missing`: so many words bring all that is still missing, at most. `wanted`: the symbols that bring it nearer;
+    `bound`: nothing else may follow, for an `<unk>` of a phrase would be left without the rest of it.
     """
 
     def __init__(self, phrases: Phrases, parts: _Parts) -> None:
@@ -64,8 +65,12 @@ class Progress:
         total = sum(times * len(pattern.symbols) for (_, times), pattern in zip(parts, phrases.different, strict=True))
         self.missing = total - begun
         # While a phrase is under way, the others wait for its end.
-        wanted = (pattern.symbols[matched] for matched, pattern in missing if matched or not begun)
-        self.wanted = tuple(dict.fromkeys(wanted))
+        wanted = [pattern.symbols[matched] for matched, pattern in missing if matched or not begun]
+        # There is at most one of these, for no other phrase has its symbol.
+        bound = [
+            pattern.symbols[matched] for matched, pattern in missing if min(pattern.symbols[:matched], default=0) < 0
+        ]
+        self.wanted, self.bound = tuple(dict.fromkeys(bound or wanted)), bool(bound)
 
     def after(self, symbol: int | None) -> "Progress":
         """The progress with one more word; None stands for a word of no phrase."""
