@@ -7,7 +7,6 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.softmax import CHUNK_CELLS
@@ -100,7 +99,7 @@ class ModelSession:
         self._state = inference.start(self._encoded)
         self._weight, self._bias = inference.output_weight, inference.output_bias[None]
         self._several = candidates is not None  # whether each sentence has a bias of its own
-        self._room = _Room()
+        self._room, self._logits = _Room(), _Room()
         if candidates is not None:
             words = torch.from_numpy(candidates.words).to(source.device)
             allowed = torch.from_numpy(candidates.allowed).to(source.device)
@@ -116,7 +115,9 @@ class ModelSession:
                 self._bias = self._bias[choice.sentences] if self._several else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
         self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
-        return Step(Softmax(F.linear(features, self._weight), self._bias, self._room), weights)
+        (logits,) = self._logits.of((len(features), len(self._weight)), features, 1)
+        torch.mm(features, self._weight.t(), out=logits)
+        return Step(Softmax(logits, self._bias, self._room), weights)
 
 
 @dataclass(frozen=True)
@@ -137,30 +138,34 @@ class Softmax:
         return self.logits_without_bias.device
 
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
-        bias = self.bias
-        if len(bias) > 1:
-            each = len(self.logits_without_bias) // len(bias)
-            bias = bias[torch.arange(rows.start, rows.stop, device=bias.device) // each]
         narrow = self.logits_without_bias[rows]
-        logits, normalised = self.room.of(narrow.shape, bias)
-        logits.copy_(narrow).add_(bias)
+        logits, normalised = self.room.of((len(narrow), narrow.shape[1]), self.bias, 2)
+        logits.copy_(narrow)
+        each = len(self.logits_without_bias) // len(self.bias)  # rows that share a bias
+        first, last = rows.start // each, (rows.stop - 1) // each
+        if first == last:
+            logits.add_(self.bias[first])
+        elif rows.start % each or rows.stop % each:
+            logits.add_(self.bias[torch.arange(rows.start, rows.stop, device=logits.device) // each])
+        else:
+            logits.view(-1, each, logits.shape[1]).add_(self.bias[first : last + 1, None])
         # A softmax is found in half the time of a logarithm of a sum of exponentials. `</s>` is never banned in it.
         torch.log_softmax(logits, -1, out=normalised)
         return logits, logits[:, :1] - normalised[:, :1]
 
 
 class _Room:
-    """Two arrays that are used again: new ones would come from the system page by page, at the cost of their use."""
+    """Arrays that are used again: new ones would come from the system page by page, at the cost of their use."""
 
     def __init__(self) -> None:
-        self._both = torch.empty(0)
+        self._flat = torch.empty(0)
 
-    def of(self, shape: torch.Size, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Arrays of a shape (r, U), of the type of another."""
-        cells = shape.numel()
-        if self._both.numel() < 2 * cells or self._both.dtype != like.dtype:
-            self._both = like.new_empty(2 * cells)
-        return self._both[:cells].view(shape), self._both[cells : 2 * cells].view(shape)
+    def of(self, shape: tuple[int, int], like: Tensor, count: int) -> list[Tensor]:
+        """So many arrays of a shape (r, U), of the type of another; those that were handed out before are theirs."""
+        cells = shape[0] * shape[1]
+        if self._flat.numel() < count * cells or self._flat.dtype != like.dtype:
+            self._flat = like.new_empty(count * cells)
+        return [self._flat[number * cells : (number + 1) * cells].view(shape) for number in range(count)]
 
 
 class Ensemble:

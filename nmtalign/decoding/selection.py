@@ -52,7 +52,7 @@ _Found = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _Found:
     """The best of each row, and of these the best of each sentence."""
-    gains, words = largest(logits - log_sums, count)
+    gains, words = largest(logits.sub_(log_sums), count)
     # Sums are kept in float64, so that a long hypothesis loses nothing.
     totals = gains.double().reshape(*beam.shape, -1) + beam[:, :, None]
     best, places = largest(totals.flatten(1), count)
