@@ -5,7 +5,7 @@ import itertools
 import multiprocessing
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.errors import ResourceError
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.spacing import Counts
 from nmtalign.text.tokenizer import Tokenizers
 
 Pairs = Sequence[tuple[str, str]]
@@ -23,6 +25,8 @@ Pairs = Sequence[tuple[str, str]]
 CHUNK = 2_000  # pairs handed to a process at a time
 PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before the processes have started
 _IN_FLIGHT = 3  # chunks a process
+_COUNTED_WHOLE = 4  # chunks of which every line is looked at for its spacing, and then one line of
+_COUNTED_STEP = 16
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Chunk(NamedTuple):
     target: Side
     empty: int
     too_long: int
+    spacing: Counts  # of the target
 
 
 def worker_count(asked: int) -> int:
@@ -83,8 +88,11 @@ def worker_count(asked: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs) -> Chunk:
-    """Tokenises pairs and drops those that are empty or too long on either side."""
+def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, step: int = 0) -> Chunk:
+    """Tokenises pairs and drops those that are empty or too long on either side.
+
+    Every `step`-th target line that is kept is looked at for where its spaces stand (0 = none).
+    """
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]
     kept, empty, too_long = [], 0, 0
@@ -95,16 +103,21 @@ def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs) -> 
             too_long += 1
         else:
             kept.append(number)
+    spacing: Counts = Counter()
+    if step and isinstance(tokenizers.target, MosesWords):
+        for number in kept[::step]:
+            tokenizers.target.spacing.count(pairs[number][1], targets[number], spacing)
     source, target = (Side.of([side[number] for number in kept]) for side in (sources, targets))
-    return Chunk(kept, source, target, empty, too_long)
+    return Chunk(kept, source, target, empty, too_long, spacing)
 
 
 def tokenize_pairs(
-    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int
+    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int, spacing: bool = False
 ) -> Iterator[tuple[Pairs, Chunk]]:
     """Each block of raw pairs and what became of it, in order, the same for any number of workers.
 
-    A small corpus, and any with one worker, is tokenised in this process.
+    With `spacing` lines are looked at for where their spaces stand: all at first, then a few. A small corpus, and any
+    with one worker, is tokenised in this process.
     """
     head: list[Pairs] = []
     if workers > 1:
@@ -113,17 +126,24 @@ def tokenize_pairs(
             head.append(block)
             pairs += len(block)
             if pairs >= PARALLEL_FROM:
-                return _in_processes(tokenizers, limit, itertools.chain(head, blocks), workers)
-    return ((block, tokenize_chunk(tokenizers, limit, block)) for block in itertools.chain(head, blocks))
+                work = _with_steps(itertools.chain(head, blocks), spacing)
+                return _in_processes(tokenizers, limit, work, workers)
+    work = _with_steps(itertools.chain(head, blocks), spacing)
+    return ((block, tokenize_chunk(tokenizers, limit, block, step)) for block, step in work)
+
+
+def _with_steps(blocks: Iterable[Pairs], spacing: bool) -> Iterator[tuple[Pairs, int]]:
+    for number, block in enumerate(blocks):
+        yield block, (1 if number < _COUNTED_WHOLE else _COUNTED_STEP) if spacing else 0
 
 
 def _in_processes(
-    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterable[Pairs], workers: int
+    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterable[tuple[Pairs, int]], workers: int
 ) -> Iterator[tuple[Pairs, Chunk]]:
     waiting: deque[tuple[Pairs, Future[Chunk]]] = deque()
     with process_pool(workers, tokenizers, limit) as pool:
-        for block in blocks:
-            waiting.append((block, pool.submit(_work, block)))
+        for block, step in blocks:
+            waiting.append((block, pool.submit(_work, block, step)))
             if len(waiting) >= _IN_FLIGHT * workers:
                 done, future = waiting.popleft()
                 yield done, future.result()
@@ -165,6 +185,6 @@ def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
         _worker["settings"] = (tokenizers, limit)
 
 
-def _work(pairs: Pairs) -> Chunk:
+def _work(pairs: Pairs, step: int) -> Chunk:
     tokenizers, limit = _worker["settings"]
-    return tokenize_chunk(tokenizers, limit, pairs)
+    return tokenize_chunk(tokenizers, limit, pairs, step)

@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmtalign.config import PrepConfig, pair_of_sizes
@@ -17,6 +18,7 @@ from nmtalign.data.writer import Tables, Vocabularies, publish, work_folder, wri
 from nmtalign.errors import InputError
 from nmtalign.files import disk_errors
 from nmtalign.text.lines import read_pairs, shown
+from nmtalign.text.spacing import Counts
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
@@ -25,12 +27,13 @@ PathPair = tuple[Path, Path]
 
 @dataclass
 class Tally:
-    """Pairs read, and those dropped by reason."""
+    """Pairs read, those dropped by reason, and where spaces stand in the target text."""
 
     pairs: int = 0
     empty: int = 0
     duplicate: int = 0
     too_long: int = 0
+    spacing: Counts = field(default_factory=Counter)
 
     def dropped(self) -> dict[str, int]:
         """Reasons and counts, in the words of the summary."""
@@ -88,6 +91,7 @@ def _prepare(job: _Job, paths: dict[str, PathPair | None]) -> Summary:
     tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
     spools = {"train": _spool(job, "train", tokenizers, blocks, tallies["train"])}
     _check_kept(given["train"], spools["train"], tallies["train"])
+    tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
     for name in list(given)[1:]:
         raw = _blocks(read_pairs(*given[name]), tallies[name])
         spools[name] = _spool(job, name, tokenizers, raw, tallies[name])
@@ -184,7 +188,8 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
     limit = LengthLimit(job.config.max_length) if training else LengthLimit(keep_empty=True)
     read = 0
     with contextlib.closing(PairSpool(job.work, name, with_text=not training)) as spool:
-        for block, chunk in tokenize_pairs(tokenizers, limit, blocks, job.workers):
+        for block, chunk in tokenize_pairs(tokenizers, limit, blocks, job.workers, spacing=training):
+            tally.spacing.update(chunk.spacing)
             tally.empty += chunk.empty
             tally.too_long += chunk.too_long
             for number, (side, part) in enumerate(((spool.source, chunk.source), (spool.target, chunk.target))):

@@ -13,6 +13,7 @@ CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # with the end of the li
 OPENERS = frozenset("([{«“‘„¿¡")
 
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
+_FULL_WIDTH = range(0xFF01, 0xFF61)
 _SKIN = range(0x1F3FB, 0x1F400)
 _FLAGS = range(0x1F1E6, 0x1F200)
 
@@ -47,7 +48,7 @@ def _kind_of_character(character: str) -> str:
     code, category = ord(character), unicodedata.category(character)
     if category == "Nd":
         return NUMBER
-    if is_cjk(character):
+    if is_cjk(character) or code in _FULL_WIDTH:
         return CJK
     if category == "No":
         return LEFT if unicodedata.decomposition(character).startswith("<su") else "½"
@@ -67,13 +68,13 @@ def _kind_of_character(character: str) -> str:
 class Line:
     """The tokens of a line, and `roles`: at first their kinds, in the end the part that each plays."""
 
-    __slots__ = ("dunder", "flag", "language", "opened", "parenthesis", "roles", "tokens")
+    __slots__ = ("dunder", "flag", "language", "numbered", "opened", "parenthesis", "roles", "tokens")
 
     def __init__(self, tokens: list[str], roles: list[str], language: str) -> None:
         self.tokens, self.roles, self.language = tokens, roles, language
         self.opened: list[str] = []
         self.parenthesis: list[str] = []  # the roles of those that are open
-        self.dunder = self.flag = False
+        self.dunder = self.flag = self.numbered = False  # numbered: the last parenthesis that was closed
 
     def token(self, place: int) -> str:
         """The token, or "" beyond the ends."""

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from nmtalign.text.caching import Tokens, keep
-from nmtalign.text.spacing import Spacing
+from nmtalign.text.spacing import Counts, Spacing
 
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses takes these out of the middle of words
 _FULL_STOPS = (".", "'")  # what a word ends with whose tokens depend on the word after it
@@ -52,6 +52,10 @@ class MosesWords:
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text, spaced as the language does."""
         return self.spacing.join(tokens)
+
+    def with_spacing(self, counts: Counts) -> "MosesWords":
+        """The same words, put together as a text does of which `spacing.count` counted lines."""
+        return MosesWords(self.language, self.spacing.learn(counts))
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """Every token is a word."""

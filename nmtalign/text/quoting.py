@@ -36,7 +36,7 @@ def single_quote(line: Line, i: int) -> None:
         line.put(i, JOIN if line.is_number(i + 1) else LEFT)  # 6'7"
     elif line.close("'"):
         line.put(i, CLOSE_SINGLE)
-    elif _DECADE.fullmatch(after) or after.lower() in _CLIPPED:
+    elif _is_clipped(after):
         line.put(i, RIGHT)
     elif i and ((after in CLOSERS and line.token(i + 2) != "'") or _is_possessive(line, i)):
         line.put(i, LEFT)
@@ -73,7 +73,12 @@ def _is_possessive(line: Line, i: int) -> bool:
     if line.language != "en" or not line.token(i - 1).lower().endswith("s"):
         return False
     marks = (j for j, token in enumerate(line.tokens) if j > i + 1 and token in ("'",))
-    return all(line.token(j - 1).lower().endswith("s") for j in marks)
+    return all(line.token(j - 1).lower().endswith("s") or _is_clipped(line.token(j + 1)) for j in marks)
+
+
+def _is_clipped(word: str) -> bool:
+    """Whether it is written with a mark for what is left out before it."""
+    return word.lower() in _CLIPPED or _DECADE.fullmatch(word) is not None
 
 
 def apostrophe(line: Line, i: int) -> None:

@@ -30,7 +30,7 @@ _CELL = re.compile(r"\$?[A-Z]{1,2}\$?\d+")
 _DOLLARS = frozenset(("US", "CA", "CAN", "CDN", "AU", "A", "C", "NZ", "HK", "R", "NT", "S"))
 _FORMAT = re.compile(r"[a-z]|[A-Z][A-Z0-9]+|\d+|\(")
 _DIRECTIONS = frozenset("NSEWO")
-_LARGE = frozenset(("M", "k", "G", "Md", "MM", "million", "millions", "milliard", "milliards", "billion", "billions"))
+_LARGE = frozenset(("million", "millions", "milliard", "milliards", "billion", "billions"))
 _ROOTS = frozenset(
     ("bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp",
      "usr", "var")
@@ -60,10 +60,12 @@ def _open_parenthesis(line: Line, i: int) -> None:
         role = "f("
     elif numbered and (line.is_number(i - 1) or _SECTION.search(before)):
         role = "0("
-    elif numbered and before == ")":
+    elif numbered and before == ")" and line.numbered:
         role = ")("
     elif alone and line.kind(i - 1) == WORD and inner.lower() in _ENDINGS.get(line.language, ()):
         role = "a(s"
+    elif line.kind(i - 1) == RIGHT and before == "%":
+        role = "%("
     line.parenthesis.append("0(" if numbered and role == "(" else role)
     line.put(i, role)
 
@@ -71,9 +73,12 @@ def _open_parenthesis(line: Line, i: int) -> None:
 def _close_parenthesis(line: Line, i: int) -> None:
     if line.parenthesis:
         opened, after = line.parenthesis.pop(), line.token(i + 1)
+        line.numbered = opened in ("0(", ")(")
         if opened == "a(s" and after.lower() in _ENDINGS.get(line.language, ()):
             line.put(i, ")s")
-        elif opened in ("0(", ")(") and line.token(i + 2) == ")" and _ENUMERATOR.fullmatch(after):
+        elif opened == "%(" and len(after) == 1 and after.islower():
+            line.put(i, JOIN)
+        elif line.numbered and line.token(i + 2) == ")" and _ENUMERATOR.fullmatch(after):
             line.put(i, ")a)")  # 83(1)b)
     elif line.token(i - 1) in (":", ";"):
         line.put(i - 1, LOOSE, LEFT)  # :)
@@ -141,15 +146,17 @@ def _at(line: Line, i: int) -> None:
 
 def _currency(line: Line, i: int) -> None:
     before, after = line.token(i - 1), line.kind(i + 1)
-    amount = line.is_number(i - 1) or (before in _LARGE and line.language == "fr")
+    amount = line.is_number(i - 1) or before in _LARGE
     if before in _DOLLARS and not line.is_number(i - 1):
         line.put(i, "US$0" if line.is_number(i + 1) else "US$")
+    elif before in ("M", "k", "G", "Md") and line.is_number(i - 2):
+        line.put(i, LEFT)  # 3 M$
     elif amount and not (line.is_number(i + 1) and line.language == "en"):
         line.put(i, "0$")
-    elif line.close("$"):
-        line.put(i, LEFT)
     elif line.is_number(i + 1):
         line.put(i, "$0")
+    elif not line.is_word(i + 1) and after != "{" and line.close("$"):
+        line.put(i, LEFT)
     elif line.is_word(i + 1) or after == "{":
         line.opened.append("$")
         line.put(i, RIGHT)
@@ -191,7 +198,9 @@ def _plus(line: Line, i: int) -> None:
 
 
 def _equals(line: Line, i: int) -> None:
-    if line.token(i - 1) in ("=", "!", "<", ">", ":", "+", "*"):
+    if line.token(i - 1) == "!":
+        line.put(i - 1, LOOSE, LEFT)
+    elif line.token(i - 1) in ("=", "<", ">", ":", "+", "*"):
         line.put(i, LEFT)
     elif i == 0 and line.token(1).isupper() and line.token(2) == "(":
         line.put(i, RIGHT)  # a formula
@@ -252,7 +261,8 @@ def _prime(line: Line, i: int) -> None:
 def _underscore(line: Line, i: int) -> None:
     if line.token(i + 1) == "_":
         opening = (JOIN if line.token(i - 1).endswith(".") else RIGHT), RIGHT
-        line.put(i, *((LEFT, LEFT) if line.dunder else opening))
+        closing = LEFT, JOIN if line.token(i + 2).startswith(".") and len(line.token(i + 2)) > 1 else LEFT
+        line.put(i, *(closing if line.dunder else opening))
         line.dunder = not line.dunder
 
 

@@ -33,7 +33,7 @@ SPACES = ("", " ", "\u00a0", "\u202f")
 Counts = Counter[tuple[str, str, str]]  # role before, role after, what stands between
 
 _JOINED = (JOIN, "/", "_", "0:0", "0–0", "A&A", "US$0", "0′N")
-_ENUMERATED = ("0(", ")(", "f(", "a(s")
+_ENUMERATED = ("0(", ")(", "f(", "a(s", "%(")
 _CLOSING = (
     LEFT, CONTRACTION, CLOSE_QUOTE, CLOSE_SINGLE, *",.;:!?%)]}”…™®", "...", ")s", ")a)", ">)", "0′", "n°",
     "US$", *_ENUMERATED,

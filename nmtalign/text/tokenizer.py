@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, atomic_text
 from nmtalign.text.caching import Tokens, keep
 from nmtalign.text.moses import MosesWords
+from nmtalign.text.spacing import SPACES, Counts
 
 # What sets words apart: no-break spaces, U+0085 and U+2028 belong to the words of tokenised text.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")
@@ -171,14 +172,21 @@ class Tokenizers:
     target_language: str = ""
 
     @classmethod
-    def moses(cls, source_language: str, target_language: str) -> "Tokenizers":
-        """Moses words of two languages."""
-        return cls(MosesWords(source_language), MosesWords(target_language), source_language, target_language)
+    def moses(
+        cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None
+    ) -> "Tokenizers":
+        """Moses words of two languages; `spacing` is what was learned of the target text (see MosesWords)."""
+        target = MosesWords(target_language, spacing)
+        return cls(MosesWords(source_language), target, source_language, target_language)
 
     @classmethod
     def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
         """Text that is tokenised already."""
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
+
+    def with_spacing(self, counts: Counts) -> "Tokenizers":
+        """The same with a target that is put together as its training text is, where tokens do not tell that."""
+        return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
 
     @property
     def kind(self) -> str:
@@ -195,9 +203,13 @@ class Tokenizers:
             if isinstance(side, SentencePieces):
                 with atomic_path(folder / name) as temporary:
                     temporary.write_bytes(side.model)
-        languages = {"source_language": self.source_language, "target_language": self.target_language}
+        settings: dict[str, object] = {
+            "kind": self.kind, "source_language": self.source_language, "target_language": self.target_language,
+        }  # fmt: skip
+        if isinstance(self.target, MosesWords) and self.target.spacing.learned:
+            settings["spacing"] = self.target.spacing.learned
         with atomic_text(folder / TOKENIZER_FILE) as stream:
-            json.dump({"kind": self.kind, **languages}, stream, ensure_ascii=False, indent=2)
+            json.dump(settings, stream, ensure_ascii=False, indent=2)
             stream.write("\n")
 
     @classmethod
@@ -208,15 +220,23 @@ class Tokenizers:
             settings = json.loads(path.read_text(encoding="utf-8"))
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
+            spacing = _checked(settings.get("spacing", {}))
         except OSError as error:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
         if kind == MosesWords.kind:
-            return cls.moses(*languages)
+            return cls.moses(*languages, spacing)
         if kind == SpacedWords.kind:
             return cls.spaced(*languages)
         if kind == SentencePieces.kind:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
             return cls(source, target, *languages)
         raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
+
+
+def _checked(spacing: dict[str, str]) -> dict[str, str]:
+    """What `learn` of Spacing may have given; raises ValueError for anything else."""
+    if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
+        raise ValueError
+    return dict(spacing)

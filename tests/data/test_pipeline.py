@@ -47,6 +47,16 @@ def test_processes_give_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPat
     assert [chunk.source.words()[0] for _, chunk in together] == [f"a{number}" for number in range(30)]
 
 
+def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 20)
+    moses = Tokenizers.moses("en", "fr")
+    for workers in (1, 2):
+        lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 6)
+        chunks = [chunk for _, chunk in tokenize_pairs(moses, LengthLimit(), lines, workers, spacing=True)]
+        assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 2
+        assert not any(chunk.spacing for _, chunk in tokenize_pairs(moses, LengthLimit(), blocks(3), workers))
+
+
 def test_no_more_is_read_than_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
     read = 0

@@ -63,6 +63,16 @@ def test_words_are_tokenised_with_their_case(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "data/summary.json").read_text("utf-8")) == summary.as_dict()
 
 
+def test_the_spacing_of_the_target_is_learned(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", [(f"No {n}; yes?", f"Non {n}; «\u00a0oui\u00a0»?") for n in range(30)])
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    tokenizers = Corpus.open(tmp_path / "data").tokenizers
+    assert tokenizers.target.detokenize(["Non", ";", "«", "non", "»", "!"]) == "Non; «\u00a0non\u00a0» !"
+    assert tokenizers.source.detokenize(["No", ";"]) == "No;"
+    prepare(texts, tmp_path / "pieces", PrepConfig(vocabulary="none"), LANGUAGES)
+    assert "spacing" not in json.loads((tmp_path / "pieces/tokenizer.json").read_text("utf-8"))
+
+
 def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
     pairs = [("a a a b b c", "x y")] * 2 + [("d " * 60, "z")]
     texts = write_pairs(tmp_path, "train", pairs)

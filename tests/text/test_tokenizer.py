@@ -137,3 +137,18 @@ def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) ->
     (tmp_path / "target.spm").unlink()
     with pytest.raises(FormatError, match=r"target\.spm: cannot read"):
         Tokenizers.load(tmp_path)
+
+
+def test_learned_spacing_is_saved_and_loaded(tmp_path: Path) -> None:
+    Tokenizers.moses("en", "fr").save(tmp_path)
+    assert "spacing" not in json.loads((tmp_path / "tokenizer.json").read_text())
+    spacing = {"any ;": "", "« any": "\u00a0"}
+    Tokenizers.moses("en", "fr", spacing).save(tmp_path)
+    loaded = Tokenizers.load(tmp_path)
+    assert loaded.target.detokenize(["oui", ";", "«", "non", "»"]) == "oui; «\u00a0non »"
+    assert loaded.source.detokenize(["yes", ";"]) == "yes;"
+    settings = json.loads((tmp_path / "tokenizer.json").read_text())
+    for wrong in ([], {"any ;": "x"}, {"any ;": 1}, {"any": ""}, {"any ; a": ""}, "any ;"):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(settings | {"spacing": wrong}))
+        with pytest.raises(FormatError, match=r"tokenizer\.json: not the settings"):
+            Tokenizers.load(tmp_path)

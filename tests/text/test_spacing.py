@@ -1,0 +1,220 @@
+"""Detokenised text is spaced as its language writes it, or as a training text does."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtalign.text.lines import read_lines
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.spacing import Counts, Spacing
+
+WORDS = {"en": MosesWords("en"), "fr": MosesWords("fr")}
+
+ENGLISH = [
+    # quotation marks and apostrophes
+    'He said "come in" (twice).',
+    '"Yes", "no".',
+    '"(yes)" ("no")',
+    '"What?" he said.',
+    "it was the end of it.\"",
+    "“Quite so,” she said. “Very well.”",
+    "‘Come in,’ he said.",
+    "She said 'come in' and left.",
+    "The sign reads 'Tickets Available Here'.",
+    "It's the dogs' tails and the cat's, isn't it?",
+    "It is five o'clock, it was the '90s.",
+    "Let 'em in, 'tis late, rock 'n' roll.",
+    "The neighbour’s bell; we didn’t hear it, the dogs’ tails, the ’90s.",
+    "O’Brien of the Pays-d’en-Haut and the Gwich’in.",
+    "a colon ':' or ``this''",
+    # numbers, money, times and dates
+    "1,000.50 and 1 000,50 and 100,000,000.00",
+    "3/4 of 2/3, 1½ cups",
+    "at 10:30, won 5:2, drawn 1:250,000",
+    "2020-01-31, 31/01/2020, 31.01.2020",
+    "It is 50% off; 60%, 70%?",
+    "$5, €5, £3.50 and $3,500 or US$20.",
+    "-3 and 2-3, 1990–1995, +33 1 23 45, ~5 km",
+    "1st, 2nd, 24h, #5, No. 5",
+    "It is 20°C at 48°25′N, turned by 90° now.",
+    "He is 6'7\" tall.",
+    "x² + y² = z²",
+    # addresses, paths and code
+    "See http://www.example.org/a-b/c.html?x=1&y=2#top.",
+    "(http://localhost:8080/), ftp://a.b.c/d_e/f.txt and https://x.org/~me/",
+    "www.example.org/path/file.txt",
+    "Mail john.doe@example.org or @john, #tag.",
+    "./run.sh and ~/x and the /etc/services file, *.txt",
+    "C:\\Users\\x",
+    "call f() or a_b(c) in __init__.py, object.__getitem__ is",
+    "$HOME and ${x}, %s and %(name)s",
+    "C++ and C#, Google+.",
+    "Ctrl+Alt+F1",
+    "<user@example.org> and </b> and <!-- x -->",
+    "-> or != or <=",
+    # other marks
+    "Wait... what?! No!!!",
+    "...and then",
+    "well-known -- or — not - x, e‑mail",
+    "(a) [b] {c}",
+    "section 83(1)(b) and 5(h.1), B.08.005(1)",
+    "Resolution 2127 (2013) of the council (ONU)",
+    "person(s) and box(es)",
+    "a/b, and/or",
+    "AT&T, R&D, Tom & Jerry, AT&amp;T, tea &amp; cake",
+    "e.g. A. B. Smith, J.R.R. Tolkien, U.S. law.",
+    "I 😂😂 it 👍🏽 ❤️ 👨‍👩‍👧 🇫🇷 Windows™.",
+    ":) or ;-)",
+    "",
+]  # fmt: skip
+FRENCH = [
+    "L'homme qu'elle attend aujourd'hui n'est pas là.",
+    "L’homme qu’elle attend aujourd’hui n’est pas là, jusqu’à midi, presqu’île.",
+    "d’accord, c’est-à-dire ; l'« homme » et l'\"homme\" d'« or »",
+    "Est-ce vrai ? Oui : « très » vrai !",
+    "Il dit : « Viens ! »",
+    "Quoi ?! Non !!!",
+    "Il a dit \"oui\" (non).",
+    "« Oui... »",
+    "M. X… (…) et puis [...]",
+    "Voir l’alinéa 83(1)b) du texte, ou l’alinéa (2)c), sauf",
+    "Il gagne 3,5 % par an ; 50 %, 60 %",
+    "Rendez-vous à 15:30, à 15 h 30.",
+    "Il coûte 5 €, 1 000,50 $ ou 5 000 $ au plus, 3 M$.",
+    "…et puis n° 5, 20 °C",
+    "(employé(e)s), l’étudiant·e",
+    "Voir http://www.example.org/a?b=1 ou jean@exemple.fr.",
+    "St. John’s et les Gwich’in",
+    "M. Dupont, Mme X, p. 5, 1er mai 2020, etc.",
+    "2020–2021, -3, 1/2, et/ou, R&D, Ctrl+Maj+F1",
+]  # fmt: skip
+
+
+def back(language: str, line: str) -> str:
+    words = WORDS[language]
+    return words.detokenize(words.tokenize(line))
+
+
+@pytest.mark.parametrize("line", ENGLISH)
+def test_english_comes_back(line: str) -> None:
+    assert back("en", line) == line
+
+
+@pytest.mark.parametrize("line", FRENCH)
+def test_french_comes_back(line: str) -> None:
+    assert back("fr", line) == line
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("de", "Er sagt „ja“ und geht's an: 5 % (so)."),
+        ("es", "¿Qué? ¡No! «sí»"),
+        ("it", "l'uomo dell'anno, 50% «sì»"),
+        ("fi", "Hän sanoi ”kyllä” heti."),
+        ("zh", "你好，世界。"),
+        ("src", "Hello, Mr. X."),
+    ],
+)
+def test_other_languages(language: str, line: str) -> None:
+    words = MosesWords(language)
+    assert words.detokenize(words.tokenize(line)).replace(" %", "%") == line.replace(" %", "%")
+
+
+SAFE = st.lists(
+    st.tuples(
+        st.from_regex(r"[A-Za-zéèàç]{7,9}", fullmatch=True),
+        st.sampled_from(["", "", "", ",", ".", "...", ")", "!", "?", ";"]),
+    ),
+    max_size=12,
+)
+
+
+@given(SAFE)
+def test_words_and_plain_marks_come_back(parts: list[tuple[str, str]]) -> None:
+    line = " ".join(("(" if mark == ")" else "") + word + mark for word, mark in parts)
+    assert back("en", line) == line
+    french = " ".join(
+        ("(" if mark == ")" else "") + word + (" " if mark in ("!", "?", ";") else "") + mark for word, mark in parts
+    )
+    assert back("fr", french) == french
+
+
+@given(st.sampled_from(["en", "fr"]), st.text(max_size=30))
+def test_nothing_but_spaces_changes(language: str, line: str) -> None:
+    tokens = WORDS[language].tokenize(line)
+    text = WORDS[language].detokenize(tokens)
+    assert "".join(text.split()) == "".join("".join(tokens).split())
+    assert text == text.strip()
+    assert "  " not in text
+
+
+def learned(language: str, lines: list[str]) -> MosesWords:
+    words, counts = WORDS[language], Counter[tuple[str, str, str]]()
+    for line in lines:
+        words.spacing.count(line, words.tokenize(line), counts)
+    return words.with_spacing(counts)
+
+
+def test_the_spacing_of_a_text_is_learned() -> None:
+    text = ["Qui est-ce? Lui, et moi; «oui», dit-il: 50% et 1\u00a0000\u00a0000 de plus!", "Non; rien (tout): «va»!"]
+    words = learned("fr", 30 * text)
+    assert words.spacing.learned["any ;"] == ""
+    assert words.spacing.learned["0 000"] == "\u00a0"
+    for line in text:
+        assert words.detokenize(words.tokenize(line)) == line
+    assert MosesWords("fr", words.spacing.learned).detokenize(["a", ";", "b"]) == "a; b"
+    assert WORDS["fr"].detokenize(["a", ";", "b"]) == "a ; b"
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u202f"])
+def test_the_kind_of_space_is_learned(space: str) -> None:
+    line = f"Quoi{space}? Il dit{space}: «{space}Viens{space}!{space}» à 5{space}% ou 5{space}€{space}; bien{space}!"
+    words = learned("fr", 30 * [line])
+    assert words.detokenize(words.tokenize(line)) == line
+    assert (words.spacing.learned == {}) == (space == " ")
+
+
+def test_a_few_lines_or_a_narrow_majority_teach_nothing() -> None:
+    assert learned("fr", 5 * ["Oui; non"]).spacing.learned == {}
+    assert learned("fr", 30 * ["Oui; non", "Oui ; non"]).spacing.learned == {}
+    assert learned("en", 30 * ["He said: yes; no? “Well” (so), 50% of $5!"]).spacing.learned == {}
+
+
+def test_a_line_that_the_tokeniser_changed_is_counted_up_to_there() -> None:
+    counts: Counts = Counter()
+    Spacing("en").count("a ,b\x01c , d", ["a", ",", "bc", ",", "d"], counts)
+    assert counts == {("a", ",", " "): 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "language", "share"),
+    [
+        ("multi30k/test_2016_flickr", "en", 0.995),
+        ("multi30k/test_2016_flickr", "fr", 0.99),
+        ("large/test-laws", "en", 0.985),
+        ("large/test-news", "en", 0.985),
+        ("large/test-news", "fr", 0.83),
+    ],
+)
+def test_real_text_comes_back(text: str, language: str, share: float) -> None:
+    path = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / f"{text}.{language}"
+    if not path.is_file():
+        pytest.skip(f"no {text}.{language} in the folder NMTALIGN_TEST_DATA")
+    lines = list(read_lines(path))
+    assert sum(back(language, line) == line for line in lines) >= share * len(lines)
+
+
+@pytest.mark.slow
+def test_statutes_come_back_once_their_spacing_is_learned() -> None:
+    folder = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / "large"
+    if not (folder / "test-laws.fr").is_file():
+        pytest.skip("no large/test-laws.fr in the folder NMTALIGN_TEST_DATA")
+    words = learned("fr", list(read_lines(folder / "dev-laws.fr")))
+    lines = list(read_lines(folder / "test-laws.fr"))
+    assert sum(words.detokenize(words.tokenize(line)) == line for line in lines) >= 0.98 * len(lines)
