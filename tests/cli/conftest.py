@@ -72,13 +72,13 @@ def inside(
 def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
     """Starts `nmtalign translate ARGUMENTS` in tmp_path, three pipes to it, as a shell starts it in the background."""
 
-    def start(*arguments: object, **more: object) -> "subprocess.Popen[bytes]":
+    def start(*arguments: object, variables: dict[str, str] | None = None, **more: object) -> "subprocess.Popen[bytes]":
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
         ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
         return subprocess.Popen(
             [*ignoring, sys.executable, "-m", "nmtalign", "translate", *map(str, arguments)],
-            **{**pipes, "env": environment, "cwd": tmp_path, **more},
+            **{**pipes, "env": {**environment, **(variables or {})}, "cwd": tmp_path, **more},
         )
 
     return start

@@ -1,0 +1,175 @@
+"""`nmtalign translate -o FILE`: what an interruption leaves, and a file that is gone on with to the same bytes."""
+
+import gzip
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
+FORMATS = [(), ("--n-best", "3"), ("--format", "json", "--word-scores"), ("--alignment", "hard")]
+
+
+def text_of(lines: int) -> bytes:
+    """Lines of 0 to 9 words, the same at every call."""
+    generator = random.Random(lines)
+    return b"".join(
+        " ".join(generator.choices(WORDS, k=generator.randrange(10))).encode() + b"\n" for _ in range(lines)
+    )
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
+def test_a_file_that_was_cut_off_anywhere_ends_the_same(
+    random_model: Path, tmp_path: Path, inside: Inside, form: tuple[str, ...]
+) -> None:
+    # Batches of a few words, and with them windows: some are done, one is done in part, some are left.
+    arguments = ("-m", random_model, "--beam", 3, "--batch-size", 8, *form, "-o", "out.fr")
+    (tmp_path / "in.en").write_bytes(text_of(40))
+    assert inside(*arguments, "in.en").returncode == 0
+    whole = (tmp_path / "out.fr").read_bytes()
+    line = len(whole) // 2 + whole[len(whole) // 2 :].index(b"\n") + 1
+    for cut, left in itertools.product((line - 1, line, len(whole) - 1), ("out.fr.partial", "out.fr")):
+        (tmp_path / "out.fr").unlink()
+        (tmp_path / left).write_bytes(whole[:cut])
+        done = inside(*arguments, "--resume", "in.en")
+        assert done.returncode == 0, done.stderr
+        assert b"otherwise" not in done.stderr
+        assert (tmp_path / "out.fr").read_bytes() == whole
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "out.fr"]
+    for source in ("out.fr.partial", "out.fr"):
+        (tmp_path / source).write_bytes(whole)
+        done = inside(*arguments, "--resume", "in.en")
+        assert done.stderr == b"nmtalign: out.fr: already done: it holds the translations of all 40 lines\n"
+        assert (tmp_path / "out.fr").read_bytes() == whole
+
+
+def test_what_is_gone_on_with_has_to_fit(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr", "--resume")
+    (tmp_path / "out.fr").write_text("a\nb\nc\n")
+    done = inside(*arguments, text=b"the fox\n\n")
+    assert done.returncode == 3
+    assert b"out.fr: holds the translations of 3 lines, but the input has 2" in done.stderr
+    done = inside(*arguments, "--n-best", 1, "--alignment", "soft", text=b"the fox\n" * 4)
+    assert done.returncode == 4
+    assert b"out.fr: line 1: not the n-best list of input line 1" in done.stderr
+    assert (tmp_path / "out.fr").read_text() == "a\nb\nc\n"
+    done = inside(*arguments, text=b"the fox\n" * 4)
+    assert done.returncode == 0
+    assert b"text: line 1: was translated otherwise before" in done.stderr
+    assert done.stderr.count(b"otherwise") == 1
+    assert (tmp_path / "out.fr").read_text().startswith("a\nb\nc\n")
+    for more, message in (
+        (("--alignments", "soft.h5"), "--resume cannot go on with a file of --alignments"),
+        (("-o", "/dev/null"), "--resume goes on with a file, and /dev/null is none"),
+        (("-o", "text"), "text: is the input"),
+    ):
+        done = inside(*arguments, *more, text=b"the fox\n")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert message in done.stderr.decode()
+    done = inside("-m", random_model, "--resume", text=b"the fox\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    (tmp_path / "out.fr").write_text("whole\n")
+    (tmp_path / "out.fr.partial").write_text("long work\n")
+    (tmp_path / "in.en").write_bytes(text_of(400))
+    (tmp_path / "in.gz").write_bytes(gzip.compress(text_of(90))[:-30])
+    arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
+    done = inside(*arguments, "in.en", "in.gz")
+    assert done.returncode == 3
+    told = done.stderr.decode().splitlines()
+    assert told[0].startswith("nmtalign: out.fr.partial was there; kept as out.fr.partial.old")
+    assert "in.gz: cannot read on" in told[1]
+    assert told[1].endswith("; out.fr.partial holds 400 lines, and --resume goes on after them")
+    assert (tmp_path / "out.fr.partial").read_bytes().count(b"\n") == 400
+    assert (tmp_path / "out.fr.partial.old").read_text() == "long work\n"
+    assert (tmp_path / "out.fr").read_text() == "whole\n"
+    (tmp_path / "in.gz").write_bytes(gzip.compress(text_of(90)))
+    assert inside(*arguments, "--resume", "in.en", "in.gz").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "in.gz", "out.fr"]
+    resumed = (tmp_path / "out.fr").read_bytes()
+    assert inside(*arguments, "in.en", "in.gz").returncode == 0
+    assert (tmp_path / "out.fr").read_bytes() == resumed
+
+
+def wait_for(path: Path, size: int) -> None:
+    """Until a file has so many bytes."""
+    for _ in range(6000):
+        if path.exists() and path.stat().st_size >= size:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} has not come to {size} bytes")
+
+
+def kill_and_resume(start: Start, inside: Inside, folder: Path, arguments: tuple[object, ...], size: int) -> None:
+    """A run is killed when its output has `size` bytes, and gone on with: it ends as one that never was."""
+    with start(*arguments, "-o", "out.fr", "in.en") as process:
+        wait_for(folder / "out.fr.partial", size)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (folder / "out.fr").exists()
+    assert inside(*arguments, "-o", "out.fr", "--resume", "in.en").returncode == 0
+    resumed = (folder / "out.fr").read_bytes()
+    assert not (folder / "out.fr.partial").exists()
+    assert inside(*arguments, "-o", "whole.fr", "in.en").returncode == 0
+    assert (folder / "whole.fr").read_bytes() == resumed
+    (folder / "out.fr").unlink()
+
+
+def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
+    (tmp_path / "in.en").write_bytes(text_of(900))
+    kill_and_resume(process, inside, tmp_path, ("-m", random_model, "--beam", 3, "--n-best", 2), 5000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
+def test_killed_at_many_moments(
+    random_model: Path, tmp_path: Path, inside: Inside, process: Start, form: tuple[str, ...]
+) -> None:
+    (tmp_path / "in.en").write_bytes(text_of(6000))
+    for size in random.Random(5).sample(range(100, 100000), 8):
+        kill_and_resume(process, inside, tmp_path, ("-m", random_model, "--beam", 3, *form), size)
+
+
+def test_ended_by_sigterm_and_resumed_from_a_pipe(
+    random_model: Path, tmp_path: Path, inside: Inside, process: Start
+) -> None:
+    arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
+    with process(*arguments, "-o", "out.fr", "-") as run:
+        assert run.stdin is not None
+        assert run.stderr is not None
+        run.stdin.write(text)
+        run.stdin.flush()  # and it stays open
+        wait_for(tmp_path / "out.fr.partial", 1)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=250) == 143
+        told = run.stderr.read().decode()
+    left = (tmp_path / "out.fr.partial").read_bytes()
+    assert left.endswith(b"\n")
+    count = left.count(b"\n")
+    assert told == (
+        f"nmtalign: error: ended by SIGTERM; out.fr.partial holds {count} lines, and --resume goes on after them\n"
+    )
+    assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(text,))
+    writer.start()
+    done = inside(*arguments, "-o", "out.fr", "--resume", "pipe")
+    writer.join(timeout=250)
+    assert done.returncode == 0
+    assert done.stderr.decode().startswith(f"nmtalign: {50 - count} lines after the {count} that were there, ")
+    assert inside(*arguments, "-o", "whole.fr", text=text).returncode == 0
+    whole, resumed = ((tmp_path / name).read_text().splitlines() for name in ("whole.fr", "out.fr"))
+    assert [json.loads(line)["translation"] for line in resumed] == [json.loads(line)["translation"] for line in whole]

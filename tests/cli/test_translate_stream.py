@@ -1,0 +1,123 @@
+"""`nmtalign translate` between real pipes: at once where a line comes alone, and ended at any moment."""
+
+import contextlib
+import os
+import pty
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdin, process.stdout, process.stderr
+
+
+def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Start) -> None:
+    parts = [b"the fox\n", b"\n", b"a boat\n\n", b"\xff\n", b"a\r\n", *[b"sees a fox .\n" * 3] * 20, b" \t\n" * 9]
+    arguments = ("-m", doubtful_model, "--beam", 2, "--threads", 2, "--replace-unk")
+    with process(*arguments, variables={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}) as child:
+        stdin, stdout, stderr = pipes(child)
+        in_flight, generator = 0, random.Random(3)
+        for part in parts:
+            stdin.write(part)
+            stdin.flush()
+            in_flight += part.count(b"\n")
+            for _ in range(generator.randint(0, in_flight)):
+                assert stdout.readline().endswith(b"\n")  # it would wait here for ever
+                in_flight -= 1
+        for _ in range(in_flight):
+            assert stdout.readline().endswith(b"\n")
+        stdin.write("hérisson".encode())
+        stdin.close()
+        last = stdout.read().decode()
+        assert last.count("\n") == 1
+        assert "hérisson" in last  # UTF-8 in any locale
+        told = stderr.read().decode().splitlines()
+        assert child.wait(timeout=250) == 0
+    assert told[0] == "nmtalign: standard input: line 5: not UTF-8; the bytes that are not became U+FFFD"
+    assert told[1].startswith("nmtalign: 76 lines, ")
+    assert told[1].endswith("% of the source words are unknown")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(random_model: Path, process: Start) -> None:
+    with process("-m", random_model, "--beam", 1, "--threads", 2) as child:
+        stdin, stdout, stderr = pipes(child)
+        stdin.write(b"the fox\n" * 10)
+        stdin.flush()
+        stdout.readline()
+        stdout.close()
+        # stdin stays open: the thread that reads it must not keep the program from ending.
+        stdin.write(b"the fox\n" * 2000)
+        stdin.flush()
+        assert child.wait(timeout=250) == 0
+        assert stderr.read() == b""
+
+
+def test_ctrl_c_leaves_whole_lines(random_model: Path, process: Start, inside: Inside) -> None:
+    text = b"the fox sees a red boat .\na boat\n\n" * 20000
+    with process("-m", random_model, "--beam", 4, "--threads", 2) as child:
+        stdin, stdout, stderr = pipes(child)
+
+        def write() -> None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended
+                stdin.write(text)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        out = b"".join(stdout.readline() for _ in range(50))
+        child.send_signal(signal.SIGINT)
+        out += stdout.read()
+        assert child.wait(timeout=250) == 130
+        told = stderr.read().decode()
+        writer.join(timeout=250)
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
+    assert out.endswith(b"\n")
+    lines = out.count(b"\n")
+    assert 50 <= lines < 60000
+    assert told == f"nmtalign: error: interrupted after {lines:,} lines\n"
+    three = inside("-m", random_model, "--beam", 4, text=text[: text.index(b"\n\n") + 2]).stdout
+    assert out == (three * 20000)[: len(out)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> None:
+    with Path("/dev/full").open("wb") as full, process("-m", random_model, stdout=full) as child:
+        assert child.communicate(b"a\n" * 9)[1] == (
+            b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
+        )
+    assert child.returncode == 5
+
+
+def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Start) -> None:
+    """Also: what is there and no file, here /dev/null, is written to and stays."""
+    (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 2000)
+    terminal, child_side = pty.openpty()
+    arguments = ("-m", random_model, "--beam", 1, "--batch-size", 100, "in.en", "-o", "/dev/null")
+    with process(*arguments, stderr=child_side, variables={"TERM": "xterm", "COLUMNS": "100"}) as child:
+        os.close(child_side)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other side has been closed
+            while part := os.read(terminal, 65536):
+                shown += part
+        assert child.wait(timeout=250) == 0
+        assert child.stdout is not None
+        assert child.stdout.read() == b""
+    os.close(terminal)
+    text = shown.decode()
+    assert "words/s" in text
+    assert "0:00:" in text  # time left
+    assert "nmtalign: 2,000 lines, 14,000 source words in " in text
+    assert Path("/dev/null").is_char_device()
