@@ -28,7 +28,7 @@ from nmtalign.config import TranslateConfig
 from nmtalign.decoding.inputs import InputRequest, Inputs, after
 from nmtalign.decoding.output import formatter
 from nmtalign.decoding.results import Translation
-from nmtalign.decoding.stream import AtHand
+from nmtalign.decoding.stream import AtHand, Rest
 from nmtalign.decoding.translator import Translator, load_models
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.model_directory import Which
@@ -171,7 +171,7 @@ def _left_of(lines: _Counted, at_hand: bool, output: StreamOutput | FileOutput) 
     if at_hand:
         return AtHand(lines, output.done)
     if isinstance(output, FileOutput) and output.done:
-        return after(iter(lines), output.done, output.file.partial)
+        return Rest(after(iter(lines), output.done, output.file.partial), output.done)
     return iter(lines)
 
 

@@ -12,7 +12,18 @@ _PATIENCE = 0.003  # seconds to wait for the next line of a burst; one that come
 _LIMIT = 0.03  # seconds that a burst may go on arriving before its first line is translated
 
 
-class AtHand(Generic[T]):
+class Rest(Generic[T]):
+    """What is left of items whose first `passed` are dealt with already."""
+
+    def __init__(self, items: Iterable[T], passed: int = 0) -> None:
+        self.passed = passed
+        self._items = items
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+
+class AtHand(Rest[T]):
     """Items each of which is there as soon as it is asked for, such as the lines of a file: they come in full windows.
 
     The first `done` of them were dealt with by an earlier run: windows of nothing else are passed over, and `passed`
@@ -20,12 +31,8 @@ class AtHand(Generic[T]):
     """
 
     def __init__(self, items: Iterable[T], done: int = 0) -> None:
+        super().__init__(items)
         self.done = done
-        self.passed = 0
-        self._items = items
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._items)
 
 
 def windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:

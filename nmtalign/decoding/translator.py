@@ -21,7 +21,7 @@ from nmtalign.decoding.pieces import cut, join
 from nmtalign.decoding.results import Alternative, Request, Translation
 from nmtalign.decoding.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.decoding.search import Hypothesis, SearchOptions
-from nmtalign.decoding.stream import AtHand, windows
+from nmtalign.decoding.stream import AtHand, Rest, windows
 from nmtalign.decoding.trace import Scoring
 from nmtalign.decoding.unknowns import read_lexicon, replace_unknowns
 from nmtalign.decoding.workers import Workers
@@ -184,7 +184,7 @@ class Translator:
         number = None
         for window in cut:
             if number is None:
-                number = lines.passed if isinstance(lines, AtHand) else 0
+                number = lines.passed if isinstance(lines, Rest) else 0
             yield [self._read(place, line) for place, line in enumerate(window, number)]
             number += len(window)
 

@@ -17,7 +17,7 @@ import pytest
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
-FORMATS = [(), ("--n-best", "3"), ("--format", "json", "--word-scores"), ("--alignment", "hard")]
+FORMATS = [(), ("--n-best", "3"), ("--format", "json", "--word-scores"), ("--alignment", "hard"), ("--sample",)]
 
 
 def text_of(lines: int) -> bytes:
