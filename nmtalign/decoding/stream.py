@@ -1,5 +1,6 @@
 """Lines as they come in: a flood in windows, a trickle at once."""
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -10,6 +11,7 @@ T = TypeVar("T")
 
 _PATIENCE = 0.003  # seconds to wait for the next line of a burst; one that comes alone is delayed by no more
 _LIMIT = 0.03  # seconds that a burst may go on arriving before its first line is translated
+_FIRST = 8  # the first window is this part of a full one, so that something comes out soon; each further one twice that
 
 
 class Rest(Generic[T]):
@@ -38,26 +40,36 @@ class AtHand(Rest[T]):
 def windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
     """The lines in windows of at most `count`, none empty; one ends with the line that brings it to `characters`.
 
-    `size` gives a line's characters. A sequence and what is `AtHand` are cut into full windows. Any other iterable is
-    read by a thread of its own, which stays ahead by a window at most, and a window is what is there: the first line is
-    waited for, the others hardly. What the iterable raises is raised here after the lines before it came out.
+    `size` gives a line's characters. A sequence is cut into full windows, and so is what is `AtHand`, the first ones
+    smaller. Any other iterable is read by a thread of its own, which stays ahead by a window at most, and a window is
+    what is there: the first line is waited for, the others hardly. What the iterable raises is raised here after the
+    lines before it came out.
     """
     if isinstance(lines, AtHand):
-        for window in _full_windows(lines, count, characters, size):
+        for window in _full_windows(lines, _growing(count, characters), size):
             if lines.passed + len(window) > lines.done:
                 lines.done = lines.passed  # from here on nothing is passed over
                 yield window
             else:
                 lines.passed += len(window)
     elif isinstance(lines, Sequence):
-        yield from _full_windows(lines, count, characters, size)
+        yield from _full_windows(lines, itertools.repeat((count, characters)), size)
     else:
         yield from _ready_windows(lines, count, characters, size)
 
 
-def _full_windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+def _growing(count: int, characters: int) -> Iterator[tuple[int, int]]:
+    """The limits of one window after the other."""
+    part = _FIRST
+    while True:
+        yield -(-count // part), -(-characters // part)
+        part = max(1, part // 2)
+
+
+def _full_windows(lines: Iterable[T], limits: Iterator[tuple[int, int]], size: Callable[[T], int]) -> Iterator[list[T]]:
     source, going = iter(lines), True
     while going:
+        count, characters = next(limits)
         window, total, failure = list[T](), 0, None
         try:
             while len(window) < count and total < characters:
@@ -78,7 +90,10 @@ def _ready_windows(lines: Iterable[T], count: int, characters: int, size: Callab
     ready = _Buffer[T](count, characters, size)
     threading.Thread(target=_pump, args=(lines, ready), name="nmtalign-input", daemon=True).start()
     try:
-        while window := ready.take():
+        for limits in _growing(count, characters):
+            window = ready.take(*limits)
+            if not window:
+                break
             yield window
     finally:
         ready.close()
@@ -112,7 +127,7 @@ class _Buffer(Generic[T]):
         """Waits for room and puts a line there; False where nobody will take it any more."""
         size = self._size(line)
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or not self._full())
+            self._changed.wait_for(lambda: self._ended or not self._full(self._count, self._characters))
             if self._ended:
                 return False
             self._lines.append((line, size))
@@ -120,18 +135,21 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
         return True
 
-    def take(self) -> list[T]:
+    def take(self, count: int, characters: int) -> list[T]:
         """A window: waits for its first line, for others only while they keep coming; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended)
             deadline = time.monotonic() + _LIMIT
-            while not (self._full() or self._ended):
+            while not (self._full(count, characters) or self._ended):
                 patience = min(_PATIENCE, deadline - time.monotonic())
                 if patience <= 0 or not self._changed.wait(patience):
                     break
-            window = [line for line, _ in self._lines]
-            self._lines.clear()
-            self._held = 0
+            window, total = list[T](), 0
+            while self._lines and len(window) < count and total < characters:
+                line, size = self._lines.popleft()
+                window.append(line)
+                total += size
+            self._held -= total
             self._changed.notify_all()
         return window
 
@@ -148,5 +166,5 @@ class _Buffer(Generic[T]):
             self._lines.clear()
             self._changed.notify_all()
 
-    def _full(self) -> bool:
-        return len(self._lines) >= self._count or self._held >= self._characters
+    def _full(self, count: int, characters: int) -> bool:
+        return len(self._lines) >= count or self._held >= characters
