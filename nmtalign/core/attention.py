@@ -1,5 +1,7 @@
 """The alignment model: additive attention (PAPER section 2), one look at the source a step."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -31,14 +33,25 @@ class AdditiveAttention(nn.Module):
         query = query.view(sentences, -1, size)
         vector = _in_parts(self.vector.to(keys.dtype))
         energies = query.new_empty(*query.shape[:2], length, dtype=wide(keys.dtype))
-        most = max(1, LOOK_CELLS // max(1, energies[0].numel() * size)) if keys.device.type == "cpu" else sentences
-        for start in range(0, sentences, most):
-            part = slice(start, start + most)
-            terms = tanh(keys[part, None] + query[part, :, None]) @ vector
-            torch.sum(terms, -1, dtype=energies.dtype, out=energies[part])
+        for part, rows in _portions(energies.shape, size, keys.device.type == "cpu"):
+            terms = tanh(keys[part, None] + query[part, rows, None]) @ vector
+            energies[part, rows] = terms.sum(-1, dtype=energies.dtype)
         weights = softmax(energies, None if padding is None else padding[:, None])
         sums = torch.bmm(weights.to(values.dtype), values)
         return sums.flatten(0, 1), weights.flatten(0, 1)
+
+
+def _portions(shape: torch.Size, size: int, on_cpu: bool) -> Iterator[tuple[slice, slice]]:
+    """(sentences, rows) of looks (B, rows, Tx), which together have about LOOK_CELLS numbers a portion."""
+    sentences, rows, length = shape
+    if not on_cpu:
+        yield slice(None), slice(None)
+        return
+    most_rows = max(1, LOOK_CELLS // (length * size))
+    step = max(1, most_rows // rows)  # sentences, each with all its rows, if they fit
+    for start in range(0, sentences, step):
+        for row in range(0, rows, min(rows, most_rows)):
+            yield slice(start, start + step), slice(row, row + min(rows, most_rows))
 
 
 def _in_parts(vector: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nmtalign.config import TranslateConfig, resolve
-from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.devices import picks_bf16, use_threads
 from nmtalign.core.inference import Inference
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.candidates import CandidateLists
@@ -284,7 +284,6 @@ class Translator:
 
 def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: Which = "best") -> list[LoadedModel]:
     """The models of folders, ready for `config`'s device and threads."""
-    keep_memory()
     use_threads(config.threads)
     return [load_model(Path(folder), device=config.device, precision="fp32", which=which) for folder in folders]
 
