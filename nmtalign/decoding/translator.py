@@ -265,9 +265,8 @@ class Translator:
             tokens[: len(line.prefix)] = line.prefix  # unknown words of a prefix as they were given
         if not self.config.replace_unk or UNK_ID not in hypothesis.tokens or hypothesis.weights is None:
             return tokens
-        given = len(line.prefix)
-        left = hypothesis.tokens[given:], tokens[given:], hypothesis.weights[given:]
-        return tokens[:given] + self._replaced(line, *left)
+        given = (-1,) * len(line.prefix)  # unknown words of a prefix are not replaced
+        return self._replaced(line, given + hypothesis.tokens[len(given) :], tokens, hypothesis.weights)
 
     def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Any) -> list[str]:
         tokenizer = self.loaded.tokenizers.source
@@ -279,7 +278,9 @@ class Translator:
             word_start = WORD_START
             known = (number != UNK_ID for number in line.ids)
             copies = [word_start + w if k else t for w, k, t in zip(words, known, line.tokens, strict=True)]
-        return replace_unknowns(ids, tokens, weights, words, copies, self._lexicon, word_start)
+        unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
+        language = self.loaded.tokenizers.target_language if self.loaded.tokenizers.kind == "moses" else ""
+        return replace_unknowns(ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, language)
 
 
 def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: Which = "best") -> list[LoadedModel]:
