@@ -94,6 +94,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line; every error that a user can cause is one line on stderr."""
+    _open_what_is_closed()
     try:
         code = app(prog_name="nmtalign", standalone_mode=False)
         sys.stdout.flush()
@@ -112,6 +113,13 @@ def main() -> None:
     except Exception as error:
         code = _complain_of_any(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_what_is_closed() -> None:
+    """A stream that the caller has closed (`2>&-`) is as good as /dev/null, and no file gets its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _complain(message: str, code: int) -> int:

@@ -73,3 +73,10 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, nmtalign):
     assert result.stderr.decode().splitlines() == [
         "nmtalign: error: standard output: cannot write: no space left on the disk"
     ]
+
+
+def test_streams_that_are_closed_are_as_good_as_devnull():
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for command, code in (("--version >&- 2>&- <&-", 0), ("info nowhere 2>&-", 4)):
+        shell = ["sh", "-c", f'exec "$0" -m nmtalign {command}', sys.executable]
+        assert subprocess.run(shell, env=environment).returncode == code
