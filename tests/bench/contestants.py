@@ -17,7 +17,7 @@ from bench.machine import tree_mb
 NAIVE_BATCH = 16
 FLOOR = "floor"
 OURS = {"ours-fp32": "fp32", "ours-bf16": "bf16", "ours-candidates": "bf16"}
-NAMES = ("naive", "naive-batch", *OURS)
+NAMES = ("released", "naive", "naive-batch", *OURS)
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Variant(Protocol):
 class Naive:
     """The naive decoder, on words that are tokenised beforehand."""
 
-    def __init__(self, job: Job, batch: int) -> None:
+    def __init__(self, job: Job, batch: int, recompute_keys: bool) -> None:
         from nmtalign.core.devices import use_threads
         from nmtalign.model_directory import load_model
         from nmtalign.text.tokenizer import SpacedWords
 
         use_threads(job.threads)
-        self._job, self._batch = job, batch
+        self._job, self._batch, self._recompute_keys = job, batch, recompute_keys
         self._loaded = load_model(Path(job.model), device=job.device, precision="fp32")  # type: ignore[arg-type]
         spaced = SpacedWords()
         tokenizers = self._loaded.tokenizers
@@ -75,7 +75,8 @@ class Naive:
         """See `Variant`."""
         from bench.naive_search import NaiveSearch
 
-        self._search = NaiveSearch(self._loaded.model, beam, self._job.min_ratio, self._job.max_ratio)
+        ratios = self._job.min_ratio, self._job.max_ratio
+        self._search = NaiveSearch(self._loaded.model, beam, *ratios, self._recompute_keys)
 
     def translate(self, lines: Sequence[str]) -> list[Found]:
         """See `Variant`."""
@@ -123,7 +124,8 @@ def serve(task: str) -> None:
 
 
 def _answers(job: Job, name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    variant: Variant = Ours(job, name) if name in OURS else Naive(job, NAIVE_BATCH if name == "naive-batch" else 1)
+    batch = NAIVE_BATCH if name == "naive-batch" else 1
+    variant: Variant = Ours(job, name) if name in OURS else Naive(job, batch, recompute_keys=name == "released")
     text = read_text(Path(job.text))
     ready = 0
 
@@ -166,7 +168,7 @@ def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
             return {}
         if request["beam"] != ready:
             ready = request["beam"]
-            together = max(1, min(default_words(ready) // length, -(-sentences // threads)))
+            together = max(1, min(default_words(ready, torch.device("cpu")) // length, -(-sentences // threads)))
             for name, precision in OURS.items():
                 scored = 2 * job.candidates if name == "ours-candidates" else config.target_vocabulary_size
                 products = search_products_of(config, SearchShape(together, length, ready, length, scored))

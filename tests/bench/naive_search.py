@@ -5,8 +5,8 @@ the log-probabilities of all words are computed for every hypothesis, and the be
 Plain PyTorch in float32. As released, it goes sentence by sentence; with a batch, whose sentences stay in it until the
 last is done, it is what one would write next. A hypothesis that has ended leaves the beam, which shrinks by one; the
 search ends when the beam is empty. Two things are as in nmtalign, so that results can be compared: what is open at the
-greatest length is made to end, not dropped, and the best is the best by score. Two are better than in the released
-code: the keys are computed once a sentence, not at every step, and the copies are all that is made of the annotations.
+greatest length is made to end, not dropped, and the best is the best by score. The released code computes the keys
+anew at every step, of every hypothesis' copy of the annotations: so does this with `recompute_keys`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,8 +41,15 @@ class _Beams:
 class NaiveSearch(NaiveLoop):
     """Beam search with `<unk>` banned and a length penalty of 1; ratios are to the source's length, `</s>` counted."""
 
-    def __init__(self, model: TranslationModel, beam: int, min_ratio: float = 0.0, max_ratio: float = 3.0) -> None:
-        super().__init__(model.config, dict(model.named_parameters()))
+    def __init__(
+        self,
+        model: TranslationModel,
+        beam: int,
+        min_ratio: float = 0.0,
+        max_ratio: float = 3.0,
+        recompute_keys: bool = False,
+    ) -> None:
+        super().__init__(model.config, dict(model.named_parameters()), recompute_keys)
         self.beam = beam
         self.min_ratio, self.max_ratio = min_ratio, max_ratio
 

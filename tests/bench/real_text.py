@@ -36,7 +36,7 @@ def real_text(given: dict[str, Any], names: Sequence[str], folder: Path) -> dict
     )
     step = max(1, len(text) // NAIVE_LINES)
     lines: dict[str, Sequence[int]] = {name: range(len(text)) for name in OURS}
-    lines |= dict.fromkeys(("naive", "naive-batch"), range(step // 2, len(text), step)[:NAIVE_LINES])
+    lines |= dict.fromkeys(("released", "naive", "naive-batch"), range(step // 2, len(text), step)[:NAIVE_LINES])
     contest = Contest(job, names, lines)
     say(f"{given['model']} on {given['text']}")
     outcomes = compare(contest, given["real_beam"], repeats=1)
