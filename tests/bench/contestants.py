@@ -59,6 +59,8 @@ class Naive:
     """The naive decoder, on words that are tokenised beforehand."""
 
     def __init__(self, job: Job, batch: int, recompute_keys: bool) -> None:
+        import torch
+
         from nmtalign.core.devices import use_threads
         from nmtalign.model_directory import load_model
         from nmtalign.text.tokenizer import SpacedWords
@@ -66,6 +68,9 @@ class Naive:
         use_threads(job.threads)
         self._job, self._batch, self._recompute_keys = job, batch, recompute_keys
         self._loaded = load_model(Path(job.model), device=job.device, precision="fp32")  # type: ignore[arg-type]
+        with torch.no_grad():  # weights that are mapped from a file are read more slowly
+            for parameter in self._loaded.model.parameters():
+                parameter.data = parameter.data.clone()
         spaced = SpacedWords()
         tokenizers = self._loaded.tokenizers
         self._tokenize = spaced.tokenize if job.tokenized else tokenizers.source.tokenize
