@@ -103,7 +103,8 @@ def _translation(words: Sequence[str], place: int, lexicon: Mapping[str, str]) -
 
 def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether no word of the sentence comes before a place."""
-    for token in reversed(tokens[:place]):
+    for before in range(place - 1, -1, -1):
+        token = tokens[before]
         if token[-1:] in _SENTENCE_ENDS and not _is_word(token):
             return True
         if _is_word(token):

@@ -68,11 +68,12 @@ def _kind_of_character(character: str) -> str:
 class Line:
     """The tokens of a line, and `roles`: at first their kinds, in the end the part that each plays."""
 
-    __slots__ = ("dunder", "flag", "language", "numbered", "opened", "parenthesis", "roles", "tokens")
+    __slots__ = ("dunder", "flag", "language", "numbered", "opened", "parenthesis", "roles", "tokens", "unseen")
 
     def __init__(self, tokens: list[str], roles: list[str], language: str) -> None:
         self.tokens, self.roles, self.language = tokens, roles, language
-        self.opened: list[str] = []
+        self.opened: set[str] = set()
+        self.unseen = -1  # straight double quotation marks from here on; -1: not counted yet
         self.parenthesis: list[str] = []  # the roles of those that are open
         self.dunder = self.flag = self.numbered = False  # numbered: the last parenthesis that was closed
 

@@ -8,20 +8,22 @@ _ELIDED = r"(?:^|-)(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|presqu|quelqu|auj
 _LANGUAGES_OF_ELISION = frozenset(("fr", "it", "ga", "ca"))
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
 _CLIPPED = frozenset(("em", "tis", "twas", "til", "cause", "bout"))
+_REACH = 100  # tokens: no quotation is longer, as far as its other end is looked for
 _DECADE = re.compile(r"\d\ds?")
 
 
 def double_quote(line: Line, i: int) -> None:
     """The straight mark: the first opens, the next closes, but for inches and for one without a partner."""
+    line.unseen = line.tokens.count('"') if line.unseen < 0 else line.unseen - 1
     if line.close('"'):
         line.put(i, CLOSE_QUOTE)
         return
-    unpaired = i and line.tokens[i:].count('"') % 2
+    unpaired = i and line.unseen % 2
     after = line.token(i + 1)
     if unpaired and (line.is_number(i - 1) or after in CLOSERS or (line.token(i - 1) in ",." and after[0].islower())):
         line.put(i, CLOSE_QUOTE)  # 7", or the end of what an earlier line opens
         return
-    line.opened.append('"')
+    line.opened.add('"')
     line.put(i, OPEN_QUOTE)
 
 
@@ -41,15 +43,19 @@ def single_quote(line: Line, i: int) -> None:
     elif i and ((after in CLOSERS and line.token(i + 2) != "'") or _is_possessive(line, i)):
         line.put(i, LEFT)
     else:
-        line.opened.append("'")
+        line.opened.add("'")
         line.put(i, OPEN_SINGLE)
 
 
 def _two_single_quotes(line: Line, i: int) -> None:
-    if line.close("''") or line.token(i + 2) in CLOSERS or any(t.startswith("``") for t in line.tokens[:i]):
+    if (
+        line.close("''")
+        or line.token(i + 2) in CLOSERS
+        or any(t.startswith("``") for t in line.tokens[max(0, i - _REACH) : i])
+    ):
         line.put(i, LEFT, LEFT)
-    elif "'" in line.tokens[i + 2 :]:
-        line.opened.append("''")
+    elif "'" in line.tokens[i + 2 : i + _REACH]:
+        line.opened.add("''")
         line.put(i, RIGHT, RIGHT)
     else:
         line.put(i, RIGHT, LEFT)
@@ -72,7 +78,7 @@ def _is_possessive(line: Line, i: int) -> bool:
     """Whether "dogs '" is no start of a quotation: nothing ends one."""
     if line.language != "en" or not line.token(i - 1).lower().endswith("s"):
         return False
-    marks = (j for j, token in enumerate(line.tokens) if j > i + 1 and token in ("'",))
+    marks = (j for j in range(i + 2, min(i + _REACH, len(line.tokens))) if line.tokens[j] == "'")
     return all(line.token(j - 1).lower().endswith("s") or _is_clipped(line.token(j + 1)) for j in marks)
 
 
@@ -102,7 +108,7 @@ def opening_curly(line: Line, i: int) -> None:
     if line.tokens[i] == "“" and line.close("„"):
         line.put(i, "”")
     else:
-        line.opened.append(line.tokens[i])
+        line.opened.add(line.tokens[i])
 
 
 def closing_curly(line: Line, i: int) -> None:
@@ -111,7 +117,7 @@ def closing_curly(line: Line, i: int) -> None:
         return
     if line.close("”"):
         return
-    line.opened.append("”")
+    line.opened.add("”")
     line.put(i, "“")
 
 
@@ -120,5 +126,5 @@ def backquote(line: Line, i: int) -> None:
     if line.close("`"):
         line.put(i, LEFT)
     else:
-        line.opened.append("`")
+        line.opened.add("`")
         line.put(i, RIGHT)

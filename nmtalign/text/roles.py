@@ -84,6 +84,8 @@ def _close_parenthesis(line: Line, i: int) -> None:
         line.put(i - 1, LOOSE, LEFT)  # :)
     elif line.token(i - 1) == "-" and line.token(i - 2) in (":", ";"):
         line.put(i - 2, LOOSE, LEFT, LEFT)
+    else:
+        line.numbered = True  # a)(i)
 
 
 def _open_bracket(line: Line, i: int) -> None:
@@ -158,7 +160,7 @@ def _currency(line: Line, i: int) -> None:
     elif not line.is_word(i + 1) and after != "{" and line.close("$"):
         line.put(i, LEFT)
     elif line.is_word(i + 1) or after == "{":
-        line.opened.append("$")
+        line.opened.add("$")
         line.put(i, RIGHT)
 
 

@@ -81,7 +81,7 @@ FRENCH = [
     "Il a dit \"oui\" (non).",
     "« Oui... »",
     "M. X… (…) et puis [...]",
-    "Voir l’alinéa 83(1)b) du texte, ou l’alinéa (2)c), sauf",
+    "Voir l’alinéa 83(1)b) du texte, ou l’alinéa (2)c)(ii), ou 27d)(ii), sauf",
     "Il gagne 3,5 % par an ; 50 %, 60 %",
     "Rendez-vous à 15:30, à 15 h 30.",
     "Il coûte 5 €, 1 000,50 $ ou 5 000 $ au plus, 3 M$.",
