@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, notifier
+from nmtalign.cli.common import ConfigOption, QuietOption, bound_caches, choose_wait_policy, notifier
 from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -219,6 +219,7 @@ class _Maker:
     def translate(self, source: "Text") -> "Text":
         """Translates every line; keeps the translation in `output` where that is given."""
         choose_wait_policy()
+        bound_caches()
         from nmtalign.core.devices import use_threads
         from nmtalign.decoding.translator import Translator
         from nmtalign.model_directory import load_model

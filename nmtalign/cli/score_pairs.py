@@ -19,6 +19,7 @@ from nmtalign.cli.common import (
     QuietOption,
     ThreadsOption,
     WhichOption,
+    bound_caches,
     choose_wait_policy,
     notifier,
 )
@@ -251,6 +252,7 @@ def _load(
     origin, section = workspace.section("translate")
     layers = (origin, {key: value for key, value in section.items() if key in _SETTINGS}), given(flags)
     choose_wait_policy()
+    bound_caches()
     from nmtalign.decoding.translator import Translator, load_models, translate_config
 
     settings = translate_config(*layers)

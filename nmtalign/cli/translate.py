@@ -14,6 +14,7 @@ from nmtalign.cli.common import (
     QuietOption,
     ThreadsOption,
     WhichOption,
+    bound_caches,
     choose_wait_policy,
 )
 from nmtalign.cli.stopping import Signals
@@ -88,6 +89,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
     settings = _settings(workspace, given_options)
     _check(option, settings)
     choose_wait_policy()
+    bound_caches()
     with Signals() as signals:
         from nmtalign.cli.translate_job import Job
         from nmtalign.decoding.inputs import Inputs
