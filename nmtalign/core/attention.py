@@ -34,11 +34,27 @@ class AdditiveAttention(nn.Module):
         vector = _in_parts(self.vector.to(keys.dtype))
         energies = query.new_empty(*query.shape[:2], length, dtype=wide(keys.dtype))
         for part, rows in _portions(energies.shape, size, keys.device.type == "cpu"):
-            terms = tanh(keys[part, None] + query[part, rows, None]) @ vector
-            energies[part, rows] = terms.sum(-1, dtype=energies.dtype)
-        weights = softmax(energies, None if padding is None else padding[:, None])
-        sums = torch.bmm(weights.to(values.dtype), values)
+            there = energies[part, rows]
+            hidden = tanh(keys[part, None] + query[part, rows, None], least=1)
+            there.copy_(steady_product(hidden.view(-1, size), vector).sum(-1, dtype=there.dtype).view(there.shape))
+        if padding is not None:
+            energies.masked_fill_(padding[:, None], -torch.inf)
+        weights = F.pad(energies, (0, max(0, _SOFTMAX_WIDTH - length)), value=-torch.inf).softmax(-1)[..., :length]
+        few = -query.shape[1] % ROWS if query.shape[1] < ROWS else 0
+        sums = torch.bmm(F.pad(weights.to(values.dtype), (0, 0, 0, few)), values)[:, : query.shape[1]]
         return sums.flatten(0, 1), weights.flatten(0, 1)
+
+
+def steady_product(rows: Tensor, weight: Tensor) -> Tensor:
+    """rows (N, in) times weight (in, out); no row's result depends, to the last bit, on how many others there are.
+
+    Fewer rows than four are multiplied otherwise than more, and so is what four does not divide of a column's product.
+    """
+    full = len(rows) - len(rows) % ROWS
+    if full == len(rows):
+        return rows @ weight
+    rest = F.pad(rows[full:], (0, 0, 0, full + ROWS - len(rows))) @ weight
+    return torch.cat([rows[:full] @ weight, rest[: len(rows) - full]]) if full else rest[: len(rows)]
 
 
 def _portions(shape: torch.Size, size: int, on_cpu: bool) -> Iterator[tuple[slice, slice]]:
@@ -66,6 +82,8 @@ def _in_parts(vector: Tensor) -> Tensor:
 
 
 _PARTS = 16
+ROWS = 4  # of products, see `steady_product`
+_SOFTMAX_WIDTH = 16  # a softmax over fewer is summed otherwise
 LOOK_CELLS = 1 << 19  # numbers whose tanh is taken at a time
 KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' numbers; where it is more, the backward pass computes it again
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmtalign.core.attention import ROWS
 from nmtalign.core.decoder import Memory
 from nmtalign.core.elementwise import wide
 from nmtalign.core.model import TranslationModel
@@ -31,13 +32,14 @@ class Encoded:
     padding: Tensor | None  # (B, Tx), True = no token; None where there is none
     hidden: Tensor  # (B, n), the first decoder state
 
-    def select(self, sentences: Tensor) -> "Encoded":
+    def select(self, sentences: Tensor | slice) -> "Encoded":
         """Those of some sentences (indices) alone."""
-        parts = (self.keys, self.values, self.padding, self.hidden)
-        keys, values, padding, hidden = (None if part is None else part[sentences] for part in parts)
-        if values is None or hidden is None:
-            raise ValueError("nothing was encoded")
-        return Encoded(keys, values, padding, hidden)
+        return Encoded(
+            None if self.keys is None else self.keys[sentences],
+            self.values[sentences],
+            None if self.padding is None else self.padding[sentences],
+            self.hidden[sentences],
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Inference:
     """A model ready for search; no gradient. Products in `dtype`, states and softmax in float32 (float64 for float64).
 
     The weights are those of the moment it is made, apart from word vectors, which are read when a word is first met.
+    In float32 on a CPU no sentence's numbers depend, to the last bit, on the other sentences and hypotheses.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
@@ -96,12 +99,19 @@ class Inference:
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Encoded:
         """Reads sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
+        count = len(source)
+        if more := -count % ROWS:  # sentences of `</s>` alone
+            source = F.pad(source, (0, 0, 0, more))
+            source_mask = F.pad(source_mask, (0, 0, 0, more))
+            source_mask[count:, 0] = True
         padding = None if bool(source_mask.all()) else ~source_mask
         embedded = self.model.source_embedding(source).to(self.dtype)
         memory: Memory = self._decoder.remember(self._encoder(embedded, padding), source_mask, padding)
         hidden = self._decoder.initial_state(memory)
         read = memory.annotations if memory.context is None else memory.context
-        return Encoded(memory.keys, F.linear(read, self._context_weight), padding, hidden)
+        values = F.linear(read, self._context_weight)
+        encoded = Encoded(memory.keys, values, padding, hidden)
+        return encoded.select(slice(count)) if more else encoded
 
     def start(self, encoded: Encoded) -> SearchState:
         """The state of one row a sentence."""
@@ -115,14 +125,14 @@ class Inference:
         R is a multiple of the sentences; the rows of one sentence are adjacent. `features` are what the softmax reads;
         weights are None without attention.
         """
-        word = self._words.nothing(len(state.hidden)) if previous is None else self._words(previous)
-        size = 3 * self.config.hidden
-        hidden = state.hidden
+        rows, size = len(state.hidden), 3 * self.config.hidden
+        word = self._words.nothing(rows) if previous is None else self._words(previous)
+        word, hidden = _even(word), _even(state.hidden)
         if self.update_first and previous is not None:
             if state.context is None:
                 raise ValueError("the decoder has not looked at the source yet")
-            hidden = self._update(hidden, word[:, :size] + state.context)
-        weights, context = self._look(encoded, hidden)
+            hidden = self._update(hidden, word[:, :size] + _even(state.context))
+        weights, context = self._look(encoded, hidden, rows)
         if not self.update_first:
             hidden = self._update(hidden, word[:, :size] + context[:, :size])
         total = F.linear(hidden.to(self.dtype), self._state_weight)
@@ -131,19 +141,28 @@ class Inference:
         features = maxout(total)
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        return SearchState(hidden, context[:, :size] if self.update_first else None), features, weights
+        new = SearchState(hidden[:rows], context[:rows, :size] if self.update_first else None)
+        return new, features[:rows], weights
+
+    def logits(self, features: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+        """The logits (R, U) of features (R, r), without the bias, for the output weight (U, r) or rows of it.
+
+        They are written to `room`, which has at least so many rows, and a number of them that `ROWS` divides.
+        """
+        rows = _even(features)
+        return torch.mm(rows, weight.t(), out=room[: len(rows)])[: len(features)]
 
     def _update(self, hidden: Tensor, inputs: Tensor) -> Tensor:
         return self._decoder.cell.update(inputs, hidden)
 
-    def _look(self, encoded: Encoded, hidden: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The weights (R, Tx) of states (R, n), and what cell and readout take from the contexts (R, 3n + 2l)."""
+    def _look(self, encoded: Encoded, hidden: Tensor, rows: int) -> tuple[Tensor | None, Tensor]:
+        """The weights (R, Tx) of R states, and what cell and readout take from the contexts of all (., 3n + 2l)."""
         if encoded.keys is None or self._look_weight is None or self._decoder.attention is None:
-            rows = len(hidden) // len(encoded.values)
-            return None, encoded.values.repeat_interleave(rows, 0) if rows > 1 else encoded.values
-        query = F.linear(hidden.to(self.dtype), self._look_weight)
+            each = rows // len(encoded.values)
+            return None, _even(encoded.values.repeat_interleave(each, 0) if each > 1 else encoded.values)
+        query = F.linear(hidden.to(self.dtype), self._look_weight)[:rows]
         context, weights = self._decoder.attention.look(query, encoded.keys, encoded.values, encoded.padding)
-        return weights, context
+        return weights, _even(context)
 
     def _cast(self, weight: Tensor) -> Tensor:
         return weight.detach().to(self.dtype)
@@ -153,3 +172,12 @@ class Inference:
         if all(parameter.dtype == self.dtype for parameter in module.parameters()):
             return module
         return copy.deepcopy(module).to(self.dtype)
+
+
+def _even(rows: Tensor) -> Tensor:
+    """Rows (R, .) and some of zeros, so that `ROWS` divides their number: no row's result depends on how many there are.
+
+    Products of fewer are rounded otherwise, and so are the last of a function's numbers where 16 does not divide them.
+    """
+    more = -len(rows) % ROWS
+    return F.pad(rows, (0, 0, 0, more)) if more else rows
