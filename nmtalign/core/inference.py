@@ -175,7 +175,7 @@ class Inference:
 
 
 def _even(rows: Tensor) -> Tensor:
-    """Rows (R, .) and some of zeros, so that `ROWS` divides their number: no row's result depends on how many there are.
+    """Rows (R, .) and some of zeros, so that `ROWS` divides their number and no row's result depends on it.
 
     Products of fewer are rounded otherwise, and so are the last of a function's numbers where 16 does not divide them.
     """

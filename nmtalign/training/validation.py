@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from nmtalign.config import TrainingConfig
+from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.core.inference import Inference
 from nmtalign.decoding.scorer import ModelScorer
 from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu

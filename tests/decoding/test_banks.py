@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.decoding.banks import _sizes
+from nmtalign.decoding.banks import _shares
 from nmtalign.decoding.trace import Scoring
 
 spec = importlib.util.spec_from_file_location("tables", Path(__file__).with_name("tables.py"))
@@ -159,9 +159,14 @@ def test_empty_phrases_are_no_phrases():
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 20))
-def test_the_beam_is_filled_and_no_bank_gets_more_than_it_has(counts, width):
-    sizes = _sizes(np.array(counts), width)
-    assert sizes.sum() == min(width, sum(counts))
-    assert (sizes <= counts).all()
-    share = width // len(counts)
-    assert all(size >= min(share, count) for size, count in zip(sizes, counts, strict=True))
+def test_half_the_beam_is_shared_the_fuller_banks_first(counts, width):
+    shares = _shares(np.array(counts), width)
+    assert shares.sum() <= width
+    assert (shares <= counts).all()
+    filled = [bank for bank, count in enumerate(counts) if count]
+    share = max(1, width // max(1, 2 * len(filled)))
+    expected = [min(share, counts[bank]) for bank in filled]
+    if len(filled) <= width:
+        assert [shares[bank] for bank in filled] == expected
+    else:
+        assert [shares[bank] for bank in filled] == [0] * (len(filled) - width) + expected[len(filled) - width :]

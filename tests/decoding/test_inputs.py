@@ -67,7 +67,7 @@ def test_standard_input_is_counted_and_read_again(tmp_path: Path, monkeypatch: p
     try:
         os.dup2(file, 0)
         os.lseek(0, 7, os.SEEK_SET)
-        monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: PTH123, SIM115
+        monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: SIM115
         inputs = Inputs((Path("-"),))
         assert inputs.at_hand
         assert inputs.count() == 5

@@ -29,16 +29,13 @@ WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 LINES = ["the fox .", "", "a red boat", "\t ", "sees", "hedgehogs see the fox", "a red boat", "the the the a ."]
 
 
-def make_loaded(tokenizers: Tokenizers, words: list[str], attention: str = "additive") -> LoadedModel:
+def make_loaded(tokenizers: Tokenizers, words: list[str], attention: str = "additive", **sizes: int) -> LoadedModel:
     vocabulary = Vocabulary(["</s>", "<unk>", *words])
     torch.manual_seed(5)
     config = ModelConfig(
         source_vocabulary_size=len(vocabulary),
         target_vocabulary_size=len(vocabulary),
-        embedding=6,
-        hidden=8,
-        attention_hidden=5,
-        maxout=6,
+        **{"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, **sizes},
         output_rank=0,
         attention=attention,
         initialisation="xavier",
@@ -133,6 +130,26 @@ def test_a_parent_that_waits_for_each_answer(loaded: LoadedModel) -> None:
 def test_windows_are_bounded_by_their_text(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator_module, "_WORD_CHARACTERS", 1)
     assert [t.source for t in found_by(loaded, LINES)] == LINES
+
+
+@pytest.mark.parametrize("kind", ["additive", "none"])
+def test_to_the_last_bit_nothing_depends_on_the_other_lines(kind: str) -> None:
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, attention=kind, hidden=48, embedding=20, maxout=24)
+    lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i % 19)) for i in range(40)]
+
+    def numbers(order: list[int], **settings: object) -> dict[int, object]:
+        found = found_by(loaded, [lines[place] for place in order], beam=5, n_best=3, **settings)
+        return {
+            place: [(a.text, a.score, a.token_log_probs) for a in t.n_best]
+            for place, t in zip(order, found, strict=True)
+        }
+
+    forward = list(range(len(lines)))
+    expected = numbers(forward, batch_size=2000)
+    for size in (1, 7, 50, 300):
+        assert numbers(forward, batch_size=size) == expected
+        assert numbers(forward[::-1], batch_size=size) == expected
+        assert numbers(sorted(forward, key=lambda i: i * 17 % 40), batch_size=size) == expected
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
