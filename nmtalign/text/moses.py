@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -23,8 +24,19 @@ class MosesWords:
     def __init__(self, language: str, spacing: Mapping[str, str] | None = None) -> None:
         self.language = language
         self.spacing = Spacing(language, spacing)
-        self._rules = _Rules(language)
-        self._middle, self._last = _Middle(self._rules), _Last(self._rules)
+
+    @cached_property
+    def _rules(self) -> "_Rules":
+        """Made when a line is first tokenised: sacremoses takes a third of a second to import."""
+        return _Rules(self.language)
+
+    @cached_property
+    def _middle(self) -> "_Middle":
+        return _Middle(self._rules)
+
+    @cached_property
+    def _last(self) -> "_Last":
+        return _Last(self._rules)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MosesWords, (self.language, self.spacing.learned)
