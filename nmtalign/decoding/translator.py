@@ -97,7 +97,7 @@ class Translator:
         if self.config.coverage_penalty and not attends:
             raise UsageError("this model has no attention: it knows no coverage; leave out --coverage-penalty")
         self.alignments = alignments and attends
-        self.scorer = scorer or self._make_scorer()
+        self._given_scorer = scorer
         source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
         self._subwords = isinstance(source, SentencePieces)
         spaced = SpacedWords()
@@ -106,8 +106,7 @@ class Translator:
         self._detokenize = spaced.detokenize if self.config.tokenized else target.detokenize
         replaces = self.config.replace_unk and self.config.lexicon
         self._lexicon = read_lexicon(Path(self.config.lexicon)) if replaces else {}
-        options = search_options(self.config, self.alignments)
-        self._decoder = PieceDecoder(self.scorer, options, self.config, self.loaded.device, self._candidates())
+        self._candidates = self._read_candidates()
 
     @classmethod
     def load(
@@ -143,14 +142,23 @@ class Translator:
         layers = ("Translator.load", dataclasses.asdict(self.config)), ("translate", settings)
         return Translator(self.models, resolve(TranslateConfig, *layers), self.alignments, self.scorer)
 
-    def _make_scorer(self) -> Scorer:
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The models, laid out for search when it is first asked for: loading takes a few milliseconds without it."""
+        if self._given_scorer is not None:
+            return self._given_scorer
         config, device = self.config, self.loaded.device
         dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
         make = GraphedScorer if device.type == "cuda" else ModelScorer
         scorers = [make(Inference(loaded.model, dtype)) for loaded in self.models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
 
-    def _candidates(self) -> CandidateLists | None:
+    @cached_property
+    def _decoder(self) -> PieceDecoder:
+        options = search_options(self.config, self.alignments)
+        return PieceDecoder(self.scorer, options, self.config, self.loaded.device, self._candidates)
+
+    def _read_candidates(self) -> CandidateLists | None:
         if not self.config.candidates:
             return None
         vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
@@ -192,7 +200,8 @@ class Translator:
         """Hands the batches of a window to the workers; the iterator then waits for them, line by line."""
         pieces = [piece for line in lines for piece in self._pieces(line)]
         batches = self._limits.cut([len(piece.source) + 1 for piece in pieces], workers.at_least(len(pieces)))
-        tasks = workers.submit(lambda batch: self._decoder.search([pieces[place] for place in batch]), batches)
+        search = self._decoder.search
+        tasks = workers.submit(lambda batch: search([pieces[place] for place in batch]), batches)
         return self._results(lines, tasks)
 
     def _results(
