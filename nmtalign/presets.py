@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nmtalign.config import TranslateConfig, resolve
 from nmtalign.errors import UsageError
 
 _PAPER: Mapping[str, Any] = {
@@ -94,9 +95,12 @@ SEARCHES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def search_settings(*layers: tuple[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The settings of the search that the layers, the later ones over the earlier, name; none if it is unknown."""
+def translate_config(*layers: tuple[str, Mapping[str, Any]]) -> TranslateConfig:
+    """The settings of layers (origin, values), the later ones over the earlier, over those of the search they name.
+
+    Raises UsageError that names origin and setting.
+    """
     name = "beam"
     for _, values in layers:
         name = values.get("search", name)
-    return SEARCHES.get(name, {})
+    return resolve(TranslateConfig, (f"search {name}", SEARCHES.get(name, {})), *layers)

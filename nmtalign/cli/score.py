@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -12,7 +12,8 @@ from nmtalign.cli.common import ConfigOption, QuietOption, bound_caches, choose_
 from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.presets import translate_config
+from nmtalign.workspace import Workspace, given, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.scoring.metrics import MetricOptions
@@ -152,7 +153,8 @@ def score(
     language = _language(workspace, target_language, folder) if tokenized else ""
     names = tuple(name.strip().lower() for name in metrics.split(","))
     options = MetricOptions(names, lowercase, tokenize, language)
-    search = workspace.resolve(TranslateConfig, "translate", {"beam": beam, "device": device, "n_best": 1})
+    flags: dict[str, Any] = {"beam": beam, "device": device, "n_best": 1, "sample": False}
+    search = translate_config(workspace.section("translate"), given(flags))
     maker = _Maker(model or workspace.model, search, output, quiet)
     report = _report(plan, settings, options, folder, maker)
     (print_json if settings.format == "json" else print_text)(report)
@@ -220,15 +222,12 @@ class _Maker:
         """Translates every line; keeps the translation in `output` where that is given."""
         choose_wait_policy()
         bound_caches()
-        from nmtalign.core.devices import use_threads
-        from nmtalign.decoding.translator import Translator
-        from nmtalign.model_directory import load_model
+        from nmtalign.decoding.translator import Translator, load_models
         from nmtalign.scoring.texts import Text
 
-        use_threads(self.search.threads)
-        loaded = load_model(self.model, device=self.search.device, precision=self.search.precision)
+        models = load_models([self.model], self.search)
         notifier(self.quiet)(f"translating {len(source.lines)} lines of {source.name} with {self.model}")
-        translations = Translator(loaded, self.search).translate(source.lines)
+        translations = Translator(models, self.search, alignments=False).translate(source.lines)
         lines = [translation.text for translation in _progress(translations, len(source.lines), self.quiet)]
         if self.output:
             with atomic_text(self.output) as stream:

@@ -253,7 +253,8 @@ def _load(
     layers = (origin, {key: value for key, value in section.items() if key in _SETTINGS}), given(flags)
     choose_wait_policy()
     bound_caches()
-    from nmtalign.decoding.translator import Translator, load_models, translate_config
+    from nmtalign.decoding.translator import Translator, load_models
+    from nmtalign.presets import translate_config
 
     settings = translate_config(*layers)
     return Translator(load_models(model or [workspace.model], settings, which), settings, alignments=False)

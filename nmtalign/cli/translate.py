@@ -18,9 +18,9 @@ from nmtalign.cli.common import (
     choose_wait_policy,
 )
 from nmtalign.cli.stopping import Signals
-from nmtalign.config import TranslateConfig, field_names, resolve
+from nmtalign.config import TranslateConfig, field_names
 from nmtalign.errors import UsageError
-from nmtalign.presets import search_settings
+from nmtalign.presets import translate_config
 from nmtalign.workspace import Workspace, given, load_workspace
 
 STDIN = Path("-")
@@ -111,7 +111,7 @@ def _settings(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConf
     flags = {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
     flags["lexicon"] = str(options["lexicon"]) if options["lexicon"] else None
     layers = workspace.section("translate"), given(flags)
-    settings = resolve(TranslateConfig, ("search", search_settings(*layers)), *layers)
+    settings = translate_config(*layers)
     if settings.lexicon and not settings.replace_unk and options["candidates"] is None and not settings.candidates:
         return dataclasses.replace(settings, candidates=_CANDIDATES)
     return settings

@@ -27,7 +27,7 @@ from nmtalign.decoding.unknowns import read_lexicon, replace_unknowns
 from nmtalign.decoding.workers import Workers
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, Which, load_model
-from nmtalign.presets import search_settings
+from nmtalign.presets import translate_config
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 
@@ -46,14 +46,6 @@ class _Line:
     ids: list[int]
     pieces: list[slice]  # none for a blank line
     prefix: list[str]
-
-
-def translate_config(*layers: tuple[str, Mapping[str, Any]]) -> TranslateConfig:
-    """The settings of layers (origin, values), the later ones over the earlier, over those of the search they name.
-
-    Raises UsageError that names origin and setting.
-    """
-    return resolve(TranslateConfig, ("search", search_settings(*layers)), *layers)
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:

@@ -19,9 +19,10 @@ from nmtalign.decoding import decoder as decoder_module
 from nmtalign.decoding import translator as translator_module
 from nmtalign.decoding.results import Request, Translation
 from nmtalign.decoding.search import Hypothesis
-from nmtalign.decoding.translator import Translator, search_options, translate_config
+from nmtalign.decoding.translator import Translator, search_options
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
+from nmtalign.presets import translate_config
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
