@@ -153,8 +153,8 @@ def score(
     language = _language(workspace, target_language, folder) if tokenized else ""
     names = tuple(name.strip().lower() for name in metrics.split(","))
     options = MetricOptions(names, lowercase, tokenize, language)
-    flags: dict[str, Any] = {"beam": beam, "device": device, "n_best": 1, "sample": False}
-    search = translate_config(workspace.section("translate"), given(flags))
+    searched: dict[str, Any] = {"beam": beam, "device": device, "n_best": 1, "sample": False}
+    search = translate_config(workspace.section("translate"), given(searched))
     maker = _Maker(model or workspace.model, search, output, quiet)
     report = _report(plan, settings, options, folder, maker)
     (print_json if settings.format == "json" else print_text)(report)
