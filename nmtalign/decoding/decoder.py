@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from nmtalign.config import TranslateConfig
+from nmtalign.core.halving import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.decoding.candidates import CandidateLists, Candidates
 from nmtalign.decoding.sampling import Draws, sample
 from nmtalign.decoding.scorer import Scorer
 from nmtalign.decoding.search import Hypothesis, SearchOptions, beam_search
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,12 @@ class PieceDecoder:
 
         Raises ResourceError where one piece is too much for the memory, UsageError for phrases in a sample.
         """
-        try:
-            return self._search(pieces)
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-        if len(pieces) == 1:
-            raise ResourceError(
-                f"out of memory with one sentence of {len(pieces[0].source)} tokens; "
-                "give a smaller --beam or --max-source-length"
-            )
-        half = len(pieces) // 2
-        return self.search(pieces[:half]) + self.search(pieces[half:])
+        return in_halves(self._search, pieces, self._too_much)
+
+    def _too_much(self, piece: Piece) -> str:
+        fewer = "--n-best" if self._draws else "--beam"
+        size = f"one sentence of {len(piece.source)} tokens"
+        return f"out of memory with {size}; give a smaller {fewer} or --max-source-length"
 
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
         source, mask = (part.to(self._device) for part in make_source([piece.source for piece in pieces]))
@@ -87,9 +82,3 @@ def allow(candidates: Candidates, words: Sequence[set[int]]) -> Candidates:
     for row, own in zip(allowed, words, strict=True):
         row[np.searchsorted(every, list(own))] = True
     return Candidates(every, allowed)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Whether PyTorch means that, whichever class it says it with."""
-    told = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or ("memory" in told and "alloc" in told)

@@ -38,7 +38,7 @@ class TableScorer:
         self.read = torch.randn(*self.table.shape[1:3], 12, generator=generator) * 2
 
     @classmethod
-    def random(cls, seed, spread=2.0, words=WORDS, steps=12):
+    def random(cls, seed, spread=2.0, words=WORDS, steps=16):
         generator = torch.Generator().manual_seed(seed)
         return cls(torch.randn(9, steps, words, words, generator=generator, dtype=torch.float64) * spread)
 
