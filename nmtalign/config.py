@@ -162,7 +162,7 @@ class TranslateConfig:
         at_least(0, batch_size=self.batch_size, length_penalty=self.length_penalty)
         at_least(0, coverage_penalty=self.coverage_penalty, threads=self.threads)
         at_least(0, min_length_ratio=self.min_length_ratio, top_k=self.top_k, candidates=self.candidates)
-        finite(word_penalty=self.word_penalty, length_penalty=self.length_penalty)
+        finite(word_penalty=self.word_penalty, length_penalty=self.length_penalty, temperature=self.temperature)
         if not self.max_length_ratio > 0:
             raise UsageError("max_length_ratio must be greater than 0")
         if self.min_length_ratio > self.max_length_ratio:

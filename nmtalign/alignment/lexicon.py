@@ -23,6 +23,7 @@ from nmtalign.text.vocabulary import EOS, UNK
 LinkedPair = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source words, target words, links
 
 _NOT_WORDS = frozenset((EOS, UNK)) | NO_WORD
+_BLANKS = frozenset(" \t\r\n")
 _BUFFER = 1 << 20  # links that are counted together
 
 
@@ -72,7 +73,7 @@ class Lexicon:
 
 def _writable(words: Sequence[str]) -> NDArray[np.bool_]:
     """(words,) whether each is a word, and has no blank in it, as one may in alignments of another origin."""
-    fit = (word not in _NOT_WORDS and bool(word) and " " not in word and "\t" not in word for word in words)
+    fit = (word not in _NOT_WORDS and bool(word) and _BLANKS.isdisjoint(word) for word in words)
     return np.fromiter(fit, np.bool_, len(words))
 
 

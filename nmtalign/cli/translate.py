@@ -126,5 +126,9 @@ def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
         raise UsageError("--resume goes on with a file: give -o FILE too")
     if option.resume and option.alignments is not None:
         raise UsageError("--resume cannot go on with a file of --alignments; leave out one of the two")
+    if settings.sample and option.phrase_file:
+        raise UsageError(
+            "--sample draws freely and cannot be made to hold phrases: leave out --sample or --phrase-file"
+        )
     if settings.input_format == "json" and (option.prefix_file or option.phrase_file):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')

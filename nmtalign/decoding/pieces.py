@@ -30,7 +30,7 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring) -> Hypothesis:
     """One hypothesis of those of the pieces of a line.
 
     The log-probability of a `</s>` between two pieces goes to the word after it; the weights stand block by block,
-    with the columns of all `</s>` added up in the last, and the row of the last `</s>`.
+    with the columns of all `</s>` added up in the last, and the row of the last `</s>`. Phrases are those of the first.
     """
     if len(hypotheses) == 1:
         return hypotheses[0]
@@ -42,7 +42,8 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring) -> Hypothesis:
         token_log_probs += words
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
     score = scoring.score(log_prob, len(tokens) + 1)
-    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), _join_weights(hypotheses))
+    weights, phrase_at = _join_weights(hypotheses), hypotheses[0].phrase_at
+    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, phrase_at)
 
 
 def _join_weights(hypotheses: Sequence[Hypothesis]) -> Array | None:

@@ -41,7 +41,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one line: its translations, best first, at least one.
+    """What became of one line: its translations, best first, or samples in the order drawn; at least one.
 
     A blank line has one empty translation. `source_unknown` counts the source tokens that the model does not know. A
     line in more than one piece has one translation, joined of theirs.

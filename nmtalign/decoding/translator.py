@@ -34,6 +34,7 @@ from nmtalign.text.vocabulary import UNK_ID
 _WINDOW_BATCHES = 10  # batches' worth of lines that are read and sorted by length together
 _WORD_CHARACTERS = 6
 _LINE_ENDS = str.maketrans("\r\n", "  ")
+_GIVEN = -1  # the id of a word that is not the model's choice
 _NOTHING = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
 _OF_LOADING = ("device", "precision", "threads", "max_memory", "ensemble")
 
@@ -46,6 +47,7 @@ class _Line:
     ids: list[int]
     pieces: list[slice]  # none for a blank line
     prefix: list[str]
+    phrases: list[list[str]]
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
@@ -218,13 +220,14 @@ class Translator:
         if len(tokens) > limit:
             pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
         prefix = self._tokenize_target(request.prefix) if request.prefix else []
-        return _Line(number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix)
+        phrases = [self._tokenize_target(phrase) for phrase in request.phrases]
+        return _Line(number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix, phrases)
 
     def _pieces(self, line: _Line) -> Iterator[Piece]:
         """What of a line is searched at once; prefix and phrases are those of its first piece."""
         encode = self.loaded.target_vocabulary.encode
         prefix = tuple(encode(line.prefix))
-        phrases = tuple(tuple(encode(self._tokenize_target(phrase))) for phrase in line.request.phrases)
+        phrases = tuple(tuple(encode(phrase)) for phrase in line.phrases)
         for part, piece in enumerate(line.pieces):
             yield Piece(
                 source=tuple(line.ids[piece]),
@@ -262,12 +265,17 @@ class Translator:
 
     def _target_tokens(self, line: _Line, hypothesis: Hypothesis) -> list[str]:
         tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
-        if line.prefix and line.tokens:
-            tokens[: len(line.prefix)] = line.prefix  # unknown words of a prefix as they were given
-        if not self.config.replace_unk or UNK_ID not in hypothesis.tokens or hypothesis.weights is None:
+        ids = list(hypothesis.tokens)
+        given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
+        for place, words in given:
+            if place < 0:  # an empty phrase is nowhere
+                continue
+            # Unknown words of what was asked for come out as they were given.
+            tokens[place : place + len(words)] = words
+            ids[place : place + len(words)] = [_GIVEN] * len(words)
+        if not self.config.replace_unk or UNK_ID not in ids or hypothesis.weights is None:
             return tokens
-        given = (-1,) * len(line.prefix)  # unknown words of a prefix are not replaced
-        return self._replaced(line, given + hypothesis.tokens[len(given) :], tokens, hypothesis.weights)
+        return self._replaced(line, ids, tokens, hypothesis.weights)
 
     def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Any) -> list[str]:
         tokenizer = self.loaded.tokenizers.source

@@ -92,21 +92,21 @@ def test_the_naive_decoder_finds_what_nmtalign_finds(cell, order, attention):
 @pytest.mark.parametrize(("cell", "order", "attention"), OPTIONS)
 def test_operations_of_a_search_are_those_that_nmtalign_does(cell, order, attention):
     model = random_model(cell, order, attention, rank=7 if cell == "paper" else 0)
-    source, mask = make_source(random_sentences(24, 24, 24))
+    source, mask = make_source(random_sentences(24, 24, 24, 24))
     inference, beam, steps = Inference(model), 4, 20
     words = torch.arange(60)
     with torch.inference_mode():
         encoded = inference.encode(source, mask)
-        state = inference.start(encoded).select(torch.arange(3).repeat_interleave(beam))
+        state = inference.start(encoded).select(torch.arange(4).repeat_interleave(beam))
         state, _, _ = inference.step(encoded, state, None)
-        inference.step(encoded, state, words[: 3 * beam])  # fills the table of the words
+        inference.step(encoded, state, words[: 4 * beam])  # fills the table of the words
         with FlopCounterMode(display=False) as once:
             inference.encode(source, mask)
         with FlopCounterMode(display=False) as step:
-            _, features, _ = inference.step(encoded, state, words[: 3 * beam])
+            _, features, _ = inference.step(encoded, state, words[: 4 * beam])
             torch.mm(features, inference.output_weight.t())
     counted = once.get_total_flops() + (steps - 1) * step.get_total_flops()
-    assert search_flops_of(model.config, SearchShape(3, 25, beam, steps, 60)) == pytest.approx(counted, rel=0.01)
+    assert search_flops_of(model.config, SearchShape(4, 25, beam, steps, 60)) == pytest.approx(counted, rel=0.01)
 
 
 def test_logits_of_random_weights_spread():

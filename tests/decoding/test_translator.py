@@ -232,10 +232,12 @@ def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
 
 
 def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
-    requests = [Request("the fox .", phrases=("red boat", "sees")), Request("the fox .")]
+    requests = [Request("the fox .", phrases=("red boat", "", "sees Zorglub")), Request("the fox .")]
     given, plain = Translator(loaded, config()).translate(requests)
+    replaced, _ = Translator(loaded, config(replace_unk=True)).translate(requests)
+    assert "sees Zorglub" in given.text
+    assert "sees Zorglub" in replaced.text
     assert "red boat" in given.text
-    assert "sees" in given.text
     assert plain.text == found_by(loaded, ["the fox ."])[0].text
 
 
