@@ -41,7 +41,7 @@ def best_continuations(scores: WordScores, open_totals: Tensor, count: int, rest
         part = slice(start * rows, (start + len(beam)) * rows)
         logits, log_sums = scores.logits(part)
         restrict(logits, log_sums, part)
-        blocks = _by_blocks(logits, log_sums, beam, count) if width >= _WIDE and logits.device.type == "cpu" else None
+        blocks = _by_blocks(logits, log_sums, beam, count) if width >= _WIDE else None
         found.append(blocks or _by_rows(logits, log_sums, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Continuations(totals, hypotheses, columns, gains)

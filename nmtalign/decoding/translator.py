@@ -92,6 +92,7 @@ class Translator:
             raise UsageError("this model has no attention: it knows no coverage; leave out --coverage-penalty")
         self.alignments = alignments and attends
         self._given_scorer = scorer
+        self._single_scorers: Sequence[Scorer] = ()
         source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
         self._subwords = isinstance(source, SentencePieces)
         spaced = SpacedWords()
@@ -144,8 +145,15 @@ class Translator:
         config, device = self.config, self.loaded.device
         dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
         make = GraphedScorer if device.type == "cuda" else ModelScorer
-        scorers = [make(Inference(loaded.model, dtype)) for loaded in self.models]
+        scorers = self._single_scorers = [make(Inference(loaded.model, dtype)) for loaded in self.models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the search is slower than it could be, if it is: CUDA graphs that cannot be had."""
+        return [
+            scorer.problem for scorer in self._single_scorers if isinstance(scorer, GraphedScorer) and scorer.problem
+        ]
 
     @cached_property
     def _decoder(self) -> PieceDecoder:
