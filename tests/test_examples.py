@@ -20,11 +20,13 @@ def shell(tmp_path_factory):
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400"}
 
-    def run(script, *arguments, cwd):
+    def run(script, *arguments, cwd, stdin=""):
+        program = "bash" if script.endswith(".sh") else sys.executable
         result = subprocess.run(
-            ["bash", str(EXAMPLES / script), *map(str, arguments)],
+            [program, str(EXAMPLES / script), *map(str, arguments)],
             cwd=cwd,
             env=environment,
+            input=stdin,
             capture_output=True,
             text=True,
         )
@@ -71,6 +73,37 @@ def test_align_bitext(shell, workspace):
     assert (workspace / "figure3.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_fast_translation(shell, workspace, tmp_path):
+    arguments = workspace / "model", workspace / "data", workspace / "test.en", tmp_path / "out.fr"
+    shell("fast-translation.sh", *arguments, cwd=tmp_path)
+    whole = (tmp_path / "out.fr").read_bytes()
+    assert whole.count(b"\n") == 40
+    (tmp_path / "out.fr").unlink()
+    (tmp_path / "out.fr.partial").write_bytes(whole[: whole.index(b"\n") + 3])  # as if killed in the second line
+    shell("fast-translation.sh", *arguments, cwd=tmp_path)
+    assert (tmp_path / "out.fr").read_bytes() == whole
+
+
+def test_rescore(shell, workspace, tmp_path):
+    models = workspace / "model", workspace / "model"
+    output = shell("rescore.sh", *models, workspace / "test.en", workspace / "test.fr", cwd=tmp_path)
+    model, other, both = (part.split("\n", 1)[1] for part in output.split("sentences: ")[1:])
+    assert model.split()[:5] == other.split()[:5] == both.split()[:5]  # BLEU: the order of a model is its own
+    assert len((tmp_path / "both.txt").read_text().splitlines()) == 40
+
+
+def test_stream(shell, workspace, tmp_path):
+    lines = ["Eleven bears walk.", "", "a  b"]
+    output = shell("stream.sh", workspace / "model", "--beam", 2, cwd=tmp_path, stdin="".join(f"{x}\n" for x in lines))
+    assert [line.partition(" -> ")[0] for line in output.splitlines()] == lines
+
+
+def test_api(shell, workspace, tmp_path):
+    rows = shell("api.py", workspace / "model", cwd=tmp_path, stdin="Eleven bears walk.\n\n").splitlines()
+    assert [len(row.split("\t")) for row in rows] == [3, 3]
+    assert rows[1] == "0.000\t\t"
+
+
 def test_every_example_has_a_test():
-    tested = {name.removeprefix("test_").replace("_", "-") + ".sh" for name in globals() if name.startswith("test_")}
-    assert {path.name for path in EXAMPLES.glob("*.sh")} <= tested
+    tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
+    assert {path.stem for path in EXAMPLES.iterdir() if path.suffix in (".sh", ".py")} <= tested

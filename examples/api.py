@@ -1,0 +1,27 @@
+"""Translating from Python: of each line as it comes, the translation, its score, and the word that is least certain.
+
+Usage: api.py MODEL < TEXT
+"""
+
+import sys
+
+from nmtalign import Translation, Translator
+
+
+def main() -> None:
+    """Prints a line for each line of standard input, at once."""
+    translator = Translator.load(sys.argv[1], beam=5)
+    for t in translator.translate(line.rstrip("\n") for line in sys.stdin):
+        print(f"{t.score:.3f}", t.text, least_certain(t) if t.tokens else "", sep="\t", flush=True)
+
+
+def least_certain(translation: Translation) -> str:
+    """The token with the lowest log-probability, and the source token that the model read for it."""
+    log_probs = translation.n_best[0].token_log_probs[:-1]  # without that of </s>
+    worst = log_probs.index(min(log_probs))
+    read = translation.alignment[worst, :-1].argmax()  # the last column is </s>
+    return f"{translation.tokens[worst]} ({translation.source_tokens[read]})"
+
+
+if __name__ == "__main__":
+    main()
