@@ -24,7 +24,7 @@ from nmtalign.presets import translate_config
 from nmtalign.workspace import Workspace, given, load_workspace
 
 STDIN = Path("-")
-_CANDIDATES = 1000  # most frequent words beside those of a lexicon that is given for no other purpose
+_CANDIDATES = 2000  # most frequent words beside those of a lexicon that is given for no other purpose
 
 
 def translate(

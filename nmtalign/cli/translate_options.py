@@ -90,7 +90,7 @@ Candidates = Annotated[
     int | None,
     _option(
         _CONSTRAINTS,
-        "Only words that the lexicon gives for a batch, and the N most frequent (1000 with --lexicon alone; 0 = all).",
+        "Only words that the lexicon gives for a line, and the N most frequent (2000 with --lexicon alone; 0 = all).",
         "N",
     ),
 ]

@@ -136,7 +136,7 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     work.add_argument("--beam", type=_numbers, default=[12, 5], metavar="A,B,..", help="[12,5]")
     work.add_argument("--sentences", type=_positive, metavar="N", help="for ours [128; small 256]")
     work.add_argument("--length", type=_positive, default=30, metavar="N", help="words in and out, `</s>` counted [30]")
-    work.add_argument("--candidates", type=_positive, default=1000, metavar="N", help="beside the lexicon's [1000]")
+    work.add_argument("--candidates", type=_positive, metavar="N", help="beside the lexicon's [1000; real text 2000]")
     work.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
     _add_measuring(parser, repeats=3)
     work.add_argument("--variants", metavar="A,B", help="such as naive,ours-bf16 [all]")

@@ -29,7 +29,7 @@ def real_text(given: dict[str, Any], names: Sequence[str], folder: Path) -> dict
     lexicon, without = _lexicon(given, folder)
     names = [name for name in names if name != "ours-candidates" or lexicon]
     job = Job(
-        *(str(given["model"].resolve()), str(given["text"].resolve()), str(lexicon or ""), given["candidates"]),
+        *(str(given["model"].resolve()), str(given["text"].resolve()), str(lexicon or ""), given["candidates"] or 2000),
         tokenized=False,
         threads=given["threads"],
         device=given["device"],

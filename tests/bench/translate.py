@@ -115,7 +115,7 @@ def _check(given: dict[str, Any]) -> None:
 def _speed(given: dict[str, Any], names: Sequence[str], texts: Texts, model: Path) -> dict[str, Any]:
     """Random words of one length, translated to as many words, so that all variants do the same work."""
     length, sentences = given["length"], given["sentences"]
-    frequent = min(given["candidates"], texts.size.model.target_vocabulary_size // 4)
+    frequent = min(given["candidates"] or 1000, texts.size.model.target_vocabulary_size // 4)
     lexicon = texts.folder / "lexicon"
     write_lexicon(lexicon, texts, frequent)
     job = Job(
