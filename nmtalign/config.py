@@ -113,6 +113,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         at_least(0, warmup=self.warmup, window=self.window, max_length=self.max_length, threads=self.threads)
         at_least(0, max_updates=self.max_updates, epochs=self.epochs, patience=self.patience)
+        at_most(1000, threads=self.threads)
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
         at_least(1, batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
@@ -162,9 +163,13 @@ class TranslateConfig:
         at_least(0, batch_size=self.batch_size, length_penalty=self.length_penalty)
         at_least(0, coverage_penalty=self.coverage_penalty, threads=self.threads)
         at_least(0, min_length_ratio=self.min_length_ratio, top_k=self.top_k, candidates=self.candidates)
-        finite(word_penalty=self.word_penalty, length_penalty=self.length_penalty, temperature=self.temperature)
+        finite(word_penalty=self.word_penalty, temperature=self.temperature)
+        # Far beyond what is of use to anybody; above it numbers overflow, or the machine has no such threads.
+        at_most(50, length_penalty=self.length_penalty)
+        at_most(1e6, coverage_penalty=self.coverage_penalty, word_penalty=abs(self.word_penalty))
+        at_most(1000, max_length_ratio=self.max_length_ratio, threads=self.threads)
         if not self.max_length_ratio > 0:
-            raise UsageError("max_length_ratio must be greater than 0")
+            raise UsageError(f"max_length_ratio = {self.max_length_ratio}: must be greater than 0")
         if self.min_length_ratio > self.max_length_ratio:
             raise UsageError(
                 f"min_length_ratio = {self.min_length_ratio}: must not be above max_length_ratio, which is "
@@ -203,6 +208,7 @@ class AlignConfig:
     def __post_init__(self) -> None:
         at_least(1, batch_size=self.batch_size)
         at_least(0, threads=self.threads)
+        at_most(1000, threads=self.threads)
 
 
 def at_least(low: float, **values: float) -> None:
@@ -210,6 +216,13 @@ def at_least(low: float, **values: float) -> None:
     for name, value in values.items():
         if not value >= low:
             raise UsageError(f"{name} = {value}: must be at least {low:g}")
+
+
+def at_most(high: float, **values: float) -> None:
+    """Raises UsageError for the first value above `high`, or that is no number at all (NaN)."""
+    for name, value in values.items():
+        if not value <= high:
+            raise UsageError(f"{name} = {value}: must be at most {high:.7g}")
 
 
 def finite(**values: float) -> None:

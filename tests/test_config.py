@@ -2,7 +2,16 @@
 
 import pytest
 
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, interval, pair_of_sizes, resolve, seconds
+from nmtalign.config import (
+    ModelConfig,
+    PrepConfig,
+    TrainingConfig,
+    TranslateConfig,
+    interval,
+    pair_of_sizes,
+    resolve,
+    seconds,
+)
 from nmtalign.errors import UsageError
 from nmtalign.presets import PRESETS, preset
 from nmtalign.workspace import Workspace, load_workspace
@@ -128,3 +137,21 @@ def test_the_papers_presets_are_the_papers():
         assert (training.optimizer, training.rho, training.epsilon, training.clip_norm) == ("adadelta", 0.95, 1e-6, 1)
         assert (training.batch_size, training.batch_unit, training.window) == (80, "sentences", 20)
         assert training.max_length == length
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("length_penalty", 51.0, "at most 50"),
+        ("length_penalty", float("inf"), "at most 50"),
+        ("length_penalty", float("nan"), "at least 0"),
+        ("word_penalty", -1e308, "at most 1000000"),
+        ("coverage_penalty", float("inf"), "at most 1000000"),
+        ("max_length_ratio", float("inf"), "at most 1000"),
+        ("max_length_ratio", 0.0, "greater than 0"),
+        ("threads", 1_000_000_000, "at most 1000"),
+    ],
+)
+def test_what_no_search_can_count_with_is_refused(name: str, value: float, bound: str) -> None:
+    with pytest.raises(UsageError, match=f"^command line: {name} = .*: must be {bound}$"):
+        resolve(TranslateConfig, ("command line", {name: value}))
