@@ -5,6 +5,7 @@ import errno
 import gzip
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
@@ -17,12 +18,29 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _PARTIAL = ".partial"
+_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def refusal(name: str | Path, error: OSError) -> ResourceError:
     """One clear line for what the operating system refused to write."""
     reason = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error))
     return ResourceError(f"{name}: cannot write: {reason}")
+
+
+def stream_number(path: Path) -> int | None:
+    """The number of the open stream of this process that a name such as /dev/stdout stands for, else None.
+
+    To be asked before the name is: where such a stream goes to a file, the name looks like that file's.
+    """
+    name = os.path.abspath(path)  # noqa: PTH100 - not `resolve`, which would follow it
+    match = _STREAM.fullmatch(name)
+    return int(match[1]) if match else _STREAMS.get(name)
+
+
+def stays_in_place(path: Path) -> bool:
+    """Whether what is there is written to and never replaced: a device, a named pipe, a stream of this process."""
+    return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 @contextlib.contextmanager
@@ -45,7 +63,7 @@ def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
     replaced lives on under that name: at no moment is neither of the two whole.
     """
     with disk_errors(path):
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if stays_in_place(path):
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +90,9 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
             with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
                 yield stream
         else:
-            with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            number = stream_number(path)
+            opened = temporary if number is None else os.dup(number)
+            with open(opened, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
                 yield stream
 
 

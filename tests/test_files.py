@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import ResourceError
-from nmtalign.files import atomic_path, atomic_text, exclusive, sha256_of, sweep
+from nmtalign.files import atomic_path, atomic_text, exclusive, sha256_of, stays_in_place, stream_number, sweep
 
 
 def test_a_file_appears_whole_and_its_folder_is_made(tmp_path):
@@ -111,3 +111,19 @@ def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
     sweep(tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:]}
     sweep(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("/dev/stdout", 1),
+        ("/dev/../dev/stderr", 2),
+        ("/dev/fd/63", 63),
+        ("/proc/self/fd/7", 7),
+        ("/dev/null", None),
+        ("1", None),
+    ],
+)
+def test_names_of_streams(name: str, number: int | None) -> None:
+    assert stream_number(Path(name)) == number
+    assert stays_in_place(Path(name)) == (name != "1")

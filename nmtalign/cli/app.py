@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from nmtalign.cli import align, info, lexicon, plot, prep, sample, score, score_pairs, train, translate
+from nmtalign.cli.common import say
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.files import refusal
@@ -124,7 +125,7 @@ def _open_what_is_closed() -> None:
 
 def _complain(message: str, code: int) -> int:
     let_the_first_speak()
-    sys.stderr.write(f"nmtalign: error: {' '.join(message.split())}\n")
+    say(f"error: {' '.join(message.split())}")
     return code
 
 

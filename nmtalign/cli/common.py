@@ -1,5 +1,6 @@
 """What the subcommands share: the --config option, stderr, progress."""
 
+import contextlib
 import os
 import sys
 import time
@@ -39,9 +40,13 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress an
 
 
 def say(message: str) -> None:
-    """One line for the person at the terminal: stderr, never stdout."""
-    sys.stderr.write(f"nmtalign: {message}\n")
-    sys.stderr.flush()
+    """One line for the person at the terminal: stderr, never stdout.
+
+    Where nobody can read it any more, because the reader has gone or the disk is full, the work goes on without it.
+    """
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"nmtalign: {message}\n")
+        sys.stderr.flush()
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:

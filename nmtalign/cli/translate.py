@@ -98,7 +98,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
             Inputs(tuple(option.inputs or (STDIN,)), settings.input_format, option.prefix_file, option.phrase_file),
             tuple(option.model or (workspace.model,)),
             option.which,
-            option.output,
+            None if option.output == STDIN else option.output,
             option.resume,
             option.alignments,
             settings,
@@ -122,7 +122,7 @@ def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
     files = [*(option.inputs or (STDIN,)), option.prefix_file, option.phrase_file]
     if files.count(STDIN) > 1:
         raise UsageError("`-`, standard input, is given more than once; give all but one as files")
-    if option.resume and option.output is None:
+    if option.resume and option.output in (None, STDIN):
         raise UsageError("--resume goes on with a file: give -o FILE too")
     if option.resume and option.alignments is not None:
         raise UsageError("--resume cannot go on with a file of --alignments; leave out one of the two")

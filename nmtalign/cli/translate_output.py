@@ -1,6 +1,7 @@
 """Where translations go, and what is shown of it meanwhile."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from nmtalign.decoding.inputs import Inputs, too_many
 from nmtalign.decoding.results import Translation
 from nmtalign.decoding.resume import PartialFile
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import disk_errors
+from nmtalign.files import disk_errors, stays_in_place, stream_number
 
 _EVERY = 0.1  # seconds between two changes of what is shown
 
@@ -49,7 +50,8 @@ class StreamOutput:
         if self._path is None:
             yield
             return
-        with disk_errors(self._path), self._path.open("wb") as self._stream:
+        number = stream_number(self._path)
+        with disk_errors(self._path), open(self._path if number is None else os.dup(number), "wb") as self._stream:  # noqa: PTH123
             yield
 
     def write(self, lines: bytes) -> None:
@@ -126,7 +128,7 @@ def choose_output(
     path: Path | None, inputs: Inputs, settings: TranslateConfig, resume: bool
 ) -> StreamOutput | FileOutput:
     """The output under a name (None = stdout); raises UsageError where it cannot be gone on with and should be."""
-    if path is None or (path.exists() and not path.is_file() and not path.is_dir()):
+    if path is None or stays_in_place(path):
         if resume:
             raise UsageError(f"--resume goes on with a file, and {path or 'standard output'} is none; give -o FILE")
         return StreamOutput(path)

@@ -121,3 +121,29 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
     assert "0:00:" in text  # time left
     assert "nmtalign: 2,000 lines, 14,000 source words in " in text
     assert Path("/dev/null").is_char_device()
+
+
+def test_nobody_reads_the_messages(random_model: Path, tmp_path: Path, process: Start) -> None:
+    """Work goes on to its end, though what is said of it cannot be written."""
+    (tmp_path / "in.en").write_bytes(b"the fox \xff\n" * 200)
+    with process("-m", random_model, "--beam", 1, "in.en") as child:
+        _, stdout, stderr = pipes(child)
+        stderr.close()
+        assert stdout.read().count(b"\n") == 200
+        assert child.wait(timeout=250) == 0
+    with process("-m", random_model, "--beam", 0, "in.en") as child:
+        pipes(child)[2].close()
+        assert child.wait(timeout=250) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="streams have no names here")
+def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_path: Path, process: Start) -> None:
+    """Though it goes to a file: neither is that replaced nor, as root, what the name is of."""
+    for name in ("/proc/self/fd/1", "-"):
+        (tmp_path / "out").write_bytes(b"before\n")
+        with (tmp_path / "out").open("ab") as out, process("-m", random_model, "-o", name, stdout=out) as child:
+            told = child.communicate(b"the fox\n\n")[1]
+            assert child.returncode == 0, told
+        lines = (tmp_path / "out").read_bytes().splitlines()
+        assert (len(lines), lines[0], lines[2]) == (3, b"before", b"")
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
