@@ -65,7 +65,7 @@ def test_the_workspace_file_shown_is_valid(tmp_path):
 
 
 def test_readme_is_short_and_names_every_command():
-    from nmtalign.cli.app import app
+    from nmtalign.cli.commands import app
 
     text = README.read_text()
     assert len(text.splitlines()) < 250

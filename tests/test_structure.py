@@ -10,7 +10,7 @@ import pytest
 
 import nmtalign
 from nmtalign import errors
-from nmtalign.cli.app import app
+from nmtalign.cli.commands import app
 
 PACKAGE = Path(nmtalign.__file__).parent
 ROOT = PACKAGE.parent

@@ -51,7 +51,9 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            # A signal that comes again while the program ends is not to be told a second time.
+            again = signal.SIG_DFL if isinstance(error, Stop) else handler
+            signal.signal(number, again)  # type: ignore[arg-type]
         if isinstance(error, Stop):
             stopped = Stopped(error.number, self.detail())
             _leave_at_once(stopped)

@@ -147,3 +147,18 @@ def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_pa
         lines = (tmp_path / "out").read_bytes().splitlines()
         assert (len(lines), lines[0], lines[2]) == (3, b"before", b"")
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.1, 0.15, 0.2])
+def test_ctrl_c_while_it_starts(process: Start, tmp_path: Path, delay: float) -> None:
+    """Python itself, before it runs a line of ours, is not to be asked for more than an end."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import _thread, threading\ntimer = threading.Timer({delay}, _thread.interrupt_main)\n"
+        "timer.daemon = True\ntimer.start()\n"
+    )
+    path = f"{tmp_path}:{Path(__file__).parents[2]}"
+    with process("--help", variables={"PYTHONPATH": path}) as child:
+        out, told = child.communicate()
+    assert told in (b"nmtalign: error: interrupted\n", b"")
+    assert child.returncode == (130 if told else 0)
+    assert told or b"--beam" in out

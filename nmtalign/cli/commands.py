@@ -1,0 +1,144 @@
+"""The subcommands, and how errors become one line and an exit code."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from nmtalign.cli import align, info, lexicon, plot, prep, sample, score, score_pairs, train, translate
+from nmtalign.cli.common import say
+from nmtalign.cli.ranks import let_the_first_speak
+from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.files import refusal
+from nmtalign.version import __version__
+
+HELP = """Learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
+
+From two aligned text files to a translation, a BLEU table and word alignments in HDF5.
+
+Examples:
+
+  nmtalign prep train.en train.fr --dev dev.en dev.fr -o data/
+
+  nmtalign train data/ -o model/ --preset small --max-time 15m
+
+  nmtalign translate -m model/ < in.en > out.fr
+
+  nmtalign score out.fr -r ref.fr -s in.en --by-length
+
+  nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh
+
+Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training,
+130 interrupted, 143 ended by SIGTERM.
+"""
+
+
+class _ReaderGone(Exception):  # noqa: N818
+    """The reader of stdout has gone (`| head`): an end like any other."""
+
+
+class _Interrupted(Exception):  # noqa: N818
+    """Ctrl-C."""
+
+
+class _Group(TyperGroup):
+    """Lets through to `run` what typer would turn into exit codes of its own, without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+
+app = typer.Typer(
+    name="nmtalign",
+    cls=_Group,
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
+app.command("prep", rich_help_panel=WORK)(prep.prep)
+app.command("train", rich_help_panel=WORK)(train.train)
+app.command("translate", rich_help_panel=RESULTS)(translate.translate)
+app.command("score", rich_help_panel=RESULTS)(score.score)
+app.command("score-pairs", rich_help_panel=RESULTS)(score_pairs.score_pairs)
+app.command("align", rich_help_panel=RESULTS)(align.align)
+app.command("plot", rich_help_panel=RESULTS)(plot.plot)
+app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
+app.command("info", rich_help_panel=EXTRA)(info.info)
+app.command("sample", rich_help_panel=EXTRA)(sample.sample)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"nmtalign {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options before any subcommand."""
+
+
+def run() -> None:
+    """Runs the command line and exits; every error that a user can cause is one line on stderr."""
+    _open_what_is_closed()
+    try:
+        code = app(prog_name="nmtalign", standalone_mode=False)
+        sys.stdout.flush()
+    except NmtalignError as error:
+        code = _complain(str(error), error.exit_code)
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):
+        code = _complain("interrupted", 130)
+    except (_ReaderGone, BrokenPipeError):
+        code = 0
+        _let_stdout_go()
+    except MemoryError:
+        code = _complain("out of memory; give a smaller batch, shorter lines or fewer workers", 5)
+    except OSError as error:
+        _let_stdout_go()
+        code = _complain(str(refusal(error.filename or "standard output", error)), ResourceError.exit_code)
+    except Exception as error:
+        code = _complain_of_any(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_what_is_closed() -> None:
+    """A stream that the caller has closed (`2>&-`) is as good as /dev/null, and no file gets its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def _complain(message: str, code: int) -> int:
+    let_the_first_speak()
+    say(f"error: {' '.join(message.split())}")
+    return code
+
+
+def _complain_of_any(error: Exception) -> int:
+    """One line for typer's own errors and PyTorch's lack of memory; anything else is a bug, and raised again."""
+    if "out of memory" in str(error) or "can't allocate memory" in str(error):
+        return _complain("out of memory; give a smaller batch or shorter lines", 5)
+    # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
+    if hasattr(error, "format_message"):
+        return _complain(error.format_message().replace("Value error, ", ""), 2)
+    raise error
+
+
+def _let_stdout_go() -> None:
+    """Keeps Python from complaining, when it ends, of what it cannot flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
