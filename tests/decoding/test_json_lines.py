@@ -4,7 +4,7 @@ import pytest
 
 from nmtalign.config import TranslateConfig
 from nmtalign.decoding.json_lines import read_request
-from nmtalign.decoding.output import json_line
+from nmtalign.decoding.output import json_line, one_line
 from nmtalign.decoding.results import Alternative, Request, Translation
 from nmtalign.errors import InputError
 
@@ -35,6 +35,7 @@ def test_a_blank_line_is_an_empty_request(line: str) -> None:
         ('{"text": "a", "x": -Infinity}', "not JSON (-Infinity is no number of JSON)"),
         ('{"text": "a", "x": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
         ("[" * 100_000, "not JSON (nested too deeply)"),
+        ('{"text": "a", "x": ' + "[" * 200 + "]" * 200 + "}", "not JSON (nested too deeply)"),
         ('"the cat"', "a text, not an object"),
         ('["the cat"]', "a list, not an object"),
         ("17", "a number, not an object"),
@@ -77,3 +78,9 @@ def test_what_was_written_can_be_read_again() -> None:
         json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)), TranslateConfig()) for one in (again, request)
     )
     assert second == plain
+
+
+def test_what_is_nested_as_deeply_as_is_read_is_written_too() -> None:
+    request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
+    assert one_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
+    assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000
