@@ -23,7 +23,7 @@ from nmtalign.decoding.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.decoding.search import Hypothesis, SearchOptions
 from nmtalign.decoding.stream import AtHand, Rest, windows
 from nmtalign.decoding.trace import Scoring
-from nmtalign.decoding.unknowns import read_lexicon, replace_unknowns
+from nmtalign.decoding.unknowns import Weights, read_lexicon, replace_unknowns
 from nmtalign.decoding.workers import Workers
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, Which, load_model
@@ -246,22 +246,24 @@ class Translator:
             )
 
     def _translation(self, line: _Line, found: Sequence[list[Hypothesis]]) -> Translation:
+        pieces = [best for best, *_ in found]
         if not found:
-            hypotheses = [_NOTHING]
+            alternatives = [self._alternative(line, _NOTHING, [_NOTHING])]
         elif len(found) == 1:
-            hypotheses = found[0]
+            alternatives = [self._alternative(line, hypothesis, [hypothesis]) for hypothesis in found[0]]
         else:
-            hypotheses = [join([best for best, *_ in found], search_options(self.config).scoring)]
+            joined = join(pieces, search_options(self.config).scoring, keep_weights=self.alignments)
+            alternatives = [self._alternative(line, joined, pieces)]
         return Translation(
             request=line.request,
             source_tokens=tuple(line.tokens),
             source_unknown=line.ids.count(UNK_ID),
-            n_best=tuple(self._alternative(line, hypothesis) for hypothesis in hypotheses),
+            n_best=tuple(alternatives),
             pieces=max(1, len(found)),
         )
 
-    def _alternative(self, line: _Line, hypothesis: Hypothesis) -> Alternative:
-        tokens = self._target_tokens(line, hypothesis)
+    def _alternative(self, line: _Line, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> Alternative:
+        tokens = self._target_tokens(line, hypothesis, pieces)
         return Alternative(
             text=self._detokenize(tokens).translate(_LINE_ENDS),
             tokens=tuple(tokens),
@@ -271,7 +273,7 @@ class Translator:
             alignment=hypothesis.weights if self.alignments else None,
         )
 
-    def _target_tokens(self, line: _Line, hypothesis: Hypothesis) -> list[str]:
+    def _target_tokens(self, line: _Line, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
         ids = list(hypothesis.tokens)
         given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
@@ -281,11 +283,12 @@ class Translator:
             # Unknown words of what was asked for come out as they were given.
             tokens[place : place + len(words)] = words
             ids[place : place + len(words)] = [_GIVEN] * len(words)
-        if not self.config.replace_unk or UNK_ID not in ids or hypothesis.weights is None:
+        weights = [piece.weights for piece in pieces if piece.weights is not None]
+        if not self.config.replace_unk or UNK_ID not in ids or not weights:
             return tokens
-        return self._replaced(line, ids, tokens, hypothesis.weights)
+        return self._replaced(line, ids, tokens, weights)
 
-    def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Any) -> list[str]:
+    def _replaced(self, line: _Line, ids: Sequence[int], tokens: list[str], weights: Sequence[Weights]) -> list[str]:
         tokenizer = self.loaded.tokenizers.source
         names = tokenizer.words(line.tokens)
         words = [names[word] for word in tokenizer.word_index(line.tokens)]

@@ -6,7 +6,7 @@ translation 56.46 / 59.00 / 49.94, and by the rules below 56.63 / 59.12 / 50.21.
 know itself, taken before those that it does, cost up to 0.3: the lexicon errs more than the model does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from nmtalign.text.lexicon import read_entries
 from nmtalign.text.vocabulary import UNK_ID
+
+Weights = npt.NDArray[np.float32]
 
 _UNKNOWN_SHARE = 0.3  # of the largest weight: what an unknown source word needs to go before a known one
 _UNUSED_SHARE = 0.1  # and one that replaces nothing yet, to go before one that does
@@ -38,7 +40,7 @@ def read_lexicon(path: Path) -> dict[str, str]:
 def replace_unknowns(
     ids: Sequence[int],
     tokens: Sequence[str],
-    weights: npt.NDArray[np.float32],
+    weights: Weights | Sequence[Weights],
     words: Sequence[str],
     copies: Sequence[str],
     lexicon: Mapping[str, str],
@@ -49,20 +51,22 @@ def replace_unknowns(
     """The target tokens with each unknown one replaced by a translation or a copy of what it is aligned with.
 
     ids and tokens are the target's, weights (Ty + 1, Tx), columns the source tokens and last its `</s>`, which is left
-    out. For the source token with the largest weight: the lexicon's translation of the word that it is part of
-    (words[i]), marked as a word with `word_start`; else its copy (copies[i]). Marks go after words, a word that
-    replaces another already after one that does not, and a known word after one whose place is in `unknown`, unless
-    its weight is far larger. Translations take the case of the source word, and at the start of a sentence that of the
-    source sentence. With `language` "fr" articles and the like before a replaced word are elided as it asks for.
+    out, as the last row is; of a line that was translated in pieces there are those of each piece. For the source token
+    with the largest weight: the lexicon's translation of the word that it is part of (words[i]), marked as a word with
+    `word_start`; else its copy (copies[i]). Marks go after words, a word that replaces another already after one that
+    does not, and a known word after one whose place is in `unknown`, unless its weight is far larger. Translations take
+    the case of the source word, and at the start of a sentence that of the source sentence. With `language` "fr"
+    articles and the like before a replaced word are elided as it asks for.
     """
     replaced, used = list(tokens), set[int]()
     if not copies:
         return replaced
     capital = _is_capitalised(next(filter(_is_word, words), ""))
-    for row, number in enumerate(ids):
+    pieces = [weights] if isinstance(weights, np.ndarray) else weights
+    for row, (number, (first, read)) in enumerate(zip(ids, _rows(pieces), strict=True)):
         if number != UNK_ID:
             continue
-        place = _place(weights[row, : len(copies)], copies, used, unknown)
+        place = _place(first, read, copies, used, unknown)
         used.add(place)
         translation = _translation(words, place, lexicon)
         word = copies[place] if translation is None else word_start + translation
@@ -73,16 +77,25 @@ def replace_unknowns(
     return replaced
 
 
-def _place(
-    weights: npt.NDArray[np.float32], tokens: Sequence[str], used: Collection[int], unknown: Collection[int]
-) -> int:
-    """Which source token an unknown word stands for."""
-    places = [place for place, token in enumerate(tokens) if _is_word(token)] or range(len(tokens))
-    best = max(places, key=weights.__getitem__)
+def _rows(pieces: Sequence[Weights]) -> Iterator[tuple[int, Weights]]:
+    """Of each target token the place of the first source token of its piece, and the weights of the piece's tokens."""
+    first = 0
+    for piece in pieces:
+        for row in piece[:-1]:
+            yield first, row[:-1]
+        first += piece.shape[1] - 1
+
+
+def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection[int], unknown: Collection[int]) -> int:
+    """Which source token, of those from the `first` on that there are weights of, an unknown word stands for."""
+    piece = range(first, first + len(weights))
+    weight = dict(zip(piece, weights.tolist(), strict=True))
+    places = [place for place in piece if _is_word(tokens[place])] or piece
+    best = max(places, key=weight.__getitem__)
     for preferred, share in ((set(places).difference(used), _UNUSED_SHARE), (unknown, _UNKNOWN_SHARE)):
-        left = [place for place in places if place in preferred and weights[place] >= share * weights[best]]
+        left = [place for place in places if place in preferred and weight[place] >= share * weight[best]]
         places = left or places
-        best = max(places, key=weights.__getitem__)
+        best = max(places, key=weight.__getitem__)
     return best
 
 

@@ -121,3 +121,15 @@ def test_which_source_word_an_unknown_one_stands_for() -> None:
     assert replace_unknowns([UNK_ID] * 3, tokens, weights, words, words, {}) == ["foxes", "eat", "foxes"]
     marks = np.array([[0.1, 0.9, 0], [0, 0, 1]], np.float32)
     assert replace_unknowns([UNK_ID], ["<unk>"], marks, [",", "!"], [",", "!"], {}) == ["!"]
+
+
+def test_a_line_in_pieces_is_as_one() -> None:
+    generator, words = np.random.default_rng(2), [f"w{number}" for number in range(7)]
+    first, last = generator.random((4, 5), np.float32), generator.random((3, 4), np.float32)
+    empty = np.array([[1]], np.float32)
+    whole = np.zeros((6, 8), np.float32)
+    whole[:3, :4], whole[:3, 7], whole[3:, 4:] = first[:3, :4], first[:3, 4], last
+    ids, tokens = [UNK_ID] * 5, ["<unk>"] * 5
+    expected = replace_unknowns(ids, tokens, whole, words, words, {"w5": "cinq"}, unknown=[1, 6])
+    assert "<unk>" not in expected
+    assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
