@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nmtalign.alignment.record import Link, Matrix
 from nmtalign.errors import InputError
 
+_WORDS_AT_ONCE = 256  # target words whose weights are summed together, in float64: of a long line all would be many GB
 _LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 
 
@@ -31,16 +32,28 @@ def argmax_links(weights: NDArray[Any]) -> list[Link]:
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
     """The weights between words: summed over the pieces of a source word, averaged over those of a target word.
 
-    `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0. The row and the column
-    of `</s>` stay a word of their own, and rows that sum to 1 still do.
+    `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0, rising. The row and the
+    column of `</s>` stay a word of their own, and rows that sum to 1 still do.
     """
     columns, rows = _with_end(source_word_index), _with_end(target_word_index)
-    summed = np.zeros((columns[-1] + 1, len(rows)))
+    if all(np.array_equal(index, np.arange(len(index))) for index in (columns, rows)):  # each piece is a word
+        return np.asarray(weights, dtype=np.float32)
+    merged = np.empty((rows[-1] + 1, columns[-1] + 1), dtype=np.float32)
+    for first in range(0, len(merged), _WORDS_AT_ONCE):
+        words = merged[first : first + _WORDS_AT_ONCE]
+        start, stop = np.searchsorted(rows, (first, first + len(words)))
+        words[:] = _merged(weights[start:stop], columns, rows[start:stop] - first, words.shape)
+    return merged
+
+
+def _merged(weights: NDArray[Any], columns: NDArray[Any], rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The same for some target words alone; float64."""
+    summed = np.zeros((shape[1], len(rows)))
     np.add.at(summed, columns, weights.T)
-    merged = np.zeros((rows[-1] + 1, columns[-1] + 1))
+    merged = np.zeros(shape)
     np.add.at(merged, rows, summed.T)
-    pieces = np.bincount(rows)[:, None]
-    return np.asarray(merged / np.maximum(pieces, 1), dtype=np.float32)  # a word without pieces keeps weights of 0
+    pieces = np.bincount(rows, minlength=shape[0])[:, None]
+    return np.asarray(merged / np.maximum(pieces, 1))  # a word without pieces keeps weights of 0
 
 
 def merge_log_probs(log_probs: NDArray[Any], target_word_index: Sequence[int]) -> NDArray[np.float32]:
