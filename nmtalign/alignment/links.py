@@ -32,8 +32,8 @@ def argmax_links(weights: NDArray[Any]) -> list[Link]:
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
     """The weights between words: summed over the pieces of a source word, averaged over those of a target word.
 
-    `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0, rising. The row and the
-    column of `</s>` stay a word of their own, and rows that sum to 1 still do.
+    `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0, rising. The row and
+    the column of `</s>` stay a word of their own, and rows that sum to 1 still do.
     """
     columns, rows = _with_end(source_word_index), _with_end(target_word_index)
     if all(np.array_equal(index, np.arange(len(index))) for index in (columns, rows)):  # each piece is a word
