@@ -130,5 +130,7 @@ def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
         raise UsageError(
             "--sample draws freely and cannot be made to hold phrases: leave out --sample or --phrase-file"
         )
+    if option.alignments is not None and option.alignments == option.output:
+        raise UsageError(f"{option.output}: is given for -o and for --alignments; give two files")
     if settings.input_format == "json" and (option.prefix_file or option.phrase_file):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')

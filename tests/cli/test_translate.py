@@ -226,6 +226,11 @@ def test_files_of_constraints_have_a_line_for_each_line(
     done = inside("-m", random_model, option, "-", "-")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"`-`, standard input, is given more than once" in done.stderr
+    done = inside("-m", random_model, "-o", "one", "--alignments", "one", text=text)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"nmtalign: error: one: is given for -o and for --alignments; give two files\n",
+    )
 
 
 def test_a_prefix_and_phrases(random_model: Path, tmp_path: Path, inside: Inside) -> None:
