@@ -126,8 +126,11 @@ class Translator:
         """One translation a line, in order, lazily.
 
         A sequence is read in windows; any other iterable by a thread of its own, so that a line that comes alone is
-        answered at once and a flood is sorted into batches. `settings` hold for these lines alone.
+        answered at once and a flood is sorted into batches. `settings` hold for these lines alone. Raises UsageError
+        for a setting that is wrong, and for one text in place of lines.
         """
+        if isinstance(lines, str):
+            raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
         translator = self._changed(settings) if settings else self
         return translator._translate(lines)
 

@@ -1,5 +1,6 @@
 """Threads that search batches side by side, each with one thread inside PyTorch."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -12,6 +13,36 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class _Threads:
+    """PyTorch's number of threads, which is one for the whole process: 1 while anybody searches side by side."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = self._full = 0
+
+    def full(self) -> int:
+        """How many PyTorch has been given."""
+        with self._lock:
+            return self._full if self._users else torch.get_num_threads()
+
+    def share(self) -> None:
+        """One more that searches side by side."""
+        with self._lock:
+            if not self._users:
+                self._full = torch.get_num_threads()
+            self._users += 1
+
+    def end(self) -> None:
+        """One less; the last one leaves the number as it was."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                torch.set_num_threads(self._full)
+
+
+_threads = _Threads()
+
+
 class Workers:
     """As many threads as PyTorch has been given; on a GPU, and for a lone batch, the caller's own thread.
 
@@ -21,7 +52,7 @@ class Workers:
 
     def __init__(self, device: torch.device, ahead: bool) -> None:
         """With `ahead` the next window may be read before the one before it is done."""
-        self._threads = torch.get_num_threads()
+        self._threads = _threads.full()
         self._count = self.count(device)
         self._ahead = ahead
         self._pool: ThreadPoolExecutor | None = None
@@ -29,7 +60,7 @@ class Workers:
     @staticmethod
     def count(device: torch.device) -> int:
         """How many batches are searched side by side at most."""
-        return 1 if device.type == "cuda" else torch.get_num_threads()
+        return 1 if device.type == "cuda" else _threads.full()
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +70,7 @@ class Workers:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
-            torch.set_num_threads(self._threads)
+            _threads.end()
 
     def at_least(self, sentences: int) -> int:
         """Into how many batches so many sentences should be cut at least."""
@@ -53,6 +84,7 @@ class Workers:
             return self._alone(work, batches)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
+            _threads.share()
         torch.set_num_threads(1)  # of all threads: PyTorch has no setting for one
         tasks = {self._pool.submit(work, batch): batch for batch in batches}
         return self._as_done(tasks)

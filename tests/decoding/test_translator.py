@@ -241,6 +241,11 @@ def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
     assert plain.text == found_by(loaded, ["the fox ."])[0].text
 
 
+def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
+    with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
+        Translator(loaded).translate("the fox")
+
+
 def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
     translator = Translator(loaded, config())
     assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
