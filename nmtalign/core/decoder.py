@@ -18,8 +18,7 @@ class Memory:
     """What the decoder reads of B encoded sentences."""
 
     annotations: Tensor  # (B, Tx, 2n)
-    mask: Tensor  # (B, Tx), True = a real token
-    padding: Tensor | None  # (B, Tx), its opposite; None where there is no padding
+    padding: Tensor | None  # (B, Tx), True = no token; None where there is no padding
     keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
     context: Tensor | None  # (B, c), the fixed context of a model without attention
     summary: Tensor  # (B, n) or (B, c), what the first decoder state is made of
@@ -47,9 +46,9 @@ class Decoder(nn.Module):
         backward_first = annotations[:, 0, size:]
         if self.attention is not None:
             summary = backward_first if two_ways else final
-            return Memory(annotations, mask, padding, self.attention.keys(annotations), None, summary)
+            return Memory(annotations, padding, self.attention.keys(annotations), None, summary)
         context = torch.cat([final, backward_first], -1) if two_ways else final
-        return Memory(annotations, mask, padding, None, context, context)
+        return Memory(annotations, padding, None, context, context)
 
     def initial_state(self, memory: Memory) -> Tensor:
         """s_0 = tanh(W_s backward_1 + b_s), (B, n), in float32 even beside bf16."""

@@ -227,9 +227,10 @@ class GraphedSession:
         """See `Session`."""
         if choice is None:
             return self._plainly(None)
-        kept = None if choice.sentences is None else choice.sentences.cpu().numpy()
-        if kept is not None:
-            self._encoded = self._encoded.select(choice.sentences) if choice.sentences is not None else self._encoded
+        kept = None
+        if choice.sentences is not None:
+            kept = choice.sentences.cpu().numpy()
+            self._encoded = self._encoded.select(choice.sentences)
         count = len(self._encoded.hidden)
         each = len(choice.rows) // count
         if self._recording is None or 2 * count <= self._recording.places.bucket.sentences > LEAST:

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from nmtalign.core.devices import picks_bf16
 from nmtalign.core.halving import in_halves
-from nmtalign.core.softmax import CHUNK_CELLS, slices
 from nmtalign.data.batches import make_source
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.results import ScoredPair
-from nmtalign.decoding.scorer import Choice, Scorer, WordScores
+from nmtalign.decoding.scorer import Choice, Scorer, WordScores, parts
 from nmtalign.decoding.stream import AtHand, windows
 from nmtalign.decoding.trace import Array, Scoring
 from nmtalign.decoding.translator import Translator, search_options
@@ -164,9 +163,8 @@ def force(
 
 def _of_words(scores: WordScores, words: Tensor) -> Tensor:
     """The log-probability (R,) of one word (R,) in each row; on a processor by parts that its cache holds."""
-    count, width = scores.shape
     found = []
-    for rows in slices(count, width, CHUNK_CELLS if words.device.type == "cpu" else count * width):
+    for rows in parts(scores.shape, words.device.type == "cpu"):
         logits, log_sums = scores.logits(rows)
         found.append((logits.gather(1, words[rows, None]) - log_sums).squeeze(1))
     return torch.cat(found)

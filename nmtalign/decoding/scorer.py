@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmtalign.core.attention import ROWS
 from nmtalign.core.inference import Inference
-from nmtalign.core.softmax import CHUNK_CELLS
+from nmtalign.core.softmax import CHUNK_CELLS, slices
 from nmtalign.decoding.candidates import Candidates
 from nmtalign.errors import UsageError
 
@@ -76,8 +76,7 @@ def log_probs(scores: WordScores, rows: slice) -> Tensor:
 def parts(shape: tuple[int, int], on_cpu: bool) -> list[slice]:
     """The rows of so many scores in parts that the processor's cache holds; all at once on a GPU."""
     rows, width = shape
-    most = max(1, CHUNK_CELLS // width) if on_cpu else rows
-    return [slice(start, min(rows, start + most)) for start in range(0, rows, most)]
+    return list(slices(rows, width, CHUNK_CELLS if on_cpu else rows * width))
 
 
 class ModelScorer:

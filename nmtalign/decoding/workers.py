@@ -80,7 +80,7 @@ class Workers:
         self, work: Callable[[Sequence[int]], list[R]], batches: Sequence[Sequence[int]]
     ) -> Iterator[tuple[Sequence[int], list[R]]]:
         """Sets the threads to work on batches; (batch, results) as they are done."""
-        if self._count == 1 or (len(batches) < 2 and self._pool is None) or (len(batches) < 2 and not self._ahead):
+        if self._count == 1 or (len(batches) < 2 and not (self._ahead and self._pool is not None)):
             return self._alone(work, batches)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
