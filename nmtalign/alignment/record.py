@@ -28,13 +28,17 @@ class AlignmentRecord:
     sentence_id: int
     token_log_probs: NDArray[np.float32]
     hard_links: tuple[Link, ...]
+    rank: int = 0  # place in an n-best list, from 0
+    end: bool = True  # whether the row and the column of `</s>` are there; without them `weights` is (Ty, Tx)
 
     def links(self) -> list[Link]:
         """The hard links that were stored with the weights, (source, target), by target word."""
         return list(self.hard_links)
 
     def end_mass(self) -> float:
-        """The sum over the target words of their weight on the source's `</s>`."""
+        """The sum over the target words of their weight on the source's `</s>`; 0 where its column was dropped."""
+        if not self.end:
+            return 0.0
         return float(self.weights[:-1, -1].sum(dtype=np.float64))
 
     def empty(self) -> bool:
