@@ -44,11 +44,32 @@ class _Column:
 class AlignmentWriter:
     """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.append(...)`.
 
-    The file has a temporary name until the block ends; if anything is raised in it nothing is left, and a file that was
-    there stays as it was. `dtype` float16 keeps a weight to within 0.00025; float32 keeps it as it is.
+    The file is FILE.h5.partial until the block ends. If anything is raised in it, or the process is killed, FILE.h5 is
+    what it was before, and FILE.h5.partial holds the records up to one of the last seconds. With `resume` the writer
+    goes on with it: `records` says after `__enter__` how many records are done (`sentences`: of how many sentences,
+    where the entries of an n-best list count as one), and the caller goes on with the next one; what comes out is byte
+    for byte what an uninterrupted run writes. A FILE.h5 that is whole is gone on with, too, and left alone if nothing
+    is added. Raises UsageError naming what differs if the file was begun with other `attributes`, `dtype` or `end`: so
+    give all that the records depend on (hash of the model, options, SHA-256 of the texts). Without `resume` a
+    FILE.h5.partial that was there is kept as `kept` (FILE.h5.partial.old), else None, until the file is whole.
+
+    `dtype` float16 keeps a weight to within 0.00025; float32 keeps it as it is. `end` says whether the matrices have
+    the row and the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `at_most` goes on after so many sentences or fewer.
+    `left()` says in words, for a message, what an interruption has left: "; FILE.h5.partial holds 7 pairs, and ...".
     """
 
-    def __init__(self, path: Path, attributes: Mapping[str, Any], dtype: str = "float16") -> None:
+    kept: Path | None = None
+
+    def __init__(
+        self,
+        path: Path,
+        attributes: Mapping[str, Any],
+        dtype: str = "float16",
+        *,
+        resume: bool = False,
+        end: bool = True,
+        at_most: int | None = None,
+    ) -> None:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.path = path
@@ -72,6 +93,15 @@ class AlignmentWriter:
             stack.push(self._finish)
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def sentences(self) -> int:
+        """Sentences so far: records of rank 0."""
+        return self.records
+
+    def left(self) -> str:
+        """What an interruption has left, for a message."""
+        return ""
 
     def __exit__(self, *raised: Any) -> None:
         self._stack.__exit__(*raised)
