@@ -110,7 +110,7 @@ def _too_much(pair: _Pair) -> str:
     return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _force(loaded: LoadedModel, pairs: Sequence[_Pair]) -> list[AlignmentRecord]:
     source, target = loaded.source_vocabulary, loaded.target_vocabulary
     batch = make_batch([(source.encode(pair.source.tokens), target.encode(pair.target.tokens)) for pair in pairs])

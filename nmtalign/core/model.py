@@ -11,6 +11,7 @@ from nmtalign.core.decoder import Decoder, Memory
 from nmtalign.core.elementwise import wide
 from nmtalign.core.encoder import Encoder
 from nmtalign.core.initialisation import initialise
+from nmtalign.core.posterior import force_posterior
 from nmtalign.core.readout import Readout
 
 
@@ -28,6 +29,7 @@ class Loss:
 
     objective: Tensor  # what is differentiated: nll, with label smoothing where it is on
     nll: Tensor  # negative log-likelihood, in nats
+    weights: Tensor | None  # (Ty, B, Tx) of the same pass, with a gradient; None without attention
 
 
 class Embedding(nn.Module):
@@ -96,11 +98,20 @@ class TranslationModel(nn.Module):
         unrolled = self._unroll(source, source_mask, target, target_mask, None if self.static_shapes else target_mask)
         weights = target_mask.t().flatten().to(wide(unrolled.features.dtype)) if self.static_shapes else None
         objective, nll = self.readout.cross_entropy(unrolled.features, unrolled.targets, label_smoothing, weights)
-        return Loss(objective, nll)
+        return Loss(objective, nll, unrolled.weights)
 
     @torch.no_grad()
-    def force(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Forced:
-        """Scores given targets (B, Ty) word by word and keeps the alignment weights."""
+    def force(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, posterior: bool = False
+    ) -> Forced:
+        """Scores given targets (B, Ty) word by word and keeps the alignment weights.
+
+        `posterior` gives the weights as they are once each word is known (`nmtalign.core.posterior`).
+        """
+        if posterior and self.decoder.attention is not None:
+            memory, words = self._read(source, source_mask, target)
+            tokens, weights = force_posterior(self.decoder, self.readout, memory, words, target.t())
+            return Forced(tokens.t().masked_fill(~target_mask, 0.0), weights.transpose(0, 1))
         unrolled = self._unroll(source, source_mask, target, target_mask, target_mask)
         tokens = self.readout.token_log_probs(unrolled.features, unrolled.targets)
         log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
@@ -114,9 +125,7 @@ class TranslationModel(nn.Module):
 
         What does not recur is done for all steps at once, before and after.
         """
-        memory = self.encode(source, source_mask)
-        words = self._dropout(self._embed_target(target.t()[:-1]))
-        words = torch.cat([self._first_word(len(target), memory)[None], words])  # (Ty, B, m), each step's previous word
+        memory, words = self._read(source, source_mask, target)
         states, contexts, weights = self.decoder.unroll(memory, words)
         read, targets = (states, words, contexts), target.t()
         if chosen is None or (not self.static_shapes and bool(chosen.all())):
@@ -127,6 +136,12 @@ class TranslationModel(nn.Module):
         state, word, context, picked = rows
         features = self.readout.features(state, word, context, self.config.dropout if self.training else 0.0)
         return _Unrolled(features, picked, weights)
+
+    def _read(self, source: Tensor, source_mask: Tensor, target: Tensor) -> tuple[Memory, Tensor]:
+        """The source as the decoder sees it, and the vectors (Ty, B, m) of each step's previous word."""
+        memory = self.encode(source, source_mask)
+        words = self._dropout(self._embed_target(target.t()[:-1]))
+        return memory, torch.cat([self._first_word(len(target), memory)[None], words])
 
     def _embed_target(self, words: Tensor) -> Tensor:
         return self._activations(self.target_embedding(words))

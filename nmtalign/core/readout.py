@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from nmtalign.config import ModelConfig
 from nmtalign.core.autograd import apply
 from nmtalign.core.elementwise import wide
-from nmtalign.core.softmax import CHUNK_CELLS, linear_cross_entropy, slices
+from nmtalign.core.softmax import CHUNK_CELLS, linear_cross_entropy, slices, token_gradients
 
 
 class Readout(nn.Module):
@@ -49,6 +49,10 @@ class Readout(nn.Module):
             for rows in slices(len(targets), len(self.output_bias), CHUNK_CELLS)
         ]
         return torch.cat(parts) if parts else features.new_zeros(0, dtype=wide(features.dtype))
+
+    def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """(log_probs (N,) of the targets (N,), their gradients by the features (N, output_rank or l))."""
+        return token_gradients(features, self.output_weight, self.output_bias, targets)
 
     def cross_entropy(
         self, features: Tensor, targets: Tensor, label_smoothing: float = 0.0, row_weights: Tensor | None = None

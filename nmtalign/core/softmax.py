@@ -36,6 +36,23 @@ def linear_cross_entropy(
     return objective, nll
 
 
+def token_gradients(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """(log_probs (N,), their gradients (N, r)) of each target (N,) by its own features (N, r).
+
+    weight (K, r), bias (K,); the products are in the features' type, the softmax in float32 (float64 for float64).
+    """
+    weight, dtype = weight.to(features.dtype), wide(features.dtype)
+    log_probs, gradients = features.new_empty(len(targets), dtype=dtype), torch.empty_like(features)
+    for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
+        logits = (features[rows] @ weight.t()).to(dtype) + bias
+        picked = targets[rows, None]
+        chosen = logits.gather(1, picked)
+        log_probs[rows] = (chosen - logits.logsumexp(-1, keepdim=True))[:, 0]
+        probs = logits.softmax(-1).scatter_add_(1, picked, torch.full_like(chosen, -1.0))
+        torch.mm(probs.to(features.dtype), weight, out=gradients[rows]).neg_()
+    return log_probs, gradients
+
+
 def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
     """Cuts rows into parts of nearly equal size, of at most `cells` logits each (or of one row)."""
     most = max(1, cells // vocabulary)

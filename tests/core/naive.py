@@ -32,8 +32,11 @@ def cell_step(cell, kind, x, s, c=None, direction=None):
     return (1 - z) * new + z * s
 
 
-def naive_log_probs(model: TranslationModel, source: list[int], target: list[int]):
-    """(log p of each target word (Ty,), weights (Ty, Tx)) for one pair of ids that end with `</s>`."""
+def naive_log_probs(model: TranslationModel, source: list[int], target: list[int], change=lambda step, c: c):
+    """(log p of each target word (Ty,), weights (Ty, Tx)) for one pair of ids that end with `</s>`.
+
+    `change` is given each step's context and returns what is read in its place.
+    """
     config = model.config
     E_x = [model.source_embedding.weight[w] + model.source_embedding.bias for w in source]
     n = config.hidden
@@ -59,7 +62,7 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         if not attends:
             return fixed, None
         a = decoder.attention
-        e = torch.stack([a.vector @ torch.tanh(a.query_weight @ s + a.key_weight @ h_j) for h_j in h])
+        e = torch.stack([a.vector @ torch.tanh(a.query_weight @ s + a.key_weight @ h_j) for h_j in h]) / config.attention_temperature
         weights = e.exp() / e.exp().sum()
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
 
@@ -74,8 +77,9 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
 
     e = torch.zeros(config.embedding, dtype=torch.float64)
     results, looks = [], []
-    for word in target:
+    for step, word in enumerate(target):
         c, weights = look(s)
+        c = change(step, c)
         if config.order == "look-update-generate":
             s = cell_step(decoder.cell, config.cell, e, s, c)
             results.append(output(s, e, c)[word])
