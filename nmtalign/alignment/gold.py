@@ -1,27 +1,18 @@
 """Links made by hand, and how far others are from them: precision, recall, alignment error rate.
 
-A line a sentence pair: `i-j` is a sure link, `ipj` or `i?j` one that is only possible; positions count from 0, source
-first. Sure links are possible, too.
+Gold links are sure or only possible; sure links are possible, too. `link_formats` says how files hold them.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nmtalign.alignment.link_formats import NO_LINKS, GoldLinks, TextLinks, parse_gold
 from nmtalign.alignment.record import Link
 from nmtalign.errors import InputError
-from nmtalign.text.lines import read_lines
+from nmtalign.text.lines import shown
 
-_GOLD_LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-
-
-@dataclass(frozen=True)
-class GoldLinks:
-    """The links of one pair: `sure`, and `possible`, which holds the sure ones, too."""
-
-    sure: frozenset[Link]
-    possible: frozenset[Link]
+__all__ = ["ErrorRates", "GoldFile", "GoldLinks", "LinkCounts", "count_links", "error_rates", "f_measure", "parse_gold"]
 
 
 @dataclass(frozen=True)
@@ -59,8 +50,13 @@ class LinkCounts:
         precision = _fraction(self.links_possible, self.links)
         recall = _fraction(self.links_sure, self.sure)
         aer = 1 - _fraction(self.links_sure + self.links_possible, self.links + self.sure)
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        return ErrorRates(precision, recall, aer, f1)
+        return ErrorRates(precision, recall, aer, f_measure(precision, recall))
+
+
+def f_measure(precision: float, recall: float, alpha: float = 0.5) -> float:
+    """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007): alpha 0.5 gives F1, 1 precision."""
+    mean = (1 - alpha) * precision + alpha * recall
+    return precision * recall / mean if mean else 0.0
 
 
 def _fraction(part: int, whole: int) -> float:
@@ -83,60 +79,48 @@ def error_rates(
     return total.rates()
 
 
-def parse_gold(text: str, where: str) -> GoldLinks:
-    """The gold links of one line; raises InputError that starts with `where` (file and line)."""
-    sure, possible = set(), set()
-    for part in text.split():
-        match = _GOLD_LINK.fullmatch(part)
-        if not match:
-            raise InputError(f"{where}: {part!r} is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible")
-        link = int(match[1]), int(match[3])
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return GoldLinks(frozenset(sure), frozenset(possible))
-
-
 @dataclass
 class GoldFile:
     """A file of gold links, compared pair by pair, in order, with what was found.
 
-    Raises InputError naming file and line: for a link that cannot be read, that points outside its pair, or for a count
-    of lines other than that of the pairs.
+    `base` says what its positions count from, None that the format says it. Raises InputError naming file and line: for
+    a link that cannot be read, that points outside its pair, or for a count of lines other than that of the pairs.
     """
 
     path: Path
+    base: int | None = None
     counts: LinkCounts = field(default_factory=LinkCounts)
     pairs: int = 0
 
     def __post_init__(self) -> None:
-        self._lines: Iterator[str] = read_lines(self.path)
+        self._text = TextLinks(self.path, self.base)
+        self._links: Iterator[GoldLinks] = iter(self._text)
 
     def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
         """Counts the next pair; its lengths are in words, `</s>` not counted."""
-        where = f"{self.path}: line {self.pairs + 1}"
-        line = next(self._lines, None)
-        if line is None:
+        gold = next(self._links, NO_LINKS if self._text.numbered else None)
+        if gold is None:
             raise InputError(
-                f"{self.path}: has no line {self.pairs + 1}, but there are more pairs than its {self.pairs} lines; "
-                "give one line of gold links a pair"
+                f"{shown(self.path)}: has no line {self.pairs + 1}, but there are more pairs than its {self.pairs} "
+                "lines; give one line of gold links a pair"
             )
-        gold = parse_gold(line, where)
-        for i, j in sorted(gold.possible):
-            if i >= source_length or j >= target_length:
+        for link in sorted(gold.possible):
+            if link[0] >= source_length or link[1] >= target_length:
+                shown_link = "-".join(str(position + self._text.counts_from) for position in link)
                 raise InputError(
-                    f"{where}: link {i}-{j} points outside the pair, which has {source_length} source and "
-                    f"{target_length} target words counted from 0; if the text is tokenised as the links expect, "
-                    "give --tokenized"
+                    f"{self._text.where(self.pairs, link)}: link {shown_link} points outside the pair, which has "
+                    f"{source_length} source and {target_length} target words counted from {self._text.counts_from}; "
+                    "if the text is tokenised as the links expect, give --tokenized"
                 )
         self.counts += count_links(links, gold)
         self.pairs += 1
 
     def finish(self) -> ErrorRates:
         """The rates over all pairs; raises InputError where lines are left over."""
-        if rest := sum(1 for _ in self._lines):
+        if rest := sum(1 for _ in self._links):
+            kind = "sentences" if self._text.numbered else "lines"
             raise InputError(
-                f"{self.path}: has {self.pairs + rest} lines, but there are {self.pairs} pairs: "
-                f"line {self.pairs + 1} belongs to no pair"
+                f"{shown(self.path)}: has {self.pairs + rest} {kind}, but there are {self.pairs} pairs: "
+                f"{kind.removesuffix('s')} {self.pairs + 1} belongs to no pair"
             )
         return self.counts.rates()
