@@ -25,7 +25,21 @@ VocabularyKind = Literal["word", "bpe", "unigram", "none"]
 Precision = Literal["auto", "fp32", "bf16"]
 Device = Literal["auto", "cpu", "cuda"]
 Metric = Literal["loss", "bleu"]
+GuidedLoss = Literal["cross-entropy", "sum"]
+GuidedReading = Literal["current", "shifted"]
 Search = Literal["beam", "paper"]
+LinkMethod = Literal["argmax", "threshold"]
+Reading = Literal["current", "shifted"]
+Symmetrization = Literal[
+    "intersection",
+    "union",
+    "grow-diag",
+    "grow-diag-final",
+    "grow-diag-final-and",
+    "product",
+    "mutual",
+    "bayes-risk",
+]
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,7 @@ class ModelConfig:
     cell: Cell = "paper"
     order: Order = "look-generate-update"
     attention: Attention = "additive"
+    attention_temperature: float = 1.0  # what energies are divided by; below 1 the weights are sharper
     bidirectional: bool = True
     dropout: float = 0.0  # of embeddings, annotations and the maxout layer
     initialisation: Initialisation = "paper"
@@ -72,6 +87,10 @@ class ModelConfig:
         at_least(2, target_vocabulary_size=self.target_vocabulary_size)
         at_least(0, output_rank=self.output_rank)
         fraction(dropout=self.dropout)
+        at_least(0.01, attention_temperature=self.attention_temperature)
+        at_most(100, attention_temperature=self.attention_temperature)
+        if self.attention == "none" and self.attention_temperature != 1:
+            raise UsageError("attention_temperature: this model has no attention; leave it out, or choose additive")
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,11 @@ class TrainingConfig:
     bleu_sentences: int = 500  # of dev, translated at each validation; 0 = none
     checkpoint_every: str = "10m"  # updates or a time
     log_every: int = 100  # updates
+    init_from: str = ""  # model directory whose weights are the first ones
+    guided_alignment: str = ""  # file of links that the weights are to follow
+    guided_weight: float = 0.5  # of the loss of the weights, which is summed and divided as that of the words is
+    guided_loss: GuidedLoss = "cross-entropy"
+    guided_reading: GuidedReading = "current"  # shifted: a word's links are asked of the step that has it as its input
     seed: int = 1234
     device: Device = "auto"
     precision: Precision = "auto"
@@ -116,6 +140,8 @@ class TrainingConfig:
         at_most(1000, threads=self.threads)
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
         at_least(1, batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
+        at_least(0, guided_weight=self.guided_weight)
+        at_most(1e6, guided_weight=self.guided_weight)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
         if not (self.learning_rate > 0 and self.epsilon > 0):
             raise UsageError("learning_rate and epsilon must be greater than 0")
@@ -199,6 +225,12 @@ class ScoreConfig:
 class AlignConfig:
     """How `align` reads the weights (section [align])."""
 
+    links: LinkMethod = "argmax"
+    threshold: float = 0.0  # least weight of a link, where there is one; 0 = the method's own
+    reading: Reading = "current"
+    temperature: float = 1.0  # weights to the power 1 / temperature
+    drop_end: bool = False  # without `</s>`: rows are of words alone
+    symmetrize: Symmetrization = "grow-diag-final-and"  # of two directions
     batch_size: int = 80
     weights: Literal["float16", "float32"] = "float16"
     device: Device = "auto"
@@ -207,8 +239,11 @@ class AlignConfig:
 
     def __post_init__(self) -> None:
         at_least(1, batch_size=self.batch_size)
-        at_least(0, threads=self.threads)
+        at_least(0, threads=self.threads, threshold=self.threshold)
         at_most(1000, threads=self.threads)
+        at_most(1, threshold=self.threshold)
+        at_least(0.01, temperature=self.temperature)
+        at_most(100, temperature=self.temperature)
 
 
 def at_least(low: float, **values: float) -> None:

@@ -10,23 +10,77 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.record import Link, Matrix
+from nmtalign.config import LinkMethod
 from nmtalign.errors import InputError
 
+Link = tuple[int, int]  # (source, target), both 0-based
+Matrix = NDArray[np.float32]
+
+THRESHOLD = 0.3  # for those who give none
 _WORDS_AT_ONCE = 256  # target words whose weights are summed together, in float64: of a long line all would be many GB
 _LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 
 
-def argmax_links(weights: NDArray[Any]) -> list[Link]:
+def hard_links(
+    weights: NDArray[Any], method: LinkMethod = "argmax", threshold: float = THRESHOLD, end: bool = True
+) -> list[Link]:
+    """The links that a method reads off the weights, by target word, then by source word.
+
+    `weights` (Ty+1, Tx+1) with the row and the column of `</s>` last, or (Ty, Tx) where `end` is False. "argmax": one
+    link a target word or none; "threshold": every link whose weight is at least `threshold`, in whatever row.
+    """
+    return argmax_links(weights, end) if method == "argmax" else threshold_links(weights, threshold, end)
+
+
+def argmax_links(weights: NDArray[Any], end: bool = True) -> list[Link]:
     """One link a target word, to the source word with the largest weight, or none (NULL) where `</s>` has the largest.
 
-    `weights` (Ty+1, Tx+1) with the row and the column of `</s>` last. Of equal weights the first counts. A row of
-    zeros, as an empty pair has, gives no link.
+    `weights` (Ty+1, Tx+1) with the row and the column of `</s>` last, or (Ty, Tx) where `end` is False: then no word is
+    NULL. Of equal weights the first counts. A row of zeros, as an empty pair has, gives no link.
     """
-    words = weights[:-1]
+    words = weights[:-1] if end else weights
+    if not words.size:
+        return []
     best = words.argmax(axis=1)
-    null = words.shape[1] - 1
-    return [(int(i), j) for j, i in enumerate(best) if i != null and words[j, i] > 0]
+    largest = words[np.arange(len(words)), best] > 0  # not so where there is nothing, or no number
+    if end:
+        largest &= best != words.shape[1] - 1
+    linked = np.flatnonzero(largest)
+    return list(zip(best[linked].tolist(), linked.tolist(), strict=True))
+
+
+def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -> list[Link]:
+    """Every link whose weight is at least `threshold`, which is a part of the row's whole: any number a target word.
+
+    `weights` as for `argmax_links`. A target word whose weights are all smaller is NULL; `</s>` has no links.
+    """
+    words = weights[:-1, :-1] if end else weights
+    target, source = np.nonzero(words >= max(threshold, np.finfo(np.float32).tiny))
+    return list(zip(source.tolist(), target.tolist(), strict=True))
+
+
+def drop_end(weights: NDArray[Any]) -> Matrix:
+    """(Ty, Tx) of weights (Ty+1, Tx+1): those between words alone, each row summing to 1 again.
+
+    A row that has all its weight on `</s>` becomes 0.
+    """
+    words = weights[:-1, :-1].astype(np.float64)
+    total = words.sum(axis=1, keepdims=True)
+    np.divide(words, total, out=words, where=total > 0)
+    return words.astype(np.float32)
+
+
+def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
+    """The weights to the power 1 / temperature, each row (the last axis) summing to what it summed to, 1 or 0.
+
+    It is the softmax with its energies divided by the temperature: below 1 sharper, above flatter. Zeros stay zeros.
+    """
+    largest = weights.max(axis=-1, keepdims=True, initial=0)
+    scaled = np.divide(weights, largest, out=np.zeros(weights.shape), where=largest > 0)
+    scaled **= 1 / temperature
+    total = scaled.sum(axis=-1, keepdims=True)
+    np.divide(scaled, total, out=scaled, where=total > 0)
+    return scaled.astype(np.float32)
 
 
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
@@ -47,13 +101,24 @@ def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target
 
 
 def _merged(weights: NDArray[Any], columns: NDArray[Any], rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The same for some target words alone; float64."""
-    summed = np.zeros((shape[1], len(rows)))
-    np.add.at(summed, columns, weights.T)
-    merged = np.zeros(shape)
-    np.add.at(merged, rows, summed.T)
+    """The same for some target words alone; float64. A word without pieces keeps weights of 0."""
+    summed = _sums(weights, columns, shape[1], axis=1)
+    merged = _sums(summed, rows, shape[0], axis=0)
     pieces = np.bincount(rows, minlength=shape[0])[:, None]
-    return np.asarray(merged / np.maximum(pieces, 1))  # a word without pieces keeps weights of 0
+    return np.asarray(merged / np.maximum(pieces, 1))
+
+
+def _sums(values: NDArray[Any], index: NDArray[Any], size: int, axis: int) -> NDArray[Any]:
+    """The values of one axis summed by their index, which rises: float64, `size` of them, 0 for what has no values."""
+    starts = np.flatnonzero(np.diff(index, prepend=-1))
+    found = np.add.reduceat(values, starts, axis=axis, dtype=np.float64)
+    if len(starts) == size:
+        return np.asarray(found)
+    shape = list(values.shape)
+    shape[axis] = size
+    sums = np.zeros(shape)
+    sums[(slice(None),) * axis + (index[starts],)] = found
+    return sums
 
 
 def merge_log_probs(log_probs: NDArray[Any], target_word_index: Sequence[int]) -> NDArray[np.float32]:

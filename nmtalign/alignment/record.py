@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Link = tuple[int, int]  # (source, target), both 0-based
-Matrix = NDArray[np.float32]
+from nmtalign.alignment.links import THRESHOLD, Link, Matrix, hard_links
+from nmtalign.config import LinkMethod
+
+__all__ = ["AlignmentRecord", "Link", "Matrix", "check_shape"]
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,27 @@ class AlignmentRecord:
     hard_links: tuple[Link, ...]
     rank: int = 0  # place in an n-best list, from 0
     end: bool = True  # whether the row and the column of `</s>` are there; without them `weights` is (Ty, Tx)
+    dropped_mass: float = 0.0  # the sum of the column of `</s>` over the target words, before it was dropped
 
-    def links(self) -> list[Link]:
-        """The hard links that were stored with the weights, (source, target), by target word."""
-        return list(self.hard_links)
+    def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
+        """The hard links, (source, target), by target word: those that were stored with the weights, if nothing is said.
+
+        Otherwise they are read off the weights: "argmax" or "threshold" (see `hard_links`), which a threshold given
+        alone means, too. Raises ValueError for another method.
+        """
+        if method is None and threshold is None:
+            return list(self.hard_links)
+        if method not in (None, "argmax", "threshold"):
+            raise ValueError(f"links are read by argmax or by threshold, not by {method!r}")
+        return hard_links(self.weights, method or "threshold", THRESHOLD if threshold is None else threshold, self.end)
 
     def end_mass(self) -> float:
-        """The sum over the target words of their weight on the source's `</s>`; 0 where its column was dropped."""
+        """The sum over the target words of their weight on the source's `</s>`.
+
+        Where its column was dropped it is what was dropped, and of a record that was read from a file then 0.
+        """
         if not self.end:
-            return 0.0
+            return self.dropped_mass
         return float(self.weights[:-1, -1].sum(dtype=np.float64))
 
     def empty(self) -> bool:
