@@ -11,10 +11,14 @@ from nmtalign.core.elementwise import tanh, wide
 
 
 class AdditiveAttention(nn.Module):
-    """energies[i, j] = v_a . tanh(W_a s_{i-1} + U_a annotations[j]), no bias; weights = softmax over j."""
+    """energies[i, j] = v_a . tanh(W_a s_{i-1} + U_a annotations[j]), no bias; weights = softmax over j.
 
-    def __init__(self, state_size: int, annotation_size: int, size: int) -> None:
+    With a temperature other than 1 the energies are divided by it first: below 1 the weights are sharper.
+    """
+
+    def __init__(self, state_size: int, annotation_size: int, size: int, temperature: float = 1.0) -> None:
         super().__init__()
+        self._temperature = temperature
         self.query_weight = nn.Parameter(torch.empty(size, state_size))  # W_a
         self.key_weight = nn.Parameter(torch.empty(size, annotation_size))  # U_a
         self.vector = nn.Parameter(torch.empty(size))  # v_a
@@ -22,6 +26,10 @@ class AdditiveAttention(nn.Module):
     def keys(self, annotations: Tensor) -> Tensor:
         """U_a annotations, which no step changes: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight.to(annotations.dtype))
+
+    def energy_vector(self) -> Tensor:
+        """v_a (n',) over the temperature: so no energy has to be divided."""
+        return self.vector if self._temperature == 1 else self.vector / self._temperature
 
     def look(self, query: Tensor, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
         """(sums (rows, D) of values by weight, weights (rows, Tx)) of queries W_a s (rows, n'), without a gradient.
@@ -31,7 +39,7 @@ class AdditiveAttention(nn.Module):
         """
         sentences, length, size = keys.shape
         query = query.view(sentences, -1, size)
-        vector = _in_parts(self.vector.to(keys.dtype))
+        vector = _in_parts(self.energy_vector().to(keys.dtype))
         energies = query.new_empty(*query.shape[:2], length, dtype=wide(keys.dtype))
         for part, rows in _portions(energies.shape, size, keys.device.type == "cpu"):
             there = energies[part, rows]

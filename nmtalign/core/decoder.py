@@ -35,7 +35,8 @@ class Decoder(nn.Module):
         self.initial_weight = nn.Parameter(torch.empty(config.hidden, summary_size))  # W_s
         self.initial_bias = nn.Parameter(torch.zeros(config.hidden))
         self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
-        self.attention = AdditiveAttention(config.hidden, annotation_size, config.attention_hidden) if attends else None
+        sizes = (config.hidden, annotation_size, config.attention_hidden)
+        self.attention = AdditiveAttention(*sizes, config.attention_temperature) if attends else None
 
     def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the backward state at the first word, or the fixed context."""

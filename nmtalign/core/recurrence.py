@@ -59,7 +59,7 @@ def unroll_attending(
         bias,
         cell.context_weight.to(dtype),
         attention.query_weight.to(dtype),
-        attention.vector.to(dtype),
+        attention.energy_vector().to(dtype),
         keys,
         annotations,
         padding,

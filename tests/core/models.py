@@ -27,6 +27,10 @@ VARIANTS = [
         (3, 0),
     )
 ]
+VARIANTS += [
+    dataclasses.replace(TINY, order=order, attention_temperature=temperature)
+    for order, temperature in (("look-generate-update", 0.3), ("look-update-generate", 2.5))
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 
 
@@ -41,4 +45,6 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
 
 
 def named(config: ModelConfig) -> str:
-    return f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
+    sharpness = "" if config.attention_temperature == 1 else f"-{config.attention_temperature}"
+    kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
+    return kind + sharpness

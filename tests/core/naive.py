@@ -62,7 +62,10 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         if not attends:
             return fixed, None
         a = decoder.attention
-        e = torch.stack([a.vector @ torch.tanh(a.query_weight @ s + a.key_weight @ h_j) for h_j in h]) / config.attention_temperature
+        e = (
+            torch.stack([a.vector @ torch.tanh(a.query_weight @ s + a.key_weight @ h_j) for h_j in h])
+            / config.attention_temperature
+        )
         weights = e.exp() / e.exp().sum()
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
 
