@@ -29,7 +29,7 @@ GuidedLoss = Literal["cross-entropy", "sum"]
 GuidedReading = Literal["current", "shifted"]
 Search = Literal["beam", "paper"]
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["current", "shifted"]
+Reading = Literal["current", "shifted", "posterior"]
 Symmetrization = Literal[
     "intersection",
     "union",

@@ -1,59 +1,177 @@
 """Forced decoding: the weights and log-probabilities of given sentence pairs."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from nmtalign.alignment.links import argmax_links, merge_log_probs, merge_pieces
-from nmtalign.alignment.record import AlignmentRecord, Matrix
+from nmtalign.alignment.links import THRESHOLD, Matrix, drop_end, hard_links, merge_starts, sharpened
+from nmtalign.alignment.readings import force
+from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.sides import Side, SideReader
 from nmtalign.config import AlignConfig
 from nmtalign.core.halving import in_halves
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizer
+
+Lines = tuple[str, str]
+T = TypeVar("T")
 
 _WINDOW = 20  # batches that are read at a time and sorted by length
 _MEAN_LENGTH = 50  # a batch of longer pairs holds fewer of them, so that memory stays bounded
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One sentence: what the model reads (`tokens`), the words, and for each token the word that it is part of."""
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A pair as a model reads it."""
 
-    tokens: Sequence[str]
-    words: Sequence[str]
-    word_index: Sequence[int]
-
-
-@dataclass(frozen=True)
-class _Pair:
     number: int
-    source: _Side
-    target: _Side
+    source: Side
+    target: Side
 
     def length(self) -> int:
-        return max(len(self.source.tokens), len(self.target.tokens)) + 1
+        """Of its longer side, `</s>` counted."""
+        return max(len(self.source.ids), len(self.target.ids)) + 1
 
     def empty(self) -> bool:
-        return not (self.source.tokens and self.target.tokens)
+        """Whether a side has no words: such a pair is not given to the model."""
+        return not (self.source.ids and self.target.ids)
 
 
 def align_pairs(
-    loaded: LoadedModel, pairs: Iterable[tuple[str, str]], config: AlignConfig, *, tokenized: bool = False
+    loaded: LoadedModel, pairs: Iterable[Lines], config: AlignConfig, *, tokenized: bool = False, first: int = 0
 ) -> Iterator[AlignmentRecord]:
-    """The records of sentence pairs (lines of text), in order, one each; hard links by argmax.
+    """The records of sentence pairs (lines of text), in order, one each, numbered from `first`.
 
     Lines are tokenised as the model's training text was; `tokenized` lines are split at spaces only, and the words of
     the records are just these. Subword pieces are merged to words. Pairs are read in windows, sorted by length into
-    batches, and given to the model; a pair with an empty side is not. Raises UsageError for a model without attention.
+    batches, and given to the model; a pair with an empty side is not. Reading, temperature, links and whether `</s>` is
+    dropped are those of `config`. Raises UsageError for a model without attention.
     """
-    if loaded.model.config.attention == "none":
-        raise _no_attention(loaded)
-    return _align(loaded, iter(pairs), config, tokenized)
+    aligner = Aligner(loaded, config, tokenized)
+    return (record for window in windows([aligner], pairs, config, first) for record in aligner.records(window[0]))
+
+
+def window_size(config: AlignConfig) -> int:
+    """How many pairs are read at a time: from a multiple of it on, alignments are those of a run from the start."""
+    return config.batch_size * _WINDOW
+
+
+def windows(
+    aligners: "Sequence[Aligner]", pairs: Iterable[Lines], config: AlignConfig, first: int
+) -> Iterator[list[list[Pair]]]:
+    """The pairs a window at a time, tokenised for each aligner; by a thread, while the window before is aligned."""
+
+    def read(window: Sequence[tuple[int, Lines]]) -> list[list[Pair]]:
+        return [aligner.read(window) for aligner in aligners]
+
+    numbered = enumerate(pairs, first)
+    size = window_size(config)
+    return _one_ahead(read, iter(lambda: list(islice(numbered, size)), []))
+
+
+def _one_ahead(work: Callable[[T], list[list[Pair]]], items: Iterator[T]) -> Iterator[list[list[Pair]]]:
+    with ThreadPoolExecutor(1, "tokenise") as thread:
+        coming: Future[list[list[Pair]]] | None = None
+        for item in items:
+            before, coming = coming, thread.submit(work, item)
+            if before is not None:
+                yield before.result()
+        if coming is not None:
+            yield coming.result()
+
+
+class Aligner:
+    """One model that aligns windows of pairs; `turned` where it reads the pairs' target and writes their source.
+
+    Raises UsageError for a model without attention.
+    """
+
+    def __init__(self, loaded: LoadedModel, config: AlignConfig, tokenized: bool, turned: bool = False) -> None:
+        if loaded.model.config.attention == "none":
+            raise _no_attention(loaded)
+        self._loaded, self._config, self._turned = loaded, config, turned
+        tokenizers = loaded.tokenizers
+        self._source = SideReader(tokenizers.source, loaded.source_vocabulary, tokenized)
+        self._target = SideReader(tokenizers.target, loaded.target_vocabulary, tokenized)
+
+    def read(self, window: Sequence[tuple[int, Lines]]) -> list[Pair]:
+        """The numbered lines of a window as the model reads them."""
+        read_source, read_target, source = self._source.read, self._target.read, 1 if self._turned else 0
+        return [Pair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
+
+    def records(self, window: Sequence[Pair]) -> Iterator[AlignmentRecord]:
+        """The records of a window, in order."""
+        records = {pair.number: self._empty_record(pair) for pair in window if pair.empty()}
+        for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
+            found = in_halves(self._force, batch, _too_much)
+            records |= {record.sentence_id: record for record in found}
+        return (records[pair.number] for pair in window)
+
+    @torch.no_grad()
+    def _force(self, pairs: Sequence[Pair]) -> list[AlignmentRecord]:
+        batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs]).to(self._loaded.device)
+        forced = force(self._loaded.model, batch, self._config.reading)
+        if forced.weights is None:
+            raise _no_attention(self._loaded)
+        log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
+        if self._config.temperature != 1:
+            weights = sharpened(weights, self._config.temperature)
+        totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
+        return [
+            self._record(pair, weights[row], log_probs[row], total)
+            for row, (pair, total) in enumerate(zip(pairs, totals, strict=True))
+        ]
+
+    def _record(self, pair: Pair, weights: Matrix, log_probs: Matrix, log_prob: float) -> AlignmentRecord:
+        """The record of one row of a batch: padding cut off, pieces merged to words."""
+        rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
+        weights = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
+        record = AlignmentRecord(
+            source=pair.source.words,
+            target=pair.target.words,
+            weights=weights,
+            log_prob=log_prob,
+            sentence_id=pair.number,
+            token_log_probs=_of_words(log_probs[:rows], pair.target.starts),
+            hard_links=(),
+        )
+        return finished(record, self._config)
+
+    def _empty_record(self, pair: Pair) -> AlignmentRecord:
+        rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
+        record = AlignmentRecord(
+            source=pair.source.words,
+            target=pair.target.words,
+            weights=np.zeros((rows, columns), dtype=np.float32),
+            log_prob=0.0,
+            sentence_id=pair.number,
+            token_log_probs=np.zeros(rows, dtype=np.float32),
+            hard_links=(),
+        )
+        return finished(record, self._config)
+
+
+def finished(record: AlignmentRecord, config: AlignConfig) -> AlignmentRecord:
+    """A record with `</s>`: dropped where that is asked for, and with the links of its weights."""
+    weights, mass = record.weights, 0.0
+    if config.drop_end:
+        weights, mass = drop_end(weights), record.end_mass()
+    links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
+    return replace(record, weights=weights, hard_links=tuple(links), end=not config.drop_end, dropped_mass=mass)
+
+
+def _of_words(log_probs: NDArray[np.float32], starts: NDArray[np.int64] | None) -> NDArray[np.float32]:
+    """The log-probabilities of words and `</s>`, summed over the pieces of each."""
+    if starts is None:
+        return log_probs.copy()
+    return np.add.reduceat(log_probs, starts, dtype=np.float64).astype(np.float32)
 
 
 def _no_attention(loaded: LoadedModel) -> UsageError:
@@ -62,41 +180,10 @@ def _no_attention(loaded: LoadedModel) -> UsageError:
     )
 
 
-def _align(
-    loaded: LoadedModel, pairs: Iterator[tuple[str, str]], config: AlignConfig, tokenized: bool
-) -> Iterator[AlignmentRecord]:
-    tokenizers = loaded.tokenizers
-    numbered = enumerate(pairs)
-    while window := list(islice(numbered, config.batch_size * _WINDOW)):
-        read = [
-            _Pair(number, _side(tokenizers.source, source, tokenized), _side(tokenizers.target, target, tokenized))
-            for number, (source, target) in window
-        ]
-        records = {pair.number: _empty_record(pair) for pair in read if pair.empty()}
-        for batch in _batches([pair for pair in read if not pair.empty()], config.batch_size):
-            found = in_halves(lambda part: _force(loaded, part), batch, _too_much)
-            records |= {record.sentence_id: record for record in found}
-        yield from (records[pair.number] for pair in read)
-
-
-def _side(tokenizer: Tokenizer, line: str, tokenized: bool) -> _Side:
-    if not tokenized:
-        tokens = tokenizer.tokenize(line)
-        return _Side(tokens, tokenizer.words(tokens), tokenizer.word_index(tokens))
-    words = SpacedWords().tokenize(line)
-    if not isinstance(tokenizer, SentencePieces):
-        return _Side(words, words, range(len(words)))
-    # Word by word, so that the words stay those of the text, as its gold links count them.
-    # A word of which the tokeniser leaves nothing (a control character, say) stands for itself, unknown.
-    pieces = [tokenizer.tokenize(word) or [word] for word in words]
-    index = [number for number, part in enumerate(pieces) for _ in part]
-    return _Side([piece for part in pieces for piece in part], words, index)
-
-
-def _batches(pairs: list[_Pair], size: int) -> Iterator[list[_Pair]]:
+def _batches(pairs: list[Pair], size: int) -> Iterator[list[Pair]]:
     """Batches of at most `size` pairs of about one length; fewer where they are long."""
-    batch: list[_Pair] = []
-    for pair in sorted(pairs, key=_Pair.length):
+    batch: list[Pair] = []
+    for pair in sorted(pairs, key=Pair.length):
         if batch and (len(batch) == size or (len(batch) + 1) * pair.length() > size * _MEAN_LENGTH):
             yield batch
             batch = []
@@ -105,50 +192,6 @@ def _batches(pairs: list[_Pair], size: int) -> Iterator[list[_Pair]]:
         yield batch
 
 
-def _too_much(pair: _Pair) -> str:
-    sizes = f"{len(pair.source.tokens)} and {len(pair.target.tokens)} tokens"
+def _too_much(pair: Pair) -> str:
+    sizes = f"{len(pair.source.ids)} and {len(pair.target.ids)} tokens"
     return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
-
-
-@torch.no_grad()
-def _force(loaded: LoadedModel, pairs: Sequence[_Pair]) -> list[AlignmentRecord]:
-    source, target = loaded.source_vocabulary, loaded.target_vocabulary
-    batch = make_batch([(source.encode(pair.source.tokens), target.encode(pair.target.tokens)) for pair in pairs])
-    batch = batch.to(loaded.device)
-    forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    if forced.weights is None:
-        raise _no_attention(loaded)
-    log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
-    return [_record(pair, weights[row], log_probs[row]) for row, pair in enumerate(pairs)]
-
-
-def _record(pair: _Pair, weights: Matrix, log_probs: Matrix) -> AlignmentRecord:
-    """The record of one row of a batch: padding cut off, pieces merged to words."""
-    rows, columns = len(pair.target.tokens) + 1, len(pair.source.tokens) + 1
-    weights, log_probs = weights[:rows, :columns], log_probs[:rows]
-    log_prob = float(log_probs.sum(dtype=np.float64))
-    if rows > len(pair.target.words) + 1 or columns > len(pair.source.words) + 1:
-        weights = merge_pieces(weights, pair.source.word_index, pair.target.word_index)
-        log_probs = merge_log_probs(log_probs, pair.target.word_index)
-    return AlignmentRecord(
-        source=tuple(pair.source.words),
-        target=tuple(pair.target.words),
-        weights=weights,
-        log_prob=log_prob,
-        sentence_id=pair.number,
-        token_log_probs=log_probs,
-        hard_links=tuple(argmax_links(weights)),
-    )
-
-
-def _empty_record(pair: _Pair) -> AlignmentRecord:
-    rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-    return AlignmentRecord(
-        source=tuple(pair.source.words),
-        target=tuple(pair.target.words),
-        weights=np.zeros((rows, columns), dtype=np.float32),
-        log_prob=0.0,
-        sentence_id=pair.number,
-        token_log_probs=np.zeros(rows, dtype=np.float32),
-        hard_links=(),
-    )

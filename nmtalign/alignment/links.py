@@ -87,38 +87,43 @@ def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target
     """The weights between words: summed over the pieces of a source word, averaged over those of a target word.
 
     `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0, rising. The row and
-    the column of `</s>` stay a word of their own, and rows that sum to 1 still do.
+    the column of `</s>` stay a word of their own, and rows that sum to 1 still do. A word without pieces gets zeros.
     """
     columns, rows = _with_end(source_word_index), _with_end(target_word_index)
     if all(np.array_equal(index, np.arange(len(index))) for index in (columns, rows)):  # each piece is a word
         return np.asarray(weights, dtype=np.float32)
-    merged = np.empty((rows[-1] + 1, columns[-1] + 1), dtype=np.float32)
-    for first in range(0, len(merged), _WORDS_AT_ONCE):
-        words = merged[first : first + _WORDS_AT_ONCE]
-        start, stop = np.searchsorted(rows, (first, first + len(words)))
-        words[:] = _merged(weights[start:stop], columns, rows[start:stop] - first, words.shape)
+    starts = [np.flatnonzero(np.diff(index, prepend=-1)) for index in (columns, rows)]
+    found = merge_starts(weights, *starts)
+    shape = rows[-1] + 1, columns[-1] + 1
+    if found.shape == shape:
+        return found
+    merged = np.zeros(shape, dtype=np.float32)
+    merged[np.ix_(rows[starts[1]], columns[starts[0]])] = found
     return merged
 
 
-def _merged(weights: NDArray[Any], columns: NDArray[Any], rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The same for some target words alone; float64. A word without pieces keeps weights of 0."""
-    summed = _sums(weights, columns, shape[1], axis=1)
-    merged = _sums(summed, rows, shape[0], axis=0)
-    pieces = np.bincount(rows, minlength=shape[0])[:, None]
-    return np.asarray(merged / np.maximum(pieces, 1))
+def merge_starts(
+    weights: NDArray[Any], source_starts: NDArray[np.int64] | None, target_starts: NDArray[np.int64] | None
+) -> Matrix:
+    """The same of places where words start: rising, none twice, that of `</s>` last; None where each piece is a word.
 
-
-def _sums(values: NDArray[Any], index: NDArray[Any], size: int, axis: int) -> NDArray[Any]:
-    """The values of one axis summed by their index, which rises: float64, `size` of them, 0 for what has no values."""
-    starts = np.flatnonzero(np.diff(index, prepend=-1))
-    found = np.add.reduceat(values, starts, axis=axis, dtype=np.float64)
-    if len(starts) == size:
-        return np.asarray(found)
-    shape = list(values.shape)
-    shape[axis] = size
-    sums = np.zeros(shape)
-    sums[(slice(None),) * axis + (index[starts],)] = found
-    return sums
+    What comes back shares no memory with `weights`.
+    """
+    if target_starts is None:
+        if source_starts is None:
+            return np.array(weights, dtype=np.float32)
+        target_starts = np.arange(len(weights))
+    words = len(target_starts)
+    merged = np.empty((words, weights.shape[1] if source_starts is None else len(source_starts)), dtype=np.float32)
+    bounds = np.append(target_starts, len(weights))
+    for first in range(0, words, _WORDS_AT_ONCE):
+        own = bounds[first : first + _WORDS_AT_ONCE + 1]
+        rows = weights[own[0] : own[-1]]
+        if source_starts is not None:
+            rows = np.add.reduceat(rows, source_starts, axis=1, dtype=np.float64)
+        sums = np.add.reduceat(rows, own[:-1] - own[0], axis=0, dtype=np.float64)
+        np.divide(sums, np.diff(own)[:, None], out=merged[first : first + _WORDS_AT_ONCE], casting="same_kind")
+    return merged
 
 
 def merge_log_probs(log_probs: NDArray[Any], target_word_index: Sequence[int]) -> NDArray[np.float32]:

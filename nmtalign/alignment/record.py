@@ -35,7 +35,7 @@ class AlignmentRecord:
     dropped_mass: float = 0.0  # the sum of the column of `</s>` over the target words, before it was dropped
 
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
-        """The hard links, (source, target), by target word: those that were stored with the weights, if nothing is said.
+        """The hard links, (source, target), by target word: those stored with the weights, if nothing is said.
 
         Otherwise they are read off the weights: "argmax" or "threshold" (see `hard_links`), which a threshold given
         alone means, too. Raises ValueError for another method.
