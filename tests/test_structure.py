@@ -102,7 +102,20 @@ def test_every_error_has_its_documented_exit_code():
 
 def test_every_command_has_help_with_examples():
     names = {command.name for command in app.registered_commands}
-    assert names == {"sample", "prep", "train", "translate", "score", "score-pairs", "align", "plot", "info", "lexicon"}
+    assert names == {
+        "sample",
+        "prep",
+        "train",
+        "translate",
+        "score",
+        "score-pairs",
+        "align",
+        "aer",
+        "plot",
+        "view",
+        "info",
+        "lexicon",
+    }
     for command in app.registered_commands:
         assert "Examples:" in command.callback.__doc__, command.name
         assert f"nmtalign {command.name}" in command.callback.__doc__
