@@ -1,0 +1,212 @@
+"""`nmtalign aer` against a count by hand, through the real command line."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.cli.app import main
+
+# Pair 1: A = 00 12 22 33, S = 00 12 21, P = S + 33; pair 2: A = 00, S = 00 01; pair 3: A = 11, S = 00, P = S + 11.
+LINKS = "0-0 1-2 2-2 3-3\n0-0\n1-1\n"
+GOLD = "0-0 1-2 2-1 3p3\n0-0 0-1\n0-0 1?1\n"
+NUMBERED = "0001 1 1 S\n0001 2 3 S\n0001 3 2 S 0.9\n1 4 4 P 1\n0002 1 1\n0002 1 2\n\n0003 1 1\n0003 2 2 P\n"
+# |A| = 6, |S| = 6, |A and S| = 3, |A and P| = 5.
+BY_HAND = {"precision": 5 / 6, "recall": 3 / 6, "aer": 1 - (3 + 5) / 12, "f1": 2 * (5 / 6) * 0.5 / (5 / 6 + 0.5)}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts = {
+        "links": LINKS,
+        "gold": GOLD,
+        "numbered": NUMBERED,
+        "from1": "1-1 2-3 3-3 4-4\n1-1\n2-2\n",
+        "turned": "0-0 2-1 2-2 3-3\n0-0\n1-1\n",
+        "in.en": "a b c d\ne\nf g h\n",
+        "out.fr": "a b c d\ne f\ng h\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    with gzip.open(tmp_path / "links.gz", "wt") as stream:
+        stream.write(LINKS)
+    with AlignmentWriter(tmp_path / "a.h5", {"links_method": "argmax", "model_hash": "0123456789abcdef"}) as writer:
+        for source, target, found in zip(
+            ["a b c d", "e", "f g h"], ["a b c d", "e f", "g h"], [[0, 2, 1, 3], [0, 1], [1, 1]], strict=True
+        ):
+            weights = np.zeros((len(target.split()) + 1, len(source.split()) + 1))
+            weights[range(len(found)), found] = 0.6
+            weights[:, -1] += 1 - weights.sum(axis=1)
+            writer.append(source.split(), target.split(), weights, -1.0)
+    return tmp_path
+
+
+@pytest.fixture
+def aer(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """(exit code, stdout, stderr) of `nmtalign aer ARGUMENTS`."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "aer", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+READINGS = [
+    ("links", "gold"),
+    ("links", "numbered"),
+    ("links.gz", "numbered"),
+    ("from1", "gold", "--links-base", "1"),
+    ("turned", "gold", "--reverse-links"),
+    ("links", "gold", "-s", "in.en", "-t", "out.fr"),
+    ("-g", "gold", "links"),
+]
+
+
+@pytest.mark.parametrize("arguments", READINGS)
+def test_every_reading_gives_the_count_by_hand(aer: Run, arguments: tuple[str, ...]) -> None:
+    code, out, err = aer(*arguments, "--format", "json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    assert {name: record[name] for name in BY_HAND} == pytest.approx(BY_HAND)
+    counts = {"pairs": 3, "sure": 6, "links": 6, "links_sure": 3, "links_possible": 5}
+    assert {name: record[name] for name in counts} == counts
+
+
+def test_the_table_and_its_signature(aer: Run) -> None:
+    code, out, _ = aer("links", "numbered", "--alpha", "0.4")
+    assert code == 0
+    assert out.splitlines()[:3] == [
+        "pairs: 3  gold: 6 sure links, 8 with the possible ones",
+        "links of  found  precision  recall     AER      F1  F(0.4)",
+        "links         6     0.8333  0.5000  0.3333  0.6250  0.5952",
+    ]
+    signature = out.splitlines()[3]
+    assert signature.startswith("AER|links:links,Pharaoh,from-0|gold:numbered,NAACL,from-1|pairs:3|sure:6|possible:8|")
+    _, out, _ = aer("turned", "gold", "--reverse-links")
+    assert "links:turned,Pharaoh,from-0,target-first|" in out
+
+
+def test_an_alignment_file_and_another_choice_of_its_links(aer: Run) -> None:
+    # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
+    _, out, _ = aer("a.h5", "gold", "--format", "json", "--by-type", "--by-length")
+    record = json.loads(out)
+    assert (record["links"], record["links_sure"], record["links_possible"]) == (7, 4, 6)
+    assert "|method:argmax|" in record["signature"]
+    assert "|model:0123456789ab|" in record["signature"]
+    assert record["lengths_from"] == "a.h5"
+    types = {row["type"]: row for row in record["by_type"]}
+    assert types["NULL source"]["gold"] == 1
+    _, out, _ = aer("a.h5", "gold", "--format", "json", "--threshold", "0.7")
+    assert json.loads(out)["links"] == 0
+    code, _, err = aer("links", "gold", "--threshold", "0.7")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_several_systems_are_rows_of_one_table(aer: Run) -> None:
+    _, out, _ = aer("ours=links", "numbered", "-g", "gold", "--worst", "1", "--by-type")
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["ours", "numbered"]
+    assert "by type of link, and words without one (largest gold position) of ours:" in out
+    assert "the worst sentences of ours:\nline 3  AER 0.5000\n  wrong: -\n  missed: 0-0\n" in out
+    assert "no sentence of numbered has a mistake" in out
+    _, out, _ = aer("ours=links", "numbered", "gold", "--format", "json")
+    assert [json.loads(line)["aer"] for line in out.splitlines()] == [pytest.approx(1 / 3), 0]
+
+
+def test_by_length(aer: Run) -> None:
+    _, out, _ = aer("links", "gold", "--by-length", "--buckets", "1,3", "-s", "in.en")
+    assert out.split("by words of the source (in.en):\n")[1].splitlines() == [
+        "words  pairs  sure  found  precision  recall     AER      F1",
+        "1          1     2      1     1.0000  0.5000  0.3333  0.6667",
+        "2-3        1     1      1     1.0000  0.0000  0.5000  0.0000",
+        ">3         1     3      4     0.7500  0.6667  0.2857  0.7059",
+    ]
+    _, out, _ = aer("links", "gold", "--by-length", "--buckets", "1,3")
+    assert "by words of the source (largest gold position):" in out
+
+
+def test_comma_separated_values(aer: Run) -> None:
+    _, out, _ = aer("a,b=links", "-g", "gold", "--format", "csv", "--by-length", "--by-type", "--worst", "2")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["part"] for row in rows] == ["all"] + ["length"] * 7 + ["type"] * 8 + ["sentence"] * 2
+    assert {row["name"] for row in rows} == {"a,b"}
+    assert float(rows[0]["aer"]) == pytest.approx(1 / 3)
+    assert rows[0]["signature"].startswith("AER|")
+    reordered = next(row for row in rows if row["label"] == "reordered")
+    assert (reordered["sure"], reordered["links_sure"], reordered["recall"]) == ("2", "1", "0.5")
+
+
+def test_hints(aer: Run, folder: Path) -> None:
+    _, _, err = aer("from1", "gold")
+    assert err == "nmtalign: from1: no position is 0; if positions count from 1 there, give --links-base 1\n"
+    (folder / "short").write_text("1 1 1\n")
+    _, _, err = aer("links", "short")
+    assert "short: ends with sentence 1 of 3; the others count as sentences without gold links" in err
+    (folder / "far").write_text("2-0 3-1\n\n\n")
+    (folder / "near").write_text("0-2 1-3\n\n\n")
+    _, _, err = aer("far", "near")
+    assert "far: turned round its AER would be 0.0000 and not 1.0000" in err
+    assert aer("far", "near", "-q")[2] == ""
+
+
+MISTAKES = [
+    (("links",), 2, "nmtalign aer LINKS GOLD"),
+    (("-", "-"), 2, "only one of"),
+    (("links", "gold", "--gold-base", "2"), 2, "--gold-base"),
+    (("links", "gold", "--links-base", "1"), 3, "links: line 1: '0-0' has a position 0"),
+    (("links", "gold", "--gold-base", "1"), 3, "gold: line 1: '0-0' has a position 0"),
+    (("a.h5", "gold", "--links-base", "1"), 2, "count from 0; leave --links-base out"),
+    (("short", "gold"), 3, "short: has no line 3: it has 2 lines, but gold has 3 lines"),
+    (("links", "short"), 3, "short: has no line 3"),
+    (("links", "gold", "-s", "short"), 3, "short: has no line 3"),
+    (("links", "long.wpt"), 3, "long.wpt: line 2: a link of sentence 4, but links has 3 lines"),
+    (("odd", "gold"), 3, "odd: line 2: '1:1' is not a link"),
+    (("links", "odd"), 3, "odd: line 2: '1:1' is not a gold link"),
+    (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
+    (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
+    (("links", "latin"), 3, "latin: line 1: not UTF-8"),
+    (("links", "none"), 3, "none: cannot read"),
+    (("links", "gold", "--buckets", "x"), 2, "buckets = 'x'"),
+    (("cut.h5", "gold"), 4, "cut.h5: damaged"),
+    (("a.h5", "gold", "--threshold", "0.1", "--links-method", "argmax"), 2, "leave one of them out"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
+def test_mistakes_are_one_line(aer: Run, folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    (folder / "short").write_text("0-0\n\n")
+    (folder / "odd").write_text("0-0\n1:1\n\n")
+    (folder / "long.wpt").write_text("1 1 1\n4 1 1\n")
+    (folder / "latin").write_bytes(b"\xff\n")
+    (folder / "cut.h5").write_bytes((folder / "a.h5").read_bytes()[:900])
+    ended, out, err = aer(*arguments)
+    assert message in err
+    assert (ended, out, err.count("\n")) == (code, "", 1)
+
+
+def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path) -> None:
+    (folder / "nmtalign.toml").write_text('[corpus]\ngold = "gold"\n')
+    command = [sys.executable, "-m", "nmtalign", "aer"]
+    settings = os.environ | {"PYTHONWARNINGS": "error", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    for arguments in (["-"], ["-", "numbered"], ["-g", "gold"]):
+        done = subprocess.run(
+            [*command, *arguments], cwd=folder, input=LINKS, capture_output=True, encoding="utf-8", env=settings
+        )
+        assert done.returncode == 0, done.stderr
+        assert "stdin         6     0.8333  0.5000  0.3333  0.6250" in done.stdout
+    (folder / "a.h5").rename(folder / "alignments.h5")
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings)
+    assert "alignments.h5" in done.stdout
