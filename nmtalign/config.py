@@ -16,6 +16,7 @@ T = TypeVar("T")
 Cell = Literal["paper", "cudnn"]
 Order = Literal["look-generate-update", "look-update-generate"]
 Attention = Literal["additive", "none"]
+Coverage = Literal["none", "linguistic"]
 Initialisation = Literal["paper", "xavier"]
 OptimizerName = Literal["adadelta", "adam", "adamw"]
 Schedule = Literal["constant", "linear", "inverse-sqrt"]
@@ -76,6 +77,7 @@ class ModelConfig:
     order: Order = "look-generate-update"
     attention: Attention = "additive"
     attention_temperature: float = 1.0  # what energies are divided by; below 1 the weights are sharper
+    coverage: Coverage = "none"  # linguistic: each look sees how much of every source word has been read (Tu et al.)
     bidirectional: bool = True
     dropout: float = 0.0  # of embeddings, annotations and the maxout layer
     initialisation: Initialisation = "paper"
@@ -89,8 +91,9 @@ class ModelConfig:
         fraction(dropout=self.dropout)
         at_least(0.01, attention_temperature=self.attention_temperature)
         at_most(100, attention_temperature=self.attention_temperature)
-        if self.attention == "none" and self.attention_temperature != 1:
-            raise UsageError("attention_temperature: this model has no attention; leave it out, or choose additive")
+        if self.attention == "none" and (self.attention_temperature != 1 or self.coverage != "none"):
+            name = "coverage" if self.attention_temperature == 1 else "attention_temperature"
+            raise UsageError(f"{name}: this model has no attention; leave it out, or choose attention = additive")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, list[str]] = {
     "score": field_names(ScoreConfig),
     "align": field_names(AlignConfig),
 }
-PATH_SETTINGS = (("translate", "lexicon"),)
+PATH_SETTINGS = (("translate", "lexicon"), ("train", "init_from"), ("train", "guided_alignment"))
 _TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
 _PAIRS = ("train", "dev", "test")
 

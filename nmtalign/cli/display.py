@@ -70,6 +70,7 @@ def describe(event: Event) -> str:
         case Progressed():
             return (
                 f"update {event.update}  epoch {event.epoch:.2f}  loss {event.loss:.3f}  ppl {event.perplexity:.2f}  "
+                f"{_alignment(event)}"
                 f"words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
                 f"norm {event.gradient_norm:.2f}  rate {event.learning_rate:.2g}  "
                 f"{clock(event.seconds)}{_left(event)}{_skipped(event)}"
@@ -89,6 +90,10 @@ def describe(event: Event) -> str:
 
 def _left(event: Progressed) -> str:
     return f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
+
+
+def _alignment(event: Progressed) -> str:
+    return f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
 
 
 def _skipped(event: Progressed) -> str:
@@ -169,6 +174,8 @@ def _figures(event: Progressed) -> Table:
         "gradient norm": f"{event.gradient_norm:.2f}",
         "rate": f"{event.learning_rate:.2g}",
     }
+    if event.alignment_loss is not None:
+        columns["alignment"] = f"{event.alignment_loss:.3f}"
     for name in columns:
         table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
     table.add_row(*columns.values())

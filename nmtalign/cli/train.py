@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nmtalign.training.loop import Trainer
 
 MODEL, OPTIMISER, BATCHES, BUDGET, MACHINE = "Model", "Optimiser", "Batches", "How long", "Machine"
+ALIGNMENT = "Alignment"
 Presets = Literal["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30", "small", "tiny"]
 Numbers = int | None
 INTERRUPTED = "interrupted"
@@ -43,6 +44,10 @@ Attention = Annotated[
 Bidirectional = Annotated[bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)]
 Hidden = Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)]
 Embedding = Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)]
+AttentionTemperature = Annotated[float | None, _option("--attention-temperature", "Below 1, sharper weights.", MODEL)]
+Coverage = Annotated[
+    Literal["none", "linguistic"] | None, _option("--coverage", "Looks see what was read before.", MODEL)
+]
 AttentionHidden = Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", MODEL)]
 Maxout = Annotated[Numbers, _option("--maxout", "Maxout units l.", MODEL)]
 OutputRank = Annotated[Numbers, _option("--output-rank", "Width before the softmax; 0 = direct.", MODEL)]
@@ -81,6 +86,22 @@ ValidateEvery = Annotated[
 CheckpointEvery = Annotated[
     str | None, _option("--checkpoint-every", "Updates, a time, or `epoch`.", BUDGET, "N|TIME|epoch")
 ]
+InitFrom = Annotated[Path | None, _option("--init-from", "Model directory to start from.", MODEL, "MODEL")]
+GuidedAlignment = Annotated[
+    Path | None,
+    _option("--guided-alignment", "Links to learn, as 0-0 2-1, for each line of the text.", ALIGNMENT, "LINKS"),
+]
+GuidedWeight = Annotated[
+    float | None, _option("--guided-weight", "Of their loss, beside that of the words \\[0.5].", ALIGNMENT)
+]
+GuidedLoss = Annotated[
+    Literal["cross-entropy", "sum"] | None,
+    _option("--guided-loss", "sum = the linked words together are to have all weight.", ALIGNMENT),
+]
+GuidedReading = Annotated[
+    Literal["current", "shifted"] | None,
+    _option("--guided-reading", "shifted = asked of the step that reads the word.", ALIGNMENT),
+]
 Device = Annotated[Literal["auto", "cpu", "cuda"] | None, _option("--device", "Where to compute.", MACHINE)]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16"] | None,
@@ -101,6 +122,8 @@ def train(
     cell: Cell = None,
     order: Order = None,
     attention: Attention = None,
+    attention_temperature: AttentionTemperature = None,
+    coverage: Coverage = None,
     bidirectional: Bidirectional = None,
     hidden: Hidden = None,
     embedding: Embedding = None,
@@ -128,6 +151,11 @@ def train(
     metric: Metric = None,
     validate_every: ValidateEvery = None,
     checkpoint_every: CheckpointEvery = None,
+    init_from: InitFrom = None,
+    guided_alignment: GuidedAlignment = None,
+    guided_weight: GuidedWeight = None,
+    guided_loss: GuidedLoss = None,
+    guided_reading: GuidedReading = None,
     device: Device = None,
     precision: Precision = None,
     threads: Threads = None,
@@ -162,12 +190,15 @@ Examples:
   nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
 
   torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
+
+  nmtalign train data/ -o guided/ --guided-alignment links.txt --init-from model/
 """
 
 
 def _run(given: dict[str, Any]) -> None:
     """The command, with its arguments by name."""
     flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
+    flags |= {name: str(flags[name]) for name in ("init_from", "guided_alignment") if flags[name] is not None}
     workspace = load_workspace(given["config"])
     name, model_config, training_config = workspace.resolve_training(given["preset"], flags)
     choose_wait_policy()

@@ -63,6 +63,8 @@ class Batch:
     source_words: int  # real tokens, `</s>` counted
     target_words: int  # likewise
     sentences: int  # B
+    guide: Tensor | None = None  # (B, Ty, Tx) bool, the cells of the weights that are linked, where links are given
+    linked: int = 0  # target tokens with such cells
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; from pinned memory nobody waits for the copy."""
@@ -72,6 +74,11 @@ class Batch:
         """The same batch in memory that a CUDA device reads by itself."""
         return self._each(Tensor.pin_memory)
 
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a loss reads: source, source_mask, target, target_mask, and the guide where there is one."""
+        tensors = self.source, self.source_mask, self.target, self.target_mask
+        return tensors if self.guide is None else (*tensors, self.guide)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return dataclasses.replace(
             self,
@@ -79,6 +86,7 @@ class Batch:
             source_mask=change(self.source_mask),
             target=change(self.target),
             target_mask=change(self.target_mask),
+            guide=None if self.guide is None else change(self.guide),
         )
 
 
@@ -213,20 +221,27 @@ def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
     return real / padded if padded else 1.0
 
 
-def load_batches(pairs: Pairs, plan: Iterable[Indices], pin: bool = False) -> Iterator[Batch]:
+def load_batches(
+    pairs: Pairs, plan: Iterable[Indices], pin: bool = False, complete: Callable[[Batch], Batch] | None = None
+) -> Iterator[Batch]:
     """The planned batches, one after the other, read and padded ahead of their use in a thread of their own.
 
-    `pin` puts them into pinned memory, for a CUDA device. Close the iterator, or let go of it, to end early.
+    `complete` adds to each what it lacks. `pin` puts them into pinned memory, for a CUDA device. Close the iterator, or
+    let go of it, to end early.
     """
     device = torch.cuda.current_device() if pin else None
-    return prefetched(_batches(pairs, plan, device), AHEAD)
+    return prefetched(_batches(pairs, plan, device, complete), AHEAD)
 
 
-def _batches(pairs: Pairs, plan: Iterable[Indices], device: int | None) -> Iterator[Batch]:
+def _batches(
+    pairs: Pairs, plan: Iterable[Indices], device: int | None, complete: Callable[[Batch], Batch] | None
+) -> Iterator[Batch]:
     if device is not None:
         torch.cuda.set_device(device)  # each thread has its own; pinning would wake the first device
     for indices in plan:
         batch = _read(pairs, indices)
+        if complete is not None:
+            batch = complete(batch)
         yield batch if device is None else batch.pinned()
 
 

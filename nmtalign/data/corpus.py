@@ -3,7 +3,8 @@
 Layout of corpus.h5, format 1: a group for each split (train, and dev and test where they were given), in it the groups
 `source` and `target`, in those the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
-hold `text` (the raw lines, UTF-8 bytes) and `text_offsets`.
+hold `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train holds `line` (int32): on which line of the text, from
+0, each pair stood; its attribute `total` says how many lines there were. Files of earlier versions lack it.
 """
 
 import functools
@@ -33,11 +34,12 @@ SIDES = ("source", "target")
 class Split:
     """The sentence pairs of one split, mapped from the file, not read into memory.
 
-    `arrays` maps "source/ids", "source/offsets" and so on to the datasets.
+    `arrays` maps "source/ids", "source/offsets" and so on to the datasets; `text_lines` is how many lines the text had.
     """
 
-    def __init__(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], text_lines: int | None = None) -> None:
         self.name = name
+        self.text_lines = text_lines
         self._arrays = dict(arrays)
         self._source = arrays["source/ids"], arrays["source/offsets"]
         self._target = arrays["target/ids"], arrays["target/offsets"]
@@ -66,6 +68,11 @@ class Split:
             sources[source_offsets[index] : source_offsets[index + 1]],
             targets[target_offsets[index] : target_offsets[index + 1]],
         )
+
+    @property
+    def lines(self) -> npt.NDArray[np.int32] | None:
+        """(N,) the line of the training text, from 0, on which each pair stood, rising; None where it was not kept."""
+        return self._arrays.get("line")
 
     def source_text(self, index: int) -> str:
         """The raw source line (dev and test only)."""
@@ -145,7 +152,7 @@ class Corpus:
         try:
             with h5py.File(path, "r") as file:
                 attributes = _check_format(path, dict(file.attrs))
-                splits = {name: Split(name, _arrays(path, file[name])) for name in SPLITS if name in file}
+                splits = {name: _split(path, file[name]) for name in SPLITS if name in file}
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path}: not a whole HDF5 file of nmtalign ({error}); run nmtalign prep again") from None
         if "train" not in splits:
@@ -165,6 +172,15 @@ def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
             "run nmtalign prep again"
         )
     return attributes
+
+
+def _split(path: Path, group: h5py.Group) -> Split:
+    arrays, total = _arrays(path, group), None
+    if "line" in group:
+        arrays["line"], total = _mapped(path, group["line"]), int(group["line"].attrs["total"])
+        if len(arrays["line"]) != len(arrays["source/offsets"]) - 1:
+            raise ValueError(f"{group.name}/line does not fit the pairs")
+    return Split(group.name.strip("/"), arrays, total)
 
 
 def _arrays(path: Path, group: h5py.Group) -> dict[str, npt.NDArray[Any]]:

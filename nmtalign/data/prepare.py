@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Tally:
     duplicate: int = 0
     too_long: int = 0
     spacing: Counts = field(default_factory=Counter)
+    # Of training: where the pairs that were not dropped for their raw text stand in it, from 0.
+    lines: "array[int]" = field(default_factory=lambda: array("i"))
 
     def dropped(self) -> dict[str, int]:
         """Reasons and counts, in the words of the summary."""
@@ -66,7 +69,8 @@ def prepare(
 
     Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
-    are the same for any number of `config.workers`. Memory: the counts of the different words, not the text.
+    are the same for any number of `config.workers`. Memory: the counts of the different words and 4 bytes a training
+    pair, not the text.
 
     Raises InputError for text that cannot be used or of which nothing is left, UsageError for subword sizes that the
     text cannot give, ResourceError where the folder cannot be written.
@@ -134,13 +138,18 @@ def _blocks(pairs: Iterator[tuple[str, str]], tally: Tally) -> Iterator[Pairs]:
 def _screened(blocks: Iterator[Pairs], tally: Tally, drop_duplicates: bool) -> Iterator[Pairs]:
     """Drops what can be told from the raw text: pairs with a blank side, and pairs that were there before."""
     seen = SeenPairs()
+    line = 0
     for block in blocks:
-        full = [pair for pair in block if pair[0].strip() and pair[1].strip()]
+        numbers = [number for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()]
+        full = [block[number - line] for number in numbers]
         tally.empty += len(block) - len(full)
         if drop_duplicates and full:
-            new = [pair for pair, first in zip(full, seen.first_time(full), strict=True) if first]
-            tally.duplicate += len(full) - len(new)
-            full = new
+            first_time = seen.first_time(full)
+            tally.duplicate += first_time.count(False)
+            full = list(itertools.compress(full, first_time))
+            numbers = list(itertools.compress(numbers, first_time))
+        tally.lines.extend(numbers)
+        line += len(block)
         yield full
 
 
@@ -195,9 +204,10 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
             for number, (side, part) in enumerate(((spool.source, chunk.source), (spool.target, chunk.target))):
                 lines = () if training else [block[kept][number] for kept in chunk.kept]
                 side.append(part, lines)
-            read += len(block)
             if training:
-                job.progress(read)
+                spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
+                job.progress(read + len(block))
+            read += len(block)
     return spool
 
 

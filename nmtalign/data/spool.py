@@ -106,16 +106,34 @@ class SideSpool:
 
 
 class PairSpool:
-    """Both sides of a split."""
+    """Both sides of a split; where a pair's line in the text is not its number, those lines."""
 
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.name = name
         self.source, self.target = (SideSpool(folder, f"{name}.{side}", with_text) for side in SIDES)
+        self._lines_path = folder / f"{name}.line"
+        self._lines = self._lines_path.open("wb")
+
+    def append_lines(self, lines: Sequence[int]) -> None:
+        """Adds the lines of pairs, from 0."""
+        self._lines.write(np.asarray(lines, dtype=np.int32).tobytes())
+
+    def store_lines(self, group: h5py.Group, total: int) -> None:
+        """Writes the dataset `line` (N,) int32 into `group`; `total` is how many lines the text has."""
+        dataset = group.create_dataset("line", shape=(self.source.sentences,), dtype="i4")
+        dataset.attrs["total"] = total
+        start = 0
+        with self._lines_path.open("rb") as stream:
+            while raw := stream.read(_BLOCK * 4):
+                block: npt.NDArray[np.int32] = np.frombuffer(raw, dtype=np.int32)
+                dataset[start : start + len(block)] = block
+                start += len(block)
 
     def close(self) -> None:
         """Ends the writing."""
         self.source.close()
         self.target.close()
+        self._lines.close()
 
 
 class SeenPairs:

@@ -48,6 +48,7 @@ def write_corpus(
             for side, part, table, size in sides:
                 group = file.create_group(f"{name}/{side}")
                 content[f"{name}/{side}"] = part.store(group, table, "u2" if size <= 1 << 16 else "u4")
+        spools["train"].store_lines(file["train"], summary.splits["train"].pairs)
         hashes = {name: sha256_of(work / _NEW / name) for name in (*VOCABULARY_FILES, *tokenizers.files())}
         file.attrs.update(
             format=FORMAT,

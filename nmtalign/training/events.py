@@ -52,6 +52,7 @@ class Progressed(Event):
     done: float  # share of the budget, 0 to 1
     seconds_left: float | None
     skipped: int  # updates left out since the start because the loss was not finite
+    alignment_loss: float | None = None  # of the weights a linked target token, where training is guided
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch
 
-# (source, source_mask, target, target_mask) to (objective, nll), both summed over the real words.
-Objective = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+# A batch's inputs to (objective, sums over the real words of what is reported, the nll first).
+Objective = Callable[..., tuple[Tensor, Tensor]]
 
 LENGTHS = 4  # lengths are rounded up to multiples of it: 5% more positions at 30 words, and about 30 buckets in use
 ROWS = 16  # rows likewise: a batch of 80 sentences stays as it is
@@ -37,7 +37,7 @@ class LossAndGradient(Protocol):
     """What both ways do."""
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
-        """Adds the gradient of weight * objective to the parameters' `grad`, as `backward` does; returns the nll."""
+        """Adds the gradient of weight * objective to the parameters' `grad`, as `backward` does; returns the sums."""
         ...
 
 
@@ -49,19 +49,9 @@ class EagerLoss:
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
         """As `LossAndGradient` says; a loss that is not finite makes the whole gradient so."""
-        there = batch.to(self._device)
-        objective, nll = self._loss(there.source, there.source_mask, there.target, there.target_mask)
+        objective, sums = self._loss(*batch.to(self._device).inputs())
         objective.backward(objective.detach() * 0 + weight)
-        return nll.detach()
-
-
-class Inputs(NamedTuple):
-    """The tensors that a graph reads."""
-
-    source: Tensor
-    source_mask: Tensor
-    target: Tensor
-    target_mask: Tensor
+        return sums.detach()
 
 
 @dataclass(frozen=True)
@@ -81,14 +71,19 @@ class Bucket:
             _round_up(batch.target.shape[1], lengths),
         )
 
-    def pad(self, batch: Batch) -> Inputs:
+    def pad(self, batch: Batch) -> Batch:
         """The batch padded to this shape; a row of padding has one real source word, `</s>`, and no target word."""
         more = self.rows - len(batch.source)
         source, source_mask = (_pad(x, self.source, more) for x in (batch.source, batch.source_mask))
         target, target_mask = (_pad(x, self.target, more) for x in (batch.target, batch.target_mask))
         if more:
             source_mask[len(batch.source) :, 0] = True
-        return Inputs(source, source_mask, target, target_mask)
+        guide = batch.guide
+        if guide is not None:
+            guide = F.pad(guide, (0, self.source - guide.shape[2], 0, self.target - guide.shape[1], 0, more))
+        return replace(
+            batch, source=source, source_mask=source_mask, target=target, target_mask=target_mask, guide=guide
+        )
 
 
 def _round_up(count: int, multiple: int) -> int:
@@ -138,7 +133,7 @@ class CudaRecorder:
 
 @dataclass(frozen=True)
 class _Recording:
-    inputs: Inputs
+    inputs: tuple[Tensor, ...]
     replay: Callable[[], None]
 
 
@@ -168,7 +163,7 @@ class GraphedLoss:
         self._met: set[tuple[Bucket, bool]] = set()
         self._given_up = False
         self._weight = torch.ones((), device=device, dtype=dtype)
-        self._nll = torch.zeros((), device=device, dtype=dtype)
+        self._sums: Tensor | None = None
         self._gradients: list[Tensor | None] = [None] * len(self._parameters)
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
@@ -183,7 +178,7 @@ class GraphedLoss:
             return self._first(key, batch, weight)
         self._recordings.move_to_end(key)
         before = self._take_gradients()
-        self._load(recording.inputs, bucket.pad(batch), weight)
+        self._load(recording.inputs, bucket.pad(batch).inputs(), weight)
         recording.replay()
         return self._hand_over(before)
 
@@ -200,7 +195,7 @@ class GraphedLoss:
             self._restore(before)
             _set_random_state(self._device, drawn)
             return self._eager(batch, weight)
-        if bool(self._nll.isfinite()):  # else nothing was compared
+        if bool(self._kept().isfinite().all()):  # else nothing was compared
             self._recordings[key] = recording
             if len(self._recordings) > self._limit:
                 self._recordings.popitem(last=False)
@@ -212,7 +207,7 @@ class GraphedLoss:
         self._say(f"CUDA graphs are off: {problem}; training goes on without them, slower")
 
     def _record(self, bucket: Bucket, batch: Batch, weight: float) -> _Recording:
-        inputs = Inputs(*(tensor.to(self._device, copy=True) for tensor in bucket.pad(batch)))
+        inputs = tuple(tensor.to(self._device, copy=True) for tensor in bucket.pad(batch).inputs())
         self._weight.fill_(weight)
 
         def work() -> None:
@@ -221,13 +216,15 @@ class GraphedLoss:
         self._recorder.warm_up(work)
         return _Recording(inputs, self._recorder.record(work))
 
-    def _compute(self, inputs: Inputs) -> None:
-        """Loss and gradients into the tensors kept for them; the first call makes room for the gradients."""
+    def _compute(self, inputs: tuple[Tensor, ...]) -> None:
+        """Sums and gradients into the tensors kept for them; the first call makes room for them."""
         with _static_shapes(self._model):
-            objective, nll = self._loss(*inputs)
+            objective, sums = self._loss(*inputs)
             start = objective.detach() * 0 + self._weight
             found = torch.autograd.grad(objective, self._parameters, start, allow_unused=True)
-        self._nll.copy_(nll.detach())
+        if self._sums is None:
+            self._sums = torch.empty_like(sums)
+        self._sums.copy_(sums.detach())
         for number, gradient in enumerate(found):
             if gradient is not None and self._gradients[number] is None:
                 self._gradients[number] = torch.empty_like(self._parameters[number])
@@ -243,21 +240,28 @@ class GraphedLoss:
         _set_random_state(self._device, drawn)
         if self._model.training and self._model.config.dropout:
             self._compute(recording.inputs)
-            nll, expected = self._nll.clone(), [None if g is None else g.clone() for g in self._gradients]
+            sums, expected = self._kept().clone(), [None if g is None else g.clone() for g in self._gradients]
         else:
-            nll, expected = self._eager(batch, weight), [parameter.grad for parameter in self._parameters]
-        self._nll.fill_(torch.nan)
+            sums, expected = self._eager(batch, weight), [parameter.grad for parameter in self._parameters]
+        self._kept().fill_(torch.nan)
         _set_random_state(self._device, drawn)
         recording.replay()
-        if not bool(nll.isfinite() | self._nll.isfinite()):
+        found = self._kept()
+        if not bool((sums.isfinite() | found.isfinite()).all()):
             return ""
-        loss_error = float((self._nll - nll).abs() / nll.abs().clamp_min(1e-30))
+        loss_error = float(((found - sums).abs() / sums.abs().clamp_min(1e-30)).max())
         gradient_error = _relative_error(self._gradients, expected)
         if loss_error <= LOSS_TOLERANCE and gradient_error <= GRADIENT_TOLERANCE:
             return ""
         return f"a graph's loss differs by {loss_error:.1e} and its gradient by {gradient_error:.1e}"
 
-    def _load(self, inputs: Inputs, batch: Inputs, weight: float) -> None:
+    def _kept(self) -> Tensor:
+        """The tensor of sums that every graph writes."""
+        if self._sums is None:
+            raise RuntimeError("no batch has been computed yet")
+        return self._sums
+
+    def _load(self, inputs: tuple[Tensor, ...], batch: tuple[Tensor, ...], weight: float) -> None:
         self._weight.fill_(weight)
         for kept, new in zip(inputs, batch, strict=True):
             pinned = kept.is_cuda and not new.is_cuda and not new.is_pinned()
@@ -276,13 +280,13 @@ class GraphedLoss:
             parameter.grad = gradient
 
     def _hand_over(self, before: list[Tensor | None]) -> Tensor:
-        """Leaves what was found on the parameters, added to what was there; returns the nll."""
+        """Leaves what was found on the parameters, added to what was there; returns the sums."""
         for number, (parameter, kept) in enumerate(zip(self._parameters, self._gradients, strict=True)):
             held = before[number]
             if kept is not None and held is not None:
                 kept += held
             parameter.grad = held if kept is None else kept
-        return self._nll.clone()
+        return self._kept().clone()
 
 
 def pick_loss(

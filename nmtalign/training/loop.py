@@ -20,6 +20,7 @@ from nmtalign.model_directory import create_model_directory
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
+from nmtalign.training.given import Given
 from nmtalign.training.log import EventLog
 from nmtalign.training.optimizers import learning_rate, make_optimizer
 from nmtalign.training.progress import Meter
@@ -58,13 +59,16 @@ class Trainer:
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
         self.bf16 = picks_bf16(config.precision, self.device)
-        self._fingerprint = fingerprint_of(corpus, model_config, config)
+        self._given = Given.read(corpus, model_config, config)
+        self._fingerprint = fingerprint_of(corpus, model_config, config, self._given.identity)
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
-        self.model = TranslationModel(model_config).to(self.device)
+        self.model = TranslationModel(model_config)
+        self._given.start(self.model)
+        self.model.to(self.device)
         self.model.use_bf16(self.bf16)
         # The processor then neither fills nor reads a gradient of the whole vocabulary; processes add up dense ones.
         self.model.use_sparse_gradients(self.world.alone and self.device.type == "cpu")
@@ -136,7 +140,7 @@ class Trainer:
         train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = load_batches(train, self._updater.shares(left), pin=self.device.type == "cuda")
+        batches = load_batches(train, self._updater.shares(left), self.device.type == "cuda", self._given.guide)
         for group in cut_groups(train, left, self.config.accumulate):
             finite = self._update(group, batches)
             position.batch += len(group.plan)

@@ -3,6 +3,7 @@
 import math
 import time
 
+import torch
 from torch import Tensor
 
 from nmtalign.data.batches import Batch
@@ -18,9 +19,9 @@ class Meter:
 
     def reset(self) -> None:
         """Starts counting anew."""
-        self._nll: Tensor | float = 0.0
+        self._sums: Tensor | float = 0.0
         self._norm: Tensor | float = 0.0
-        self._source_words = self._words = self._positions = self._sentences = self._updates = 0
+        self._source_words = self._words = self._linked = self._positions = self._sentences = self._updates = 0
         self._pause = 0.0
         self._started = time.perf_counter()
         self._pending: list[tuple[Batch, Tensor]] = []
@@ -29,9 +30,12 @@ class Meter:
         """Takes time out of the rates: validation and checkpoints."""
         self._pause += seconds
 
-    def add(self, batch: Batch, nll: Tensor) -> None:
-        """Takes in a minibatch of the update that is being made; `nll` is its summed negative log-likelihood."""
-        self._pending.append((batch, nll))
+    def add(self, batch: Batch, sums: Tensor) -> None:
+        """Takes in a minibatch of the update that is being made.
+
+        `sums` is its summed negative log-likelihood or, where it has a guide, that and the cost of its weights (2,).
+        """
+        self._pending.append((batch, sums))
 
     def updated(self, norm: Tensor, finite: bool) -> None:
         """Counts the update with its minibatches, or forgets them where it was left out."""
@@ -40,10 +44,11 @@ class Meter:
             return
         self._norm = self._norm + norm
         self._updates += 1
-        for batch, nll in pending:
-            self._nll = self._nll + nll
+        for batch, sums in pending:
+            self._sums = self._sums + sums
             self._source_words += batch.source_words
             self._words += batch.target_words
+            self._linked += batch.linked
             self._positions += batch.source.numel() + batch.target.numel()
             self._sentences += batch.sentences
 
@@ -62,14 +67,15 @@ class Meter:
     ) -> Progressed:
         """The means over all processes, as the event that reports them at (update, epoch, seconds)."""
         spent = max(1e-9, time.perf_counter() - self._started - self._pause)
-        nll, source_words, words, positions, sentences = world.sum(
-            [float(self._nll), self._source_words, self._words, self._positions, self._sentences]
-        )
+        nll, *cost = torch.as_tensor(self._sums).reshape(-1).tolist()
+        counts = [self._source_words, self._words, self._linked, self._positions, self._sentences]
+        nll, guided, source_words, words, linked, positions, sentences = world.sum([nll, sum(cost), *counts])
         return Progressed(
             *when,
             loss=nll / words,
             loss_sentence=nll / sentences,
             perplexity=perplexity(nll / words),
+            alignment_loss=guided / linked if linked else None,
             source_words_per_second=source_words / spent,
             target_words_per_second=words / spent,
             gradient_norm=float(self._norm) / self._updates,

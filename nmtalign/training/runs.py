@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,12 +16,25 @@ MAY_CHANGE = frozenset(
     {"max_updates", "epochs", "max_time", "patience", "log_every"}
     | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
 )
+# Files whose content counts, wherever they are, and settings that say nothing without such a file.
+_FILES = frozenset({"guided_alignment", "init_from"})
+_GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
+# Settings of the model that earlier versions did not have, and what those did: their runs go on.
+LATER: Mapping[str, object] = {"attention_temperature": 1.0, "coverage": "none"}
 
 
-def fingerprint_of(corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> str:
-    """What must be the same for a run to go on: corpus, model, and the settings that shape the updates."""
-    fixed = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE}
-    text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
+def fingerprint_of(
+    corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
+) -> str:
+    """What must be the same for a run to go on: corpus, model, and the settings that shape the updates.
+
+    `files` are the hashes of the files that settings name, by setting.
+    """
+    files = files or {}
+    left_out = MAY_CHANGE | _FILES | (frozenset() if "guided_alignment" in files else _GUIDED)
+    fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files)
+    shaping = {name: value for name, value in asdict(model).items() if LATER.get(name) != value}
+    text = json.dumps([corpus.hash, shaping, fixed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

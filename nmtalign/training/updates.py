@@ -11,6 +11,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import pick_loss
+from nmtalign.training.guidance import Guidance
 from nmtalign.training.optimizers import Descent
 from nmtalign.training.progress import Meter
 
@@ -37,18 +38,29 @@ def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Gro
 
 
 class BatchLoss(nn.Module):
-    """The model's loss as a module's own forward pass."""
+    """The model's loss as a module's own forward pass, with that of its weights where a guide is given."""
 
-    def __init__(self, model: TranslationModel, label_smoothing: float) -> None:
+    def __init__(self, model: TranslationModel, label_smoothing: float, guidance: Guidance) -> None:
         super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
+        self.model, self.label_smoothing, self.guidance = model, label_smoothing, guidance
 
     def forward(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        target_mask: Tensor,
+        guide: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(what is differentiated, negative log-likelihood in nats), both summed over the words."""
+        """(what is differentiated, sums over the words in nats): the negative log-likelihood and, guided, the cost.
+
+        Without a guide (B, Ty, Tx) the sums are a number, with one a vector of two.
+        """
         loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing)
-        return loss.objective, loss.nll.detach()
+        if guide is None or loss.weights is None:
+            return loss.objective, loss.nll.detach()
+        cost = self.guidance.cost(loss.weights, guide)
+        return loss.objective + self.guidance.weight * cost, torch.stack([loss.nll, cost]).detach()
 
 
 class Updater:
@@ -64,7 +76,7 @@ class Updater:
     ) -> None:
         """`say` is told in one line what makes training slower than it could be."""
         self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
-        self._loss = world.parallel(BatchLoss(model, config.label_smoothing))
+        self._loss = world.parallel(BatchLoss(model, config.label_smoothing, Guidance.of(config)))
         self._compute = pick_loss(model, self._loss, world.device, 1 if world.alone else max(2, world.size), say)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
@@ -90,9 +102,9 @@ class Updater:
         """Adds a minibatch's gradient, or zeros where the batch is not this process' own."""
         # Times the size, since the mean over the processes follows, and their sum is meant.
         weight = mine * self._world.size / group.denominator(self._config.loss_normalization)
-        nll = self._compute(batch, weight)
+        sums = self._compute(batch, weight)
         if mine:
-            meter.add(batch, nll)
+            meter.add(batch, sums)
 
     def step(self, rate: float) -> tuple[Tensor, bool]:
         """Clips and steps; (gradient norm, whether it was finite): one that is not changes nothing."""

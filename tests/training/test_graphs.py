@@ -73,7 +73,7 @@ def test_a_bucket_holds_its_batch():
     assert Bucket.of(batch, lengths=1, rows=1) == Bucket(3, 6, 7)
     assert Bucket.of(batch_of([7] * 17, [8] * 17)) == Bucket(32, 8, 12)
     padded = Bucket(4, 8, 8).pad(batch)
-    assert [tuple(tensor.shape) for tensor in padded] == [(4, 8)] * 4
+    assert [tuple(tensor.shape) for tensor in padded.inputs()] == [(4, 8)] * 4
     assert padded.source_mask.sum(1).tolist() == [4, 6, 3, 1]
     assert padded.target_mask.sum(1).tolist() == [5, 2, 7, 0]
     assert torch.equal(padded.source[:3, :6], batch.source)
@@ -97,7 +97,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
     objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
     expected = torch.autograd.grad(objective, list(model.parameters()))
     model.static_shapes = static
-    padded_objective, padded_nll = loss(*Bucket.of(batch).pad(batch))
+    padded_objective, padded_nll = loss(*Bucket.of(batch).pad(batch).inputs())
     found = torch.autograd.grad(padded_objective, list(model.parameters()))
     assert_same((padded_objective, padded_nll, *found), (objective, nll, *expected))
 
@@ -169,7 +169,7 @@ def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault,
         def replay():
             work()
             if fault == "loss":
-                graphed._nll.mul_(1.01)
+                graphed._sums.mul_(1.01)
             else:
                 graphed._gradients[0].mul_(2)
 

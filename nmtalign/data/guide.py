@@ -1,0 +1,200 @@
+"""Given links between the words of training pairs, and the cells of a batch's weights that they mark.
+
+The file has a line for each line of the training text, links in Pharaoh's format. What is kept of it: the links of the
+pairs that are in the corpus, 2 bytes a link where no sentence has more than 256 words, and 8 bytes a pair.
+"""
+
+import dataclasses
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from nmtalign.config import GuidedReading
+from nmtalign.data.batches import Batch, Flat
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import FormatError, InputError
+from nmtalign.text.lines import open_bytes, shown
+from nmtalign.text.tokenizer import WORD_START, SentencePieces
+from nmtalign.text.vocabulary import Vocabulary
+
+Begins = npt.NDArray[np.bool_] | None
+_BLOCK = 1 << 22  # bytes of the file looked at together
+_LINKS = re.compile(rb"\s*+(?:\d{1,9}-\d{1,9}\s++)*+")
+_LINK = re.compile(rb"\d{1,9}-\d{1,9}")
+
+
+class Guide:
+    """The links of every training pair; called with a batch, it gives the batch with its `guide`.
+
+    A link of two words is one of all pieces of both. `shifted` puts a word's links a step later, where it is the input.
+    """
+
+    def __init__(
+        self,
+        links: npt.NDArray[np.unsignedinteger[Any]],
+        offsets: npt.NDArray[np.int64],
+        begins: tuple[Begins, Begins],
+        shifted: bool,
+        digest: str,
+    ) -> None:
+        """links (L, 2): source and target word; those of pair i are links[offsets[i]:offsets[i + 1]].
+
+        `begins` (K,) tells for each side which ids begin a word, or is None where all do.
+        """
+        self._links, self._offsets, self._begins, self._shifted = links, offsets, begins, shifted
+        self.hash = digest  # of the text that the links were read from
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with its linked cells (B, Ty, Tx) and the number of target tokens that have such cells."""
+        rows, links = self._of_pairs(batch.indices)
+        (sentences, length), width = batch.target.shape, batch.source.shape[1]
+        cells = np.zeros((sentences, length, width), dtype=np.bool_)
+        cells[rows, links[:, 1], links[:, 0]] = True
+        source_begins, target_begins = self._begins
+        if source_begins is not None and target_begins is not None:
+            source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), source_begins)
+            target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), target_begins)
+            cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
+        if self._shifted:
+            cells = np.concatenate([np.zeros_like(cells[:, :1]), cells[:, :-1]], axis=1)
+        return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
+
+    def _of_pairs(self, indices: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """(place in `indices` (L,), link (L, 2)) of all links of some pairs."""
+        starts = self._offsets[indices]
+        counts = self._offsets[indices + 1] - starts
+        rows = np.repeat(np.arange(len(indices)), counts)
+        first = np.cumsum(counts) - counts
+        return rows, self._links[np.arange(len(rows)) + np.repeat(starts - first, counts)]
+
+
+def _word_of_token(
+    ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """(B, T) the word of each piece, from 0; -1, a place where no word is, at `</s>` and padding."""
+    marks = begins[ids]
+    marks[:, 0] = True
+    words = np.cumsum(marks, axis=1) - 1
+    words[:, :-1][~mask[:, 1:]] = -1
+    words[:, -1] = -1
+    return words
+
+
+def read_guide(path: Path, corpus: Corpus, reading: GuidedReading) -> Guide:
+    """The guide that a file of links (plain or .gz) is for the training pairs of a corpus.
+
+    Raises InputError naming file and line for what is no link, or a link that leaves its pair, and for a file that does
+    not have the lines of the training text; FormatError for a corpus that does not know its lines.
+    """
+    train = corpus.splits["train"]
+    if train.lines is None or train.text_lines is None:
+        raise FormatError(
+            f"{corpus.folder}: prepared by an earlier nmtalign, which did not keep where each pair stood in the text; "
+            "run nmtalign prep again to train with links"
+        )
+    begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
+    longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
+    dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
+    kept, digest, first = bytearray(), hashlib.sha256(), 0
+    offsets = np.zeros(len(train) + 1, dtype=np.int64)
+    for raw in _blocks(path):
+        low, high = np.searchsorted(train.lines, (first, first + len(raw)))
+        links, pairs = _read(path, raw, first, train.lines[low:high] - first)
+        sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
+        _check(path, links, pairs, sizes, train.lines[low:high])
+        offsets[low + 1 : high + 1] = np.bincount(pairs, minlength=high - low)
+        kept += links.astype(dtype).tobytes()
+        digest.update(b"".join(raw))
+        first += len(raw)
+    if first != train.text_lines:
+        raise InputError(
+            f"{shown(path)}: has {first:,} lines, but the training text of {corpus.folder} had {train.text_lines:,}; "
+            "give one line of links for each of its lines"
+        )
+    np.cumsum(offsets, out=offsets)
+    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, reading == "shifted", digest.hexdigest())
+
+
+def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
+    """(K,) whether an id begins a word; None where every token is a word."""
+    if corpus.tokenizers.kind != SentencePieces.kind:
+        return None
+    return np.array([word.startswith(WORD_START) for word in vocabulary.words])
+
+
+def _blocks(path: Path) -> Iterator[list[bytes]]:
+    """The lines of a file, each with its end, some MB at a time."""
+    with open_bytes(path) as stream:
+        try:
+            while lines := stream.readlines(_BLOCK):
+                lines[-1] = lines[-1].removesuffix(b"\n") + b"\n"
+                yield lines
+        except (EOFError, zlib.error, OSError) as error:
+            raise InputError(f"{shown(path)}: cannot read on: {error}; is the file complete?") from None
+
+
+def _read(
+    path: Path, raw: list[bytes], first: int, wanted: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(links (L, 2), which of the wanted lines each is on (L,)) of the lines that follow line `first`, from 0.
+
+    Raises InputError for what is no link, on any line.
+    """
+    text = b"".join(raw)
+    if not _LINKS.fullmatch(text):
+        raise _no_link(path, raw, first)
+    links = np.fromstring(text.replace(b"-", b" "), dtype=np.int64, sep=" ").reshape(-1, 2)
+    characters = np.frombuffer(text, dtype=np.uint8)
+    lines = np.searchsorted(np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord("-")))
+    places = np.full(len(raw), -1)
+    places[wanted] = np.arange(len(wanted))
+    pairs = places[lines]
+    return links[pairs >= 0], pairs[pairs >= 0]
+
+
+def _no_link(path: Path, raw: list[bytes], first: int) -> InputError:
+    number, line = next((number, line) for number, line in enumerate(raw, first + 1) if not _LINKS.fullmatch(line))
+    part = next(part for part in line.split() if not _LINK.fullmatch(part)).decode(errors="replace")
+    return InputError(
+        f"{shown(path)}: line {number}: {part!r} is not a link; write source-target, counted from 0, as in 0-0 2-1"
+    )
+
+
+def _word_counts(side: Flat, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
+    """(high - low,) how many words the sentences `low` to `high` have."""
+    ids, offsets = side
+    bounds = offsets[low : high + 1].astype(np.int64)
+    if begins is None:
+        return np.diff(bounds)
+    marks = begins[ids[bounds[0] : bounds[-1]]]
+    places = bounds - bounds[0]
+    marks[places[:-1]] = True  # no training sentence is empty
+    total = np.zeros(len(marks) + 1, dtype=np.int64)
+    np.cumsum(marks, out=total[1:])
+    return np.asarray(np.diff(total[places]))
+
+
+def _check(
+    path: Path,
+    links: npt.NDArray[np.int64],
+    pairs: npt.NDArray[np.int64],
+    sizes: list[npt.NDArray[np.int64]],
+    lines: npt.NDArray[np.int32],
+) -> None:
+    """Raises InputError for the first link that is not within its pair of so many words a side."""
+    outside = (links[:, 0] >= sizes[0][pairs]) | (links[:, 1] >= sizes[1][pairs])
+    if outside.any():
+        index = int(outside.argmax())
+        (source, target), pair = links[index], pairs[index]
+        raise InputError(
+            f"{shown(path)}: line {lines[pair] + 1}: {source}-{target} is outside the pair, which has "
+            f"{sizes[0][pair]} source and {sizes[1][pair]} target words; count from 0 the words that "
+            "`nmtalign align --pharaoh` counts, source first"
+        )

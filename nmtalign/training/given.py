@@ -1,0 +1,104 @@
+"""What a training is given beside its corpus: links that guide it, and another model's weights to start from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nmtalign.config import ModelConfig, TrainingConfig, resolve
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.guide import Guide, read_guide
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.files import sha256_of
+from nmtalign.model_directory import (
+    SOURCE_VOCABULARY,
+    TARGET_VOCABULARY,
+    check_files,
+    find_weights,
+    load_tensors,
+    read_settings,
+)
+from nmtalign.text.vocabulary import Vocabulary
+
+# What decides how weights are read, and so must be the same in both models.
+_STRUCTURE = (
+    "embedding",
+    "hidden",
+    "attention_hidden",
+    "maxout",
+    "output_rank",
+    "cell",
+    "order",
+    "attention",
+    "bidirectional",
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The files that a training reads when it begins."""
+
+    guide: Guide | None  # None where training is not guided
+    weights: Path | None  # the file of the first weights; None where they are drawn
+
+    @classmethod
+    def read(cls, corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> "Given":
+        """What the settings name, checked against corpus and model.
+
+        Raises UsageError, InputError or FormatError, naming the file, for what does not fit.
+        """
+        guide = weights = None
+        if config.guided_alignment:
+            if model.attention == "none":
+                raise UsageError(
+                    "guided_alignment: this model has no attention that links could guide; give --attention additive"
+                )
+            guide = read_guide(Path(config.guided_alignment), corpus, config.guided_reading)
+        if config.init_from:
+            weights = _weights_of(Path(config.init_from), corpus, model)
+        return cls(guide, weights)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """SHA-256 of what was read, by setting: a run goes on with the same alone."""
+        found = {}
+        if self.guide is not None:
+            found["guided_alignment"] = self.guide.hash
+        if self.weights is not None:
+            found["init_from"] = sha256_of(self.weights)
+        return found
+
+    @torch.no_grad()
+    def start(self, model: TranslationModel) -> None:
+        """Gives the model its first weights; raises FormatError where they are of other sizes."""
+        if self.weights is None:
+            return
+        given, present = load_tensors(self.weights)[0], model.state_dict()
+        sizes, expected = ({name: tuple(x.shape) for name, x in part.items()} for part in (given, present))
+        if sizes != expected:
+            name = min(name for name in sizes | expected if sizes.get(name) != expected.get(name))
+            raise FormatError(f"{self.weights}: {name} is {sizes.get(name)} there and {expected.get(name)} here")
+        for name, tensor in present.items():
+            tensor.copy_(given[name])
+
+
+def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
+    """The best weights of a model directory whose words and sizes are those of corpus and model."""
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    there = resolve(ModelConfig, (str(folder), settings["model"]))
+    for name in _STRUCTURE:
+        if getattr(there, name) != getattr(model, name):
+            raise UsageError(
+                f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
+                "weights fit a model of the same settings alone"
+            )
+    for name, words in ((SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)):
+        if Vocabulary.load(folder / name) != words:
+            raise UsageError(
+                f"init_from: {folder / name} holds other words than {corpus.folder / name}; "
+                "give a model that was trained on a corpus of the same words"
+            )
+    return find_weights(folder, "best")

@@ -1,0 +1,161 @@
+"""Given links: which pairs they belong to, how they spread over pieces, and what is refused."""
+
+import gzip
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+
+from nmtalign.config import PrepConfig
+from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoch
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.guide import read_guide
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import FormatError, InputError
+
+# Lines 1 (blank), 3 (too long) and 4 (said before) are dropped where duplicates are.
+PAIRS = [
+    ("unhappy cats sleep", "les chats malheureux dorment"),
+    ("", "rien"),
+    ("cats sleep", "les chats dorment"),
+    ("cats " * 9, "chats " * 9),
+    ("cats sleep", "les chats dorment"),
+    ("unhappy", "malheureux"),
+]
+LINKS = ["0-2 1-0 1-1 2-3", "", "0-0 0-1 1-2", "7-7", "0-1", "0-0"]
+
+
+def write(folder, pairs, links):
+    source, target, path = folder / "train.en", folder / "train.fr", folder / "links"
+    source.write_text("".join(f"{pair[0]}\n" for pair in pairs))
+    target.write_text("".join(f"{pair[1]}\n" for pair in pairs))
+    path.write_text("".join(f"{line}\n" for line in links))
+    return (source, target), path
+
+
+def prepared(folder, pairs=PAIRS, links=LINKS, **settings):
+    texts, path = write(folder, pairs, links)
+    config = PrepConfig(**{"max_length": 8, "drop_duplicates": True, **settings})
+    prepare(texts, folder / "data", config, ("en", "fr"))
+    return Corpus.open(folder / "data"), path
+
+
+def guided(corpus, guide, indices):
+    return next(load_batches(corpus.splits["train"], [np.array(indices)], complete=guide))
+
+
+def cells(batch):
+    """(pair, source, target) of all linked cells."""
+    return sorted((int(b), int(i), int(j)) for b, j, i in batch.guide.nonzero())
+
+
+def test_the_corpus_knows_the_line_of_every_pair(tmp_path):
+    train = prepared(tmp_path)[0].splits["train"]
+    assert (train.lines.tolist(), train.text_lines) == ([0, 2, 5], 6)
+    assert train.lines.dtype == np.int32
+
+
+@pytest.mark.parametrize("vocabulary", ["word", "none"])
+def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
+    corpus, path = prepared(tmp_path, vocabulary=vocabulary)
+    batch = guided(corpus, read_guide(path, corpus, "current"), [2, 0, 1])
+    assert batch.guide.shape == (3, 5, 4)  # `</s>` has a row and a column
+    expected = [(0, 0, 0), (1, 0, 2), (1, 1, 0), (1, 1, 1), (1, 2, 3), (2, 0, 0), (2, 0, 1), (2, 1, 2)]
+    assert cells(batch) == expected
+    assert batch.linked == 1 + 4 + 3
+    assert [tensor.shape for tensor in batch.inputs()][4] == (3, 5, 4)
+
+
+def test_the_shifted_reading_asks_the_next_step(tmp_path):
+    corpus, path = prepared(tmp_path)
+    batch = guided(corpus, read_guide(path, corpus, "shifted"), [2, 1])
+    assert cells(batch) == [(0, 0, 1), (1, 0, 1), (1, 0, 2), (1, 1, 3)]
+
+
+@pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, workers):
+    draw = np.random.default_rng(3)
+    words = ["".join(draw.choice(list("abcdé"), draw.integers(1, 7))) for _ in range(60)]
+    pairs = [tuple(" ".join(draw.choice(words, draw.integers(0, 7))) for _ in range(2)) for _ in range(400)]
+    sizes = [tuple(len(side.split()) for side in pair) for pair in pairs]
+    links = [
+        {(int(draw.integers(s)), int(draw.integers(t))) for _ in range(draw.integers(0, 6))} if s and t else set()
+        for s, t in sizes
+    ]
+    lines = [" ".join(f"{i}-{j}" for i, j in sorted(line)) for line in links]
+    corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, size="40", workers=workers, max_length=9)
+    train, guide = corpus.splits["train"], read_guide(path, corpus, "current")
+    assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
+    plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
+    seen = 0
+    for batch in load_batches(train, plan, complete=guide):
+        for row, index in enumerate(batch.indices):
+            vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
+            tokenizers = corpus.tokenizers.source, corpus.tokenizers.target
+            sides = zip(
+                train.pair(int(index)), parts, (corpus.tokenizers.source, corpus.tokenizers.target), strict=True
+            )
+            source, target = (side.word_index(words.decode(ids)) for ids, words, side in sides)
+            line = links[train.lines[index]]
+            expected = [[(i, j) in line for i in source] for j in target]
+            found = batch.guide[row]
+            assert found[: len(target), : len(source)].tolist() == expected
+            assert int(found.sum()) == sum(map(sum, expected))
+            seen += len(line)
+    assert seen > 50
+
+
+def test_packed_and_plain_files_are_one(tmp_path):
+    corpus, path = prepared(tmp_path)
+    packed = tmp_path / "links.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes().removesuffix(b"\n")))
+    plain, other = (read_guide(name, corpus, "current") for name in (path, packed))
+    assert plain.hash == other.hash
+    assert cells(guided(corpus, plain, [0, 1, 2])) == cells(guided(corpus, other, [0, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("line", "links", "message"),
+    [
+        (5, "0-0 1-", "line 6: '1-' is not a link; write source-target"),
+        (1, "0p0", "line 2: '0p0' is not a link"),
+        (2, "0-0 2-1", "line 3: 2-1 is outside the pair, which has 2 source and 3 target words"),
+        (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),
+    ],
+)
+@pytest.mark.parametrize("vocabulary", ["word", "bpe"])
+def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, vocabulary):
+    corpus, path = prepared(
+        tmp_path, links=[*LINKS[:line], links, *LINKS[line + 1 :]], vocabulary=vocabulary, size="30"
+    )
+    with pytest.raises(InputError, match=message) as raised:
+        read_guide(path, corpus, "current")
+    assert str(raised.value).startswith(f"{path}: ")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("links", [LINKS[:-1], [*LINKS, ""], []])
+def test_a_file_of_other_lines_is_refused(tmp_path, links):
+    corpus, path = prepared(tmp_path, links=links)
+    with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
+        read_guide(path, corpus, "current")
+
+
+def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_for_links(tmp_path):
+    corpus, path = prepared(tmp_path)
+    shutil.copytree(corpus.folder, tmp_path / "old")
+    with h5py.File(tmp_path / "old/corpus.h5", "r+") as file:
+        del file["train/line"]
+    old = Corpus.open(tmp_path / "old")
+    assert old.splits["train"].lines is None
+    assert old.hash == corpus.hash  # runs begun with it go on
+    with pytest.raises(FormatError, match="run nmtalign prep again"):
+        read_guide(path, old, "current")
+
+
+def test_batches_without_a_guide_have_none(tmp_path):
+    corpus, _ = prepared(tmp_path)
+    batch = guided(corpus, None, [0])
+    assert (batch.guide, batch.linked, len(batch.inputs())) == (None, 0, 4)
