@@ -1,0 +1,85 @@
+"""`nmtalign view`: alignments as one page for a browser."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from nmtalign.cli.common import QuietOption, notifier
+from nmtalign.errors import UsageError
+
+_STDOUT = Path("-")
+
+Alignments = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="ALIGNMENTS.h5...",
+        help="Files written by `nmtalign align` or `translate --alignments`; of several, what each says of a sentence "
+        "can be seen side by side [dim](default: alignments.h5)[/dim].",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")
+]
+Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, a line a sentence pair.")]
+GoldBase = Annotated[
+    Literal["0", "1"] | None,
+    typer.Option(help="What positions in the gold links count from [dim](default: as their format has it)[/dim]."),
+]
+Sentences = Annotated[
+    str | None,
+    typer.Option(metavar="0-99,250", help="Sentences by number, counted from 0 [dim](default: all)[/dim]."),
+]
+Limit = Annotated[int, typer.Option(metavar="N", help="Sentences at the most; 0 = all.", min=0)]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="Title [dim](default: the files' names)[/dim].")]
+Names = Annotated[
+    list[str] | None, typer.Option("--name", metavar="TEXT", help="What a file is called; once a file, in their order.")
+]
+
+
+def view(
+    alignments: Alignments = None,
+    output: Output = Path("page.html"),
+    gold: Gold = None,
+    gold_base: GoldBase = None,
+    sentences: Sentences = None,
+    limit: Limit = 20_000,
+    title: Title = "",
+    name: Names = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make one page of alignments that any browser shows, without a server or a network.
+
+    Choose or search a sentence, point at a word to see what it read, step
+    through the target word by word and watch the weights slide; soft, hard
+    and gold links, n-best entries, two models side by side. Press ? there for
+    the keys. What a heat map is not: the weights say where the model read when
+    it wrote a word, not why it wrote it.
+
+    Examples:
+
+      nmtalign view
+
+      nmtalign view alignments.h5 -o page.html --gold test.gold
+
+      nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
+    """
+    from nmtalign.alignment.view import PageOptions, parse_numbers, write_page
+
+    if output.is_dir():
+        raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
+    options = PageOptions(
+        title=title,
+        names=name or (),
+        numbers=parse_numbers(sentences) if sentences is not None else None,
+        limit=limit,
+        gold=gold,
+        gold_base=None if gold_base is None else int(gold_base),
+    )
+    files = alignments or [Path("alignments.h5")]
+    summary = write_page(files, Path("/dev/stdout") if output == _STDOUT else output, options)
+    say = notifier(quiet)
+    if not summary.complete:
+        say(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
+    say(f"wrote {output}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
