@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, BinaryIO, TextIO
 
 from nmtalign.errors import ResourceError
 
@@ -103,6 +103,23 @@ def exclusive(stream: IO[bytes]) -> Iterator[None]:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     yield
+
+
+def open_alone(path: Path) -> BinaryIO:
+    """Opens a file to read and write, unbuffered, made where it is missing, and marks it as written by this process.
+
+    Raises BlockingIOError where another process has marked it; the mark goes with the process.
+    """
+    stream = path.open("r+b" if path.exists() else "x+b", buffering=0)
+    try:
+        if fcntl is not None:
+            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        raise
+    except OSError:  # a file system without locks
+        pass
+    return stream
 
 
 def sweep(folder: Path) -> None:

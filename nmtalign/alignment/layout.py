@@ -1,4 +1,4 @@
-"""The layout of an alignment file (HDF5, format version 1): flat arrays and 64-bit offsets.
+"""The layout of an alignment file (HDF5, format version 2): flat arrays and 64-bit offsets.
 
 Record k (counted from 0) is one sentence pair of Tx source and Ty target words. No group a sentence, no
 variable-length types, so that any HDF5 tool reads it and a file of 10 million pairs is as good as one of ten.
@@ -13,20 +13,37 @@ variable-length types, so that any HDF5 tool reads it and a file of 10 million p
 | target/...            |                  |                    | the same for the target                              |
 | links                 | int32            | links x 2          | hard links (source, target), counted from 0          |
 | link_offsets          | int64            | records + 1        | first link of each record                            |
-| token_log_prob        | float32          | rows               | one a row: each target word, then `</s>`; those of   |
+| token_log_prob        | float32          | rows               | of each target word, then of `</s>`; those of        |
 |                       |                  |                    | record k start at target/word_offsets[k] + k         |
 | log_prob              | float64          | records            | their sum                                            |
 | sentence_id           | int64            | records            | line of the pair in its file, counted from 0         |
+| rank                  | int32            | records            | place in the sentence's n-best list, from 0          |
 
 A matrix has Ty+1 rows (target words, then `</s>`) and Tx+1 columns (source words, then `</s>`): the weight of source
 word i at target word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where
-a side of the pair is empty. All log-probabilities are natural logarithms. The root's attributes say all this, too.
+a side of the pair is empty. Where the attributes end_of_sentence_row and end_of_sentence_column are false `</s>` was
+dropped: Ty rows, Tx columns, and j * Tx + i. All log-probabilities are natural logarithms. The root's attributes say
+all this, too, and how the file was made:
+
+| attribute                                   | meaning                                                                |
+|---------------------------------------------|------------------------------------------------------------------------|
+| format, format_version, nmtalign_version    | "nmtalign alignments", 2, the program's own                            |
+| model_hash, direction                       | the model (several: set apart by +); languages as in en-fr             |
+| made_by, options, seed                      | what was done; its options, JSON; the seed of what was drawn by chance |
+| links_method, symmetrization                | how the hard links were made                                           |
+| rows, columns, index_order                  | what a matrix is                                                       |
+| end_of_sentence_row, end_of_sentence_column | whether `</s>` has a row, a column                                     |
+| links_order, text, log_prob_unit            | what the other arrays are                                              |
+| sentence_ids_rise                           | whether sentence_id never falls, so that it can be searched by halves  |
+
+Version 1 had neither `rank` (all were of rank 0) nor matrices without `</s>`.
 """
 
 from collections.abc import Mapping
 
 FORMAT = "nmtalign alignments"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+VERSIONS_READ = (1, 2)
 SIDES = ("source", "target")
 SPANS = (  # arrays and the offsets of the records in them
     ("weights", "weight_offsets"),
@@ -51,18 +68,43 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "token_log_prob": ("<f4", 4096),
     "log_prob": ("<f8", 1024),
     "sentence_id": ("<i8", 1024),
+    "rank": ("<i4", 1024),
     **dict.fromkeys(OFFSETS, ("<i8", 1024)),
 }
+COMPRESSION = 1  # level of gzip: higher ones take several times as long for files that are hardly smaller
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
-ATTRIBUTES: Mapping[str, object] = {
+_ATTRIBUTES: Mapping[str, object] = {
     "format": FORMAT,
     "format_version": FORMAT_VERSION,
-    "rows": "target words, then </s>",
-    "columns": "source words, then </s>",
-    "end_of_sentence_row": True,
-    "end_of_sentence_column": True,
-    "index_order": "record, row (target), column (source): cell = weight_offsets[record] + row * (Tx + 1) + column",
     "links_order": "source, target; both counted from 0; </s> has no links",
     "text": "UTF-8; each word is followed by one line feed",
     "log_prob_unit": "natural logarithm; </s> included",
 }
+# What a writer that is told nothing else says.
+DEFAULTS: Mapping[str, object] = {
+    "model_hash": "",
+    "direction": "",
+    "made_by": "",
+    "options": "{}",
+    "seed": 0,
+    "links_method": "argmax",
+    "symmetrization": "none",
+}
+
+
+def attributes_of(end: bool) -> Mapping[str, object]:
+    """The attributes that say how the file is to be read; `end`: the matrices have the row and the column of `</s>`."""
+    then, width = (", then </s>", "(Tx + 1)") if end else ("", "Tx")
+    return {
+        **_ATTRIBUTES,
+        "rows": f"target words{then}",
+        "columns": f"source words{then}",
+        "end_of_sentence_row": end,
+        "end_of_sentence_column": end,
+        "index_order": f"record, row (target), column (source): cell = weight_offsets[record] + row * {width} + column",
+    }
+
+
+def row_shape(name: str) -> tuple[int, ...]:
+    """The shape of one value of a dataset: a link is two numbers, all else is one."""
+    return (2,) if name == "links" else ()

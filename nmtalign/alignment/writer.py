@@ -1,51 +1,38 @@
 """Writing alignments to one HDF5 file, in constant memory; `nmtalign.alignment.layout` says what it holds."""
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.layout import ATTRIBUTES, DATASETS, OFFSETS, SIDES, WEIGHT_TYPES
+from nmtalign.alignment.background import Background
+from nmtalign.alignment.building import build
+from nmtalign.alignment.chunks import Columns, Row
+from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, attributes_of
 from nmtalign.alignment.links import argmax_links
-from nmtalign.alignment.record import AlignmentRecord, Link, check_shape
-from nmtalign.files import atomic_path
+from nmtalign.alignment.reader import AlignmentFile
+from nmtalign.alignment.record import AlignmentRecord, Link
+from nmtalign.alignment.settings import check_same, plain
+from nmtalign.alignment.spool import Content, Spool
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.files import disk_errors
 from nmtalign.version import __version__
 
 _BLOCK = 1000  # records that wait in memory,
-BLOCK_CELLS = 2_000_000  # unless they have more cells than this together
-
-
-class _Column:
-    """A dataset that grows at its end: what is appended waits in memory for `write`."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.total = 0
-        self._dataset = dataset
-        self._dtype, self._shape = dataset.dtype, (-1, *dataset.shape[1:])  # asking the dataset each time is slow
-        self._pending: list[NDArray[Any]] = []
-
-    def append(self, values: Any) -> None:
-        array = np.array(values, dtype=self._dtype).reshape(self._shape)  # a copy: the caller may reuse its own
-        self._pending.append(array)
-        self.total += len(array)
-
-    def write(self) -> None:
-        if self._pending:
-            size = len(self._dataset)
-            self._dataset.resize(self.total, axis=0)
-            self._dataset[size:] = np.concatenate(self._pending)
-            self._pending.clear()
+BLOCK_CELLS = 2_000_000  # unless they have more cells than this together,
+_SECONDS = 2.0  # or the oldest has waited so long; after so long what was written is brought to the disk, too
 
 
 class AlignmentWriter:
     """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.append(...)`.
 
     The file is FILE.h5.partial until the block ends. If anything is raised in it, or the process is killed, FILE.h5 is
-    what it was before, and FILE.h5.partial holds the records up to one of the last seconds. With `resume` the writer
+    what it was before, and FILE.h5.partial holds the records up to one of the last seconds (none, and there is no such
+    file, if the error came within the first seconds). With `resume` the writer
     goes on with it: `records` says after `__enter__` how many records are done (`sentences`: of how many sentences,
     where the entries of an n-best list count as one), and the caller goes on with the next one; what comes out is byte
     for byte what an uninterrupted run writes. A FILE.h5 that is whole is gone on with, too, and left alone if nothing
@@ -56,9 +43,8 @@ class AlignmentWriter:
     `dtype` float16 keeps a weight to within 0.00025; float32 keeps it as it is. `end` says whether the matrices have
     the row and the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `at_most` goes on after so many sentences or fewer.
     `left()` says in words, for a message, what an interruption has left: "; FILE.h5.partial holds 7 pairs, and ...".
+    Raises ResourceError for what the disk refuses. Compressing and writing is done by a thread.
     """
-
-    kept: Path | None = None
 
     def __init__(
         self,
@@ -73,58 +59,115 @@ class AlignmentWriter:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.path = path
-        self.attributes = {**attributes, **ATTRIBUTES, "nmtalign_version": __version__}
-        self._weight_type = WEIGHT_TYPES[dtype]
-        self._stack = contextlib.ExitStack()
-        self._columns: dict[str, _Column] = {}
-        self._words = dict.fromkeys(SIDES, 0)
-        self.records = 0  # so far
-        self._waiting = self._waiting_cells = 0
+        self.partial = path.with_name(f"{path.name}.partial")
+        self.kept: Path | None = None
+        self.records = self.sentences = 0  # so far
+        self.attributes = {**DEFAULTS, **attributes, **attributes_of(end)}
+        self._dtype, self._resume, self._end, self._at_most = dtype, resume, end, at_most
+        self._weight_type = np.dtype(WEIGHT_TYPES[dtype])
+        self._spool = Spool(self.partial)
+        self._background: Background | None = None
+        self._whole: AlignmentFile | None = None  # a file that is gone on with as soon as anything is added
+        self._rows: list[Row] = []
+        self._cells = 0
+        self._committed = 0  # sentences
+        self._worth_keeping = False  # whether there is a commit, or will be as soon as the thread gets to it
+        self._last_id, self._rises = -(2**63), True
+        self._handed_over = self._saved = time.monotonic()
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            temporary = stack.enter_context(atomic_path(self.path))
-            # A layout that every HDF5 tool since 1.8 reads.
-            file = stack.enter_context(h5py.File(temporary, "w", libver=("earliest", "v110"), locking=False))
-            file.attrs.update(self.attributes)
-            self._columns = {name: self._column(file, name) for name in DATASETS}
-            for name in OFFSETS:
-                self._columns[name].append(0)
-            stack.push(self._finish)
-            self._stack = stack.pop_all()
+        if self.path.exists() and not self.path.is_file():
+            raise UsageError(f"{self.path}: is no file that could be replaced; give another name")
+        self._spool.open()
+        try:
+            self._begin()
+        except BaseException:
+            self._spool.close(remove=self._spool.is_empty())
+            raise
         return self
 
-    @property
-    def sentences(self) -> int:
-        """Sentences so far: records of rank 0."""
-        return self.records
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._whole is not None:  # nothing was added
+            self._whole.close()
+            self._spool.close(remove=True)
+        elif kind is None:
+            self._finish()
+        else:
+            self._break_off()
 
     def left(self) -> str:
-        """What an interruption has left, for a message."""
-        return ""
+        """What an interruption has left, for the end of a message."""
+        if not self._committed or not self.partial.exists():
+            return ""
+        return f"; {self.partial} holds {self._committed:,} pairs, and --resume goes on after them"
 
-    def __exit__(self, *raised: Any) -> None:
-        self._stack.__exit__(*raised)
+    def _settings(self) -> dict[str, Any]:
+        given = {name: plain(value) for name, value in self.attributes.items()}
+        return {**given, "weights": self._dtype}
 
-    def _finish(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._flush()
+    def _begin(self) -> None:
+        """Finds what there is to go on with, or begins anew."""
+        content = None
+        if not self._resume:
+            self._keep_what_is_there()
+        elif not self._spool.is_empty():
+            content = self._spool.look_back(self._at_most)
+        elif self.path.exists():
+            self._take_up_whole()
+        if content is not None:
+            check_same(self.partial, content.settings, self._settings())
+            self._spool.cut(content.end)
+            self._take_up(content)
+        elif self._whole is None:
+            self._spool.cut(0)
+            self._start()
 
-    def _column(self, file: Any, name: str) -> _Column:
-        kind, chunk = DATASETS[name]
-        tail = (2,) if name == "links" else ()
-        return _Column(
-            file.create_dataset(
-                name,
-                shape=(0, *tail),
-                maxshape=(None, *tail),
-                chunks=(chunk, *tail),
-                dtype=self._weight_type if name == "weights" else kind,
-                compression="gzip",
-                compression_opts=1,
-                shuffle=True,
-            )
-        )
+    def _start(self) -> None:
+        self._spool.begin(self._settings())
+        self._background = Background(self._spool, Columns(self._dtype, {}, {}))
+
+    def _take_up(self, content: Content) -> None:
+        state = content.state
+        self.records, self.sentences = state["records"], state["sentences"]
+        self._last_id, self._rises = state["last_id"], state["rises"]
+        self._committed, self._worth_keeping = self.sentences, True
+        self._background = Background(self._spool, Columns(self._dtype, content.tails, state["totals"]))
+
+    def _keep_what_is_there(self) -> None:
+        """Moves a FILE.h5.partial that could be gone on with out of the way."""
+        try:
+            worth_keeping = self._spool.holds_a_commit()
+        except NmtalignError:  # whatever it is, it is not ours
+            worth_keeping = True
+        if worth_keeping:
+            old = self.partial.with_name(f"{self.partial.name}.old")
+            with disk_errors(self.partial):
+                self.partial.replace(old)
+            self._spool.close()
+            self._spool.open()
+            self.kept = old
+
+    def _take_up_whole(self) -> None:
+        """Goes on with a FILE.h5 that is whole."""
+        whole = AlignmentFile(self.path)
+        settings = {name: value for name, value in self._settings().items() if name != "weights"}
+        check_same(self.path, {**whole.attributes, "weights": whole.dtype}, {**settings, "weights": self._dtype})
+        self.records, self.sentences, self._whole = len(whole), whole.sentence_count(), whole
+        if self._at_most is not None and self.sentences > self._at_most:
+            self._unpack_whole(self._at_most)
+
+    def _unpack_whole(self, sentences: int | None = None) -> None:
+        """Writes the records of the whole file again, or those of so many sentences."""
+        whole, self._whole = self._whole, None
+        if whole is None:
+            return
+        self.records = self.sentences = 0
+        self._start()
+        with whole:
+            for record in whole:
+                if record.rank == 0 and self.sentences == sentences:
+                    break
+                self.add(record)
 
     def append(
         self,
@@ -135,31 +178,39 @@ class AlignmentWriter:
         sentence_id: int | None = None,
         links: Sequence[Link] | None = None,
         token_log_probs: Sequence[float] | NDArray[Any] | None = None,
+        rank: int = 0,
     ) -> None:
         """Adds a record: `weights` (Ty+1, Tx+1) with the row and the column of `</s>`, words without it.
 
         Where they are not given `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,)
-        are not a number. Raises ValueError for shapes that do not fit and for a word that holds a line feed.
+        are not a number. The entries of an n-best list come one after the other, `rank` counting from 0. Raises
+        ValueError for shapes that do not fit, for a word that holds a line feed, and for ranks out of order.
         """
-        check_shape(source_tokens, target_tokens, weights)
+        self._check_shape(source_tokens, target_tokens, weights)
         rows = len(target_tokens) + 1
-        log_probs = np.full(rows, np.nan) if token_log_probs is None else np.asarray(token_log_probs)
+        log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
         if log_probs.shape != (rows,):
             raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
-        texts = _joined(source_tokens), _joined(target_tokens)
-        for side, words, text in zip(SIDES, (source_tokens, target_tokens), texts, strict=True):
-            self._words[side] += len(words)
-            self._columns[f"{side}/word_offsets"].append(self._words[side])
-            self._grow(f"{side}/text", f"{side}/text_offsets", text)
-        self._grow("weights", "weight_offsets", weights)
-        self._grow("links", "link_offsets", argmax_links(weights) if links is None else links)
-        self._columns["token_log_prob"].append(log_probs)
-        self._columns["log_prob"].append(log_prob)
-        self._columns["sentence_id"].append(self.records if sentence_id is None else sentence_id)
-        self._count(weights.size)
+        if sentence_id is None:
+            sentence_id = self._last_id if rank else self.sentences
+        if rank and not (self.records and sentence_id == self._last_id):
+            raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
+        row = Row(
+            weights=np.array(weights, self._weight_type).reshape(-1),  # a copy: the caller may reuse its own
+            texts=(_joined(source_tokens), _joined(target_tokens)),
+            words=(len(source_tokens), len(target_tokens)),
+            links=tuple(argmax_links(weights, self._end) if links is None else links),
+            token_log_probs=log_probs,
+            log_prob=log_prob,
+            sentence_id=sentence_id,
+            rank=rank,
+        )
+        self._take(row)
 
     def add(self, record: AlignmentRecord) -> None:
-        """Adds a record as `align_pairs` makes it."""
+        """Adds a record as `align_pairs` makes it, and as a file gives it."""
+        if record.end != self._end:
+            raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
         self.append(
             record.source,
             record.target,
@@ -168,28 +219,107 @@ class AlignmentWriter:
             record.sentence_id,
             record.hard_links,
             record.token_log_probs,
+            record.rank,
         )
 
-    def _grow(self, name: str, offsets: str, values: Any) -> None:
-        self._columns[name].append(values)
-        self._columns[offsets].append(self._columns[name].total)
+    def _check_shape(self, source: Sequence[str], target: Sequence[str], weights: NDArray[Any]) -> None:
+        more = 1 if self._end else 0
+        expected = (len(target) + more, len(source) + more)
+        if weights.shape != expected:
+            words = "these words and </s>" if self._end else "these words"
+            raise ValueError(f"weights have the shape {weights.shape}; {words} need {expected}")
 
-    def _count(self, cells: int) -> None:
+    def _take(self, row: Row) -> None:
+        if self._whole is not None:
+            self._unpack_whole()
+        if row.rank == 0:  # the sentence before is whole
+            if self._is_due():
+                self._hand_over(commit=time.monotonic() - self._saved >= _SECONDS)
+            self.sentences += 1
+        self._rises &= row.sentence_id >= self._last_id
+        self._last_id = row.sentence_id
+        self._rows.append(row)
+        self._cells += len(row.weights)
         self.records += 1
-        self._waiting += 1
-        self._waiting_cells += cells
-        if self._waiting >= _BLOCK or self._waiting_cells > BLOCK_CELLS:
-            self._flush()
 
-    def _flush(self) -> None:
-        for column in self._columns.values():
-            column.write()
-        self._waiting = self._waiting_cells = 0
+    def _is_due(self) -> bool:
+        waiting = len(self._rows)
+        return bool(waiting) and (
+            waiting >= _BLOCK or self._cells > BLOCK_CELLS or time.monotonic() - self._handed_over >= _SECONDS
+        )
+
+    def _hand_over(self, commit: bool) -> None:
+        """Gives what waits, whole sentences, to the thread that writes."""
+        if self._background is None:
+            raise ValueError("records are added inside `with`")
+        state = {
+            "records": self.records,
+            "sentences": self.sentences,
+            "last_id": self._last_id,
+            "rises": bool(self._rises),
+        }
+        self._background.put(self._rows, state if commit else None)
+        self._rows, self._cells = [], 0
+        self._handed_over = time.monotonic()
+        if commit:
+            self._saved, self._worth_keeping = self._handed_over, True
+
+    def _finish(self) -> None:
+        """FILE.h5.partial becomes FILE.h5."""
+        try:
+            self._hand_over(commit=True)
+            self._stop()
+            attributes = {**self.attributes, "sentence_ids_rise": self._rises, "nmtalign_version": __version__}
+            build(self._spool, self.path, attributes, self._dtype)
+        except BaseException:
+            self._break_off()
+            raise
+        self._spool.close(remove=True)
+        if self.kept is not None:
+            with disk_errors(self.kept):
+                self.kept.unlink(missing_ok=True)
+
+    def _break_off(self) -> None:
+        """Commits the sentences that are whole as far as anybody knows: not the last one, of which more may come.
+
+        Of a run that ends before its first commit, in a second or two, nothing is left.
+        """
+        while self._rows:
+            row = self._rows.pop()
+            self.records -= 1
+            if row.rank == 0:
+                self.sentences -= 1
+                break
+        with contextlib.suppress(NmtalignError, OSError):  # what has ended it is being raised already
+            try:
+                if self._worth_keeping:
+                    self._hand_over(commit=True)
+            finally:
+                self._stop()
+        with contextlib.suppress(NmtalignError, OSError):
+            self._spool.cut()
+        nothing = self._spool.end == 0
+        self._spool.close(remove=nothing)
+        if nothing and self.kept is not None:
+            with disk_errors(self.partial):
+                self.kept.replace(self.partial)
+            self.kept = None
+
+    def _stop(self) -> None:
+        if self._background is not None:
+            background, self._background = self._background, None
+            try:
+                background.stop()
+            finally:
+                self._committed = max(self._committed, background.committed)
 
 
-def _joined(words: Sequence[str]) -> NDArray[np.uint8]:
-    """The bytes of the words, a line feed after each."""
+def _joined(words: Sequence[str]) -> bytes:
+    """The words in UTF-8, a line feed after each; half a character, which JSON can hold, becomes U+FFFD."""
     text = "".join([f"{word}\n" for word in words])
     if text.count("\n") != len(words):
         raise ValueError("a word holds a line feed, which ends a word in the file")
-    return np.frombuffer(text.encode(), dtype=np.uint8)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, disk_errors
+from nmtalign.files import atomic_path, disk_errors, open_alone
 from nmtalign.text.lines import open_bytes
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _MOSES_ID = re.compile(rb"(\d+) \|\|\| ")
 
@@ -137,18 +132,12 @@ class PartialFile:
     def _opened(self) -> BinaryIO:
         """FILE.partial, made where it is missing, unbuffered, and marked as being written by this process."""
         self.partial.parent.mkdir(parents=True, exist_ok=True)
-        stream = self.partial.open("r+b" if self.partial.exists() else "x+b", buffering=0)
         try:
-            if fcntl is not None:
-                fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return open_alone(self.partial)
         except BlockingIOError:
-            stream.close()
             raise UsageError(
                 f"{self.partial}: is being written by another run; wait for its end, or give another name with -o"
             ) from None
-        except OSError:  # a file system without locks
-            pass
-        return stream
 
     def _compress(self) -> None:
         """Neither name nor time goes into the header: the same lines are the same bytes."""

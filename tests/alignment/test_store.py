@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import store, writer
+from nmtalign.alignment import reader, writer
 from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
 from nmtalign.errors import FormatError, ResourceError
 
@@ -86,9 +86,9 @@ def test_blocks_and_pages_change_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(writer, "_BLOCK", 7)
     monkeypatch.setattr(writer, "BLOCK_CELLS", 50)
     write(tmp_path / "blocks.h5", pairs)
-    monkeypatch.setattr(store, "_PAGE", 9)
-    monkeypatch.setattr(store, "_PAGES", 2)
-    monkeypatch.setattr(store, "BLOCK_CELLS", 40)
+    monkeypatch.setattr(reader, "_PAGE", 9)
+    monkeypatch.setattr(reader, "_PAGES", 2)
+    monkeypatch.setattr(reader, "_BLOCK_CELLS", 40)
     whole, blocks = AlignmentFile(tmp_path / "whole.h5"), AlignmentFile(tmp_path / "blocks.h5")
     for number, (left, right) in enumerate(zip(whole, blocks, strict=True)):
         assert left.source == right.source == tuple(pairs[number][0])
@@ -103,8 +103,8 @@ def test_memory_holds_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         for source, target in numbered(200):
             file.append(source, target, random_weights(source, target), 0.0)
-            most = max(most, *(len(column._pending) for column in file._columns.values()))
-    assert most <= 11
+            most = max(most, len(file._rows))
+    assert most == 10
 
 
 def test_what_is_appended_is_copied(tmp_path: Path) -> None:
@@ -175,7 +175,8 @@ def test_an_empty_file_and_info(tmp_path: Path) -> None:
     assert counts == {"pairs": 2, "source_words": 2, "target_words": 2, "cells": 2 * 3 + 2 * 1, "weights": "float16"}
     assert info["bytes"] == (tmp_path / "a.h5").stat().st_size
     assert info["attributes"]["direction"] == "en-fr"
-    assert info["attributes"]["format_version"] == 1
+    assert info["attributes"]["format_version"] == 2
+    assert info["sentences"] == 2
     assert info["attributes"]["end_of_sentence_row"] is True
 
 
@@ -233,7 +234,7 @@ def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypat
     write(tmp_path / "a.h5", numbered(5))
     file = AlignmentFile(tmp_path / "a.h5")
     inherited = file._file
-    monkeypatch.setattr(store.os, "getpid", lambda: -1)
+    monkeypatch.setattr(reader.os, "getpid", lambda: -1)
     assert file[4].sentence_id == 4
     assert file._file is not inherited
     assert not inherited
@@ -259,8 +260,8 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path) -> None:
         AlignmentFile(tmp_path / "foreign.h5")
     write(tmp_path / "newer.h5", [])
     with h5py.File(tmp_path / "newer.h5", "r+") as file:
-        file.attrs["format_version"] = 2
-    with pytest.raises(FormatError, match="version 2"):
+        file.attrs["format_version"] = 3
+    with pytest.raises(FormatError, match="version 3"):
         AlignmentFile(tmp_path / "newer.h5")
 
 

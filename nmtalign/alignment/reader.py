@@ -1,0 +1,235 @@
+"""Reading alignments from an HDF5 file; `nmtalign.alignment.layout` says what it holds."""
+
+import contextlib
+import itertools
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self, overload
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.alignment.layout import FORMAT, FORMAT_VERSION, OFFSETS, SIDES, SPANS, VERSIONS_READ
+from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.settings import plain
+from nmtalign.errors import FormatError
+from nmtalign.version import __version__
+
+_PAGE = 1024  # records whose offsets are read together
+_PAGES = 64  # pages kept in memory
+_BLOCK_CELLS = 2_000_000  # cells that are read together, of more than one record
+
+
+class AlignmentFile:
+    """Reads what `AlignmentWriter` wrote: `with AlignmentFile(path) as file: file[7].weights`; also slices and `for`.
+
+    A record is read in well under a millisecond, and memory stays small however long the file is. Safe in forked
+    workers and, as it pickles by its path, in spawned ones: each process opens the file for itself. Raises FormatError
+    naming the file if it is missing, foreign or damaged.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._file: Any = None
+        self._datasets: dict[str, Any] = {}
+        self._process = 0
+        self._pages: OrderedDict[int, dict[str, NDArray[Any]]] = OrderedDict()
+        with self._damage():
+            self.attributes = dict(self._open().attrs.items())
+            self._check()
+            self.end = bool(self.attributes.get("end_of_sentence_column", True))
+            self.dtype = str(self._dataset("weights").dtype)  # of the weights as they are stored
+            self._length = len(self._dataset("sentence_id"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AlignmentFile, (self.path,)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> AlignmentRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[AlignmentRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> AlignmentRecord | list[AlignmentRecord]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._length))]
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError(f"{self.path}: no record {index}; it has {self._length}, counted from 0")
+        return next(self._read(position, position + 1))
+
+    def __iter__(self) -> Iterator[AlignmentRecord]:
+        start = 0
+        while start < self._length:
+            stop = self._block_end(start)
+            yield from self._read(start, stop)
+            start = stop
+
+    def sentence(self, number: int) -> list[AlignmentRecord]:
+        """The records of a sentence (its line in the input, from 0), the best first; none where there is no such.
+
+        The records of one sentence stand beside each other.
+        """
+        with self._damage():
+            ids = self._dataset("sentence_id")
+            if self.attributes.get("sentence_ids_rise", False):
+                first, last = (_search(ids, value, self._length) for value in (number, number + 1))
+            else:
+                found = np.flatnonzero(ids[:] == number)
+                first, last = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
+        return [record for record in self[first:last] if record.sentence_id == number]
+
+    def sentence_count(self) -> int:
+        """Of how many sentences there are records: each has one of rank 0."""
+        with self._damage():
+            return int(np.count_nonzero(self._ranks(0, self._length) == 0))
+
+    def _ranks(self, start: int, stop: int) -> NDArray[Any]:
+        if "rank" in self._open():
+            ranks: NDArray[Any] = self._dataset("rank")[start:stop]
+            return ranks
+        return np.zeros(max(0, min(stop, self._length) - start), np.int32)  # version 1
+
+    def close(self) -> None:
+        """Closes the file; the next access opens it again."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._datasets = {}
+
+    def info(self) -> dict[str, Any]:
+        """What the file holds: counts of pairs, words, links and cells, bytes on disk, and the attributes."""
+        with self._damage():
+            cells, size = len(self._dataset("weights")), self.path.stat().st_size
+            words = {side: int(self._dataset(f"{side}/word_offsets")[-1]) for side in SIDES}
+            return {
+                "pairs": self._length,
+                "sentences": self.sentence_count(),
+                "source_words": words["source"],
+                "target_words": words["target"],
+                "links": len(self._dataset("links")),
+                "cells": cells,
+                "weights": str(self._dataset("weights").dtype),
+                "bytes": size,
+                "bytes_per_cell": size / cells if cells else 0.0,
+                "attributes": {name: plain(value) for name, value in self.attributes.items()},
+            }
+
+    @contextlib.contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except FormatError:
+            self.close()
+            raise
+        except (OSError, KeyError, ValueError, RuntimeError, IndexError) as error:
+            self.close()
+            reason = " ".join(str(error).split())
+            raise FormatError(f"{self.path}: damaged alignment file ({reason}); write it again") from None
+
+    def _open(self) -> Any:
+        """The file, opened by this process: a handle that came through a fork would share its place with the parent."""
+        if self._file is None or self._process != os.getpid():
+            self.close()
+            if not self.path.exists():
+                raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
+            if not h5py.is_hdf5(self.path):
+                raise FormatError(f"{self.path}: not an alignment file (not HDF5, or cut off)")
+            self._file = h5py.File(self.path, "r", locking=False)
+            self._process = os.getpid()
+        return self._file
+
+    def _check(self) -> None:
+        if self.attributes.get("format") != FORMAT:
+            raise FormatError(f"{self.path}: not an alignment file of nmtalign")
+        version = self.attributes.get("format_version")
+        if version not in VERSIONS_READ:
+            raise FormatError(
+                f"{self.path}: alignment file of format version {version}, and this nmtalign {__version__} reads "
+                f"versions up to {FORMAT_VERSION}; use a newer nmtalign"
+            )
+        for data, offsets in SPANS:
+            if len(self._dataset(data)) != self._dataset(offsets)[-1]:
+                raise FormatError(
+                    f"{self.path}: damaged alignment file ({data} and {offsets} disagree); write it again"
+                )
+
+    def _dataset(self, name: str) -> Any:
+        file = self._open()
+        if name not in self._datasets:
+            self._datasets[name] = file[name]
+        return self._datasets[name]
+
+    def _page(self, number: int) -> dict[str, NDArray[Any]]:
+        """Offsets, log-probabilities and ids of the records of a page; the pages last used are kept."""
+        if number not in self._pages:
+            begin = number * _PAGE
+            page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in OFFSETS}
+            page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id")}
+            page["rank"] = self._ranks(begin, begin + _PAGE)
+            self._pages[number] = page
+            if len(self._pages) > _PAGES:
+                self._pages.popitem(last=False)
+        self._pages.move_to_end(number)
+        return self._pages[number]
+
+    def _block_end(self, start: int) -> int:
+        """The end of a block of records from `start` that lies in one page and is not large."""
+        with self._damage():
+            first = start % _PAGE
+            offsets = self._page(start // _PAGE)["weight_offsets"][first:]
+        fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
+        return start + max(fitting, 1)
+
+    def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
+        """The records of a block that lies in one page: one read a dataset."""
+        with self._damage():
+            page = self._page(start // _PAGE)
+            first = start % _PAGE
+            span = slice(first, first + stop - start + 1)
+            parts = {data: self._parts(data, page[offsets][span]) for data, offsets in SPANS}
+            rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
+            parts["token_log_prob"] = self._parts("token_log_prob", rows)
+            more = 1 if self.end else 0
+            for k in range(stop - start):
+                source, target = (parts[f"{side}/text"][k].tobytes().decode().split("\n")[:-1] for side in SIDES)
+                yield AlignmentRecord(
+                    source=tuple(source),
+                    target=tuple(target),
+                    weights=parts["weights"][k].reshape(len(target) + more, len(source) + more).astype(np.float32),
+                    log_prob=float(page["log_prob"][first + k]),
+                    sentence_id=int(page["sentence_id"][first + k]),
+                    token_log_probs=parts["token_log_prob"][k],
+                    hard_links=tuple((i, j) for i, j in parts["links"][k].tolist()),
+                    rank=int(page["rank"][first + k]),
+                    end=self.end,
+                )
+
+    def _parts(self, name: str, offsets: NDArray[Any]) -> list[NDArray[Any]]:
+        values = self._dataset(name)[offsets[0] : offsets[-1]]
+        bounds = (offsets - offsets[0]).tolist()
+        return [values[begin:end] for begin, end in itertools.pairwise(bounds)]
+
+
+def _search(values: Any, wanted: int, high: int) -> int:
+    """The first place in a dataset that never falls whose value is at least what is wanted."""
+    low = 0
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
