@@ -146,3 +146,14 @@ def test_info_checks_every_file_and_says_which_is_damaged(folder, nmtalign):
     assert message.count("\n") == 1
     assert "best.safetensors (its checksum does not match" in message
     assert "last" not in message
+
+
+def test_a_model_of_an_earlier_version_loads_as_it_was(folder):
+    batch = make_batch([([3, 4, 5], [5, 4, 3])])
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    expected = load_model(folder, device="cpu").model.force(*arguments).log_probs
+    settings = json.loads((folder / "config.json").read_text())
+    for name in ("attention_temperature", "coverage"):
+        del settings["model"][name]
+    (folder / "config.json").write_text(json.dumps(settings))
+    assert torch.equal(load_model(folder, device="cpu").model.force(*arguments).log_probs, expected)

@@ -31,11 +31,19 @@ class AdditiveAttention(nn.Module):
         """v_a (n',) over the temperature: so no energy has to be divided."""
         return self.vector if self._temperature == 1 else self.vector / self._temperature
 
-    def look(self, query: Tensor, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+    def look(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        padding: Tensor | None,
+        covered: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """(sums (rows, D) of values by weight, weights (rows, Tx)) of queries W_a s (rows, n'), without a gradient.
 
-        Any number of adjacent rows share a sentence: keys (B, Tx, n'), values (B, Tx, D), padding (B, Tx). On a CPU a
-        few sentences at a time, so that what tanh reads and writes stays in the processor's cache.
+        Any number of adjacent rows share a sentence: keys (B, Tx, n'), values (B, Tx, D), padding (B, Tx). `covered`
+        are the rows' coverage (rows, Tx) and V_c (n',) of a model that has it. On a CPU a few sentences at a time, so
+        that what tanh reads and writes stays in the processor's cache.
         """
         sentences, length, size = keys.shape
         query = query.view(sentences, -1, size)
@@ -43,8 +51,12 @@ class AdditiveAttention(nn.Module):
         energies = query.new_empty(*query.shape[:2], length, dtype=wide(keys.dtype))
         for part, rows in _portions(energies.shape, size, keys.device.type == "cpu"):
             there = energies[part, rows]
-            hidden = tanh(keys[part, None] + query[part, rows, None], least=1)
-            there.copy_(steady_product(hidden.view(-1, size), vector).sum(-1, dtype=there.dtype).view(there.shape))
+            total = keys[part, None] + query[part, rows, None]
+            if covered is not None:  # in two operations: in one, the last numbers of a row may be rounded otherwise
+                coverage = covered[0].view(energies.shape)[part, rows, :, None]
+                total += coverage.to(total.dtype) * covered[1]
+            hidden = tanh(total, least=1).view(-1, size)
+            there.copy_(steady_product(hidden, vector).sum(-1, dtype=there.dtype).view(there.shape))
         if padding is not None:
             energies.masked_fill_(padding[:, None], -torch.inf)
         weights = F.pad(energies, (0, max(0, _SOFTMAX_WIDTH - length)), value=-torch.inf).softmax(-1)[..., :length]
@@ -123,7 +135,7 @@ class Looks:
     def forward(self, step: int, row: Tensor) -> Tensor:
         """The context (B, D) that the state row (B, n) sees."""
         query = torch.mm(row, self._query_weight.t(), out=self.queries[step])
-        hidden = self._tanh(query)
+        hidden = self._tanh(step)
         if self._keep:
             self._hidden[step] = hidden
         energies = (hidden.view(-1, query.shape[-1]) @ self.vector[:, None]).view(self.weights[step].shape)
@@ -149,7 +161,7 @@ class Looks:
             total += d_weights
         d_energies = weights * (total - (weights * total).sum(-1, keepdim=True))
         narrow = d_energies.to(query.dtype)
-        hidden = self._hidden.pop(step) if self._keep else self._tanh(query)
+        hidden = self._hidden.pop(step) if self._keep else self._tanh(step)
         self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, query.shape[-1]))[0]
         squares = hidden.square_()
         # The query's gradient is the sum over the source of d_energy * (1 - tanh^2) * v_a. The d_energies of a softmax
@@ -159,6 +171,7 @@ class Looks:
         # That of the keys is v_a * (sum of d_energy - sum of d_energy * tanh^2), the sums over the steps.
         self._d_energies += d_energies
         self._weighted_squares.addcmul_(self._wide_squares.copy_(squares), d_energies[..., None])
+        self._take_back(step, d_energies, squares)
         return d_query @ self._query_weight
 
     def d_keys(self) -> Tensor:
@@ -179,9 +192,16 @@ class Looks:
         """That of W_a (n', n), from the rows (T, B, n) that looked."""
         return over_steps(self._d_queries, rows)
 
-    def _tanh(self, query: Tensor) -> Tensor:
+    def _tanh(self, step: int) -> Tensor:
         """A tensor of its own wherever it may be kept."""
-        return tanh(torch.add(self.keys, query[:, None], out=None if self._keep else self._sum))
+        return tanh(self._sum_of(step))
+
+    def _sum_of(self, step: int) -> Tensor:
+        """What of queries and keys is in the tanh."""
+        return torch.add(self.keys, self.queries[step, :, None], out=None if self._keep else self._sum)
+
+    def _take_back(self, step: int, d_energies: Tensor, squares: Tensor) -> None:
+        """What else a look has read takes its gradient, from those of the energies (B, Tx) and tanh^2 (B, Tx, n')."""
 
 
 def softmax(energies: Tensor, padding: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from nmtalign.config import ModelConfig
 from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.cells import make_cell
+from nmtalign.core.coverage import Coverage
 from nmtalign.core.elementwise import wide
 from nmtalign.core.recurrence import unroll, unroll_attending
 
@@ -22,6 +23,7 @@ class Memory:
     keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
     context: Tensor | None  # (B, c), the fixed context of a model without attention
     summary: Tensor  # (B, n) or (B, c), what the first decoder state is made of
+    shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
 
 
 class Decoder(nn.Module):
@@ -37,6 +39,8 @@ class Decoder(nn.Module):
         self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
         sizes = (config.hidden, annotation_size, config.attention_hidden)
         self.attention = AdditiveAttention(*sizes, config.attention_temperature) if attends else None
+        covers = config.coverage == "linguistic"
+        self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
 
     def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the backward state at the first word, or the fixed context."""
@@ -47,7 +51,8 @@ class Decoder(nn.Module):
         backward_first = annotations[:, 0, size:]
         if self.attention is not None:
             summary = backward_first if two_ways else final
-            return Memory(annotations, padding, self.attention.keys(annotations), None, summary)
+            shares = None if self.coverage is None else self.coverage.shares(annotations)
+            return Memory(annotations, padding, self.attention.keys(annotations), None, summary, shares)
         context = torch.cat([final, backward_first], -1) if two_ways else final
         return Memory(annotations, padding, None, context, context)
 
@@ -66,8 +71,11 @@ class Decoder(nn.Module):
         length, initial = len(words), self.initial_state(memory)
         inputs = self.cell.inputs(words[1:] if self.update_first else words)
         if self.attention is not None and memory.keys is not None:
-            arguments = (memory.keys, memory.annotations, memory.padding)
-            unrolled = unroll_attending(self.cell, self.attention, inputs, initial, *arguments, length)
+            arguments = (memory.keys, memory.annotations, memory.padding, length)
+            covered = None
+            if self.coverage is not None and memory.shares is not None:
+                covered = self.coverage.vector(inputs.dtype), memory.shares
+            unrolled = unroll_attending(self.cell, self.attention, inputs, initial, *arguments, covered)
             contexts = unrolled.contexts
         else:
             unrolled = unroll(self.cell, inputs + self._context_inputs(memory.context), initial)

@@ -7,20 +7,22 @@ from torch import Tensor, nn
 
 from nmtalign.config import Initialisation
 from nmtalign.core.attention import AdditiveAttention
+from nmtalign.core.coverage import Coverage
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Fills every parameter of `model` in place, from PyTorch's global generator.
 
-    "paper": recurrent matrices random orthogonal; W_a, U_a Gaussian (0, 0.001); v_a and biases 0; all else Gaussian
-    (0, 0.01). "xavier": recurrent matrices orthogonal, embeddings Gaussian (0, 1/sqrt(m)), all else Glorot's uniform.
+    "paper": recurrent matrices random orthogonal; W_a, U_a (and V_c, U_f of coverage) Gaussian (0, 0.001); v_a and
+    biases 0; all else Gaussian (0, 0.01). "xavier": recurrent matrices orthogonal, embeddings Gaussian (0, 1/sqrt(m)),
+    all else Glorot's uniform.
     """
-    attention = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, AdditiveAttention)
-        for parameter in (module.query_weight, module.key_weight)
-    }
+    attention = set[int]()
+    for module in model.modules():
+        if isinstance(module, AdditiveAttention):
+            attention |= {id(module.query_weight), id(module.key_weight)}
+        elif isinstance(module, Coverage):
+            attention |= {id(module.coverage_weight), id(module.fertility_weight)}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "bias" in name:

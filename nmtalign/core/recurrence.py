@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from nmtalign.core.attention import AdditiveAttention, Looks
 from nmtalign.core.autograd import apply, once
 from nmtalign.core.cells import GatedCell, Steps, add_product, over_steps, product
+from nmtalign.core.coverage import CoveredLooks
 from nmtalign.core.triton import missing
 
 
@@ -41,10 +42,12 @@ def unroll_attending(
     annotations: Tensor,
     padding: Tensor | None,
     looks: int,
+    covered: tuple[Tensor, Tensor] | None = None,
 ) -> Unrolled:
     """Looks and updates in turn: look k reads state k; update k takes up inputs[k] (U, B, 3n) and what look k saw.
 
     There are as many looks as updates, or one more. keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx) or None.
+    `covered` are V_c (n',) and 1 / Phi (B, Tx) of a model with coverage (`nmtalign.core.coverage`).
     """
     dtype = inputs.dtype
     weight, bias = _narrow(cell, dtype)
@@ -65,6 +68,7 @@ def unroll_attending(
         padding,
         looks,
         torch.is_grad_enabled(),
+        *(covered or (None, None)),
     )
     return Unrolled(states, contexts, weights)
 
@@ -137,11 +141,17 @@ class _AttendingCell(torch.autograd.Function):
         padding: Tensor | None,
         count: int,
         differentiate: bool,
+        coverage_vector: Tensor | None,
+        shares: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         steps_class, looks_class = _kernels(cell, inputs.device)
         steps = steps_class(initial, weight, bias, None, len(inputs), differentiate)
-        looks = looks_class(keys, annotations, vector, query_weight, padding, count, differentiate)
+        arguments = (keys, annotations, vector, query_weight, padding, count, differentiate)
+        if coverage_vector is None or shares is None:
+            looks = looks_class(*arguments)
+        else:  # which no fused kernel knows
+            looks = CoveredLooks(*arguments, coverage_vector, shares)
         for step in range(count):
             context = looks.forward(step, steps.rows[step])
             if step < len(inputs):
@@ -190,4 +200,5 @@ class _AttendingCell(torch.autograd.Function):
             None,
             None,
             None,
+            *((looks.d_coverage_vector(), looks.d_shares()) if isinstance(looks, CoveredLooks) else (None, None)),
         )

@@ -57,6 +57,7 @@ def test_flags_alone_and_quiet(nmtalign, workspace):
         ["--preset", "rnnsearch-30"],
         ["--preset", "rnnencdec-50"],
         ["--cell", "paper", "--order", "look-generate-update", "--precision", "fp32"],
+        ["--coverage", "linguistic", "--attention-temperature", "0.5"],
         ["--attention", "none", "--unidirectional", "--optimizer", "adam", "--schedule", "inverse-sqrt"],
     ],
     ids=lambda options: options[1],

@@ -31,6 +31,15 @@ VARIANTS += [
     dataclasses.replace(TINY, order=order, attention_temperature=temperature)
     for order, temperature in (("look-generate-update", 0.3), ("look-update-generate", 2.5))
 ]
+VARIANTS += [
+    dataclasses.replace(TINY, cell=cell, order=order, coverage="linguistic", attention_temperature=temperature)
+    for cell, order, temperature in (
+        ("paper", "look-generate-update", 1.0),
+        ("cudnn", "look-update-generate", 1.0),
+        ("cudnn", "look-generate-update", 0.5),
+        ("paper", "look-update-generate", 1.0),
+    )
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 
 
@@ -46,5 +55,6 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
 
 def named(config: ModelConfig) -> str:
     sharpness = "" if config.attention_temperature == 1 else f"-{config.attention_temperature}"
+    coverage = "" if config.coverage == "none" else f"-{config.coverage}"
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
-    return kind + sharpness
+    return kind + sharpness + coverage

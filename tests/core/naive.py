@@ -58,15 +58,21 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
     first = fixed if not attends else (backward[0] if config.bidirectional else forward[-1])
     s = torch.tanh(decoder.initial_weight @ first + decoder.initial_bias)
 
+    covered = torch.zeros(len(h), dtype=torch.float64)
+
     def look(s):
         if not attends:
             return fixed, None
         a = decoder.attention
-        e = (
-            torch.stack([a.vector @ torch.tanh(a.query_weight @ s + a.key_weight @ h_j) for h_j in h])
-            / config.attention_temperature
-        )
+        reads = [a.query_weight @ s + a.key_weight @ h_j for h_j in h]
+        if decoder.coverage is not None:
+            v = decoder.coverage.coverage_weight[:, 0]
+            reads = [read + v * c_j for read, c_j in zip(reads, covered, strict=True)]
+        e = torch.stack([a.vector @ torch.tanh(read) for read in reads]) / config.attention_temperature
         weights = e.exp() / e.exp().sum()
+        if decoder.coverage is not None:
+            fertility = torch.stack([2 * sigmoid(decoder.coverage.fertility_weight[0] @ h_j) for h_j in h])
+            covered.add_(weights / fertility)
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
 
     def output(s, e, c):

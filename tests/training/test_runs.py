@@ -1,5 +1,7 @@
 """Whose model a folder holds: a run goes on with its own, and never trains over another unasked."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -7,7 +9,8 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import create_model_directory, save_tensors
-from nmtalign.training.runs import find_run
+from nmtalign.training import runs
+from nmtalign.training.runs import LATER, find_run, fingerprint_of
 from nmtalign.training.state import Position, save_best, save_last, save_state
 
 RUN, OTHER = "a" * 64, "b" * 64
@@ -52,3 +55,12 @@ def test_its_own_checkpoint_is_found_and_another_ones_refused(reversal, folder, 
     assert find_run(folder, RUN, reversal).position.update == 3
     with pytest.raises(UsageError, match=r"other settings.*--restart"):
         find_run(folder, OTHER, reversal)
+
+
+def test_runs_of_earlier_versions_go_on_unless_a_later_setting_says_otherwise(reversal, monkeypatch):
+    now = fingerprint_of(reversal, ModelConfig(), TrainingConfig())
+    assert {name: asdict(ModelConfig())[name] for name in LATER} == LATER
+    for changed in ({"attention_temperature": 0.5}, {"coverage": "linguistic"}):
+        assert fingerprint_of(reversal, ModelConfig(**changed), TrainingConfig()) != now
+    monkeypatch.setattr(runs, "asdict", lambda config: {k: v for k, v in asdict(config).items() if k not in LATER})
+    assert fingerprint_of(reversal, ModelConfig(), TrainingConfig()) == now

@@ -1,0 +1,121 @@
+"""Coverage: its gradient by every way out of the decoder, and what it must not depend on."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig
+from nmtalign.core import attention, recurrence
+from nmtalign.core.coverage import Coverage, CoveredLooks
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+
+spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+PAIRS, make_model, named = models.PAIRS, models.make_model, models.named
+COVERED = dataclasses.replace(models.TINY, coverage="linguistic")
+ORDERS = [COVERED, dataclasses.replace(COVERED, order="look-update-generate", cell="cudnn")]
+
+
+def arguments(pairs=PAIRS):
+    batch = make_batch(pairs)
+    return batch.source, batch.source_mask, batch.target, batch.target_mask
+
+
+@pytest.mark.parametrize("kept", [attention.KEPT_BYTES, 0])
+@pytest.mark.parametrize("config", ORDERS, ids=named)
+def test_gradients_of_states_contexts_and_weights(config, kept, monkeypatch):
+    """Along a random direction of each parameter and of the annotations, against central differences."""
+    monkeypatch.setattr(attention, "KEPT_BYTES", kept)
+    decoder = make_model(config).decoder
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    annotations = torch.randn(2, 4, 2 * config.hidden, dtype=torch.float64, requires_grad=True)
+    words = torch.randn(3, 2, config.embedding, dtype=torch.float64)
+    shapes = (3, 2, config.hidden), (3, 2, 2 * config.hidden), (3, 2, 4)
+    shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+    def objective():
+        found = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
+        return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
+
+    objective().backward()
+    for name, leaf in (("annotations", annotations), *decoder.named_parameters()):
+        direction, step = torch.randn_like(leaf), 1e-6
+        with torch.no_grad():
+            above = (leaf.add_(direction, alpha=step), objective())[1]
+            below = (leaf.add_(direction, alpha=-2 * step), objective())[1]
+            leaf.add_(direction, alpha=step)
+        expected = float((above - below) / (2 * step))
+        assert float((leaf.grad * direction).sum()) == pytest.approx(expected, rel=1e-6, abs=1e-7), name
+
+
+@pytest.mark.parametrize("config", ORDERS, ids=named)
+def test_a_batch_has_the_gradient_of_its_pairs(config):
+    model = make_model(config)
+    model.loss(*arguments()).objective.backward()
+    together = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    for pair in PAIRS:
+        model.loss(*arguments([pair])).objective.backward()
+    for parameter, expected in zip(model.parameters(), together, strict=True):
+        torch.testing.assert_close(parameter.grad, expected)
+
+
+def test_what_is_not_read_by_weight_changes_nothing():
+    plain = make_model(models.TINY)
+    covered = TranslationModel(COVERED).double()
+    covered.load_state_dict(plain.state_dict(), strict=False)
+    with torch.no_grad():
+        covered.decoder.coverage.coverage_weight.zero_()
+    assert torch.equal(covered.force(*arguments()).log_probs, plain.force(*arguments()).log_probs)
+
+
+def test_bf16_stays_near_float32():
+    sizes = {"hidden": 32, "embedding": 16, "maxout": 16, "attention_hidden": 32}
+    model = make_model(dataclasses.replace(COVERED, **sizes), torch.float32)
+    found = []
+    for on in (False, True):
+        model.use_bf16(on)
+        model.zero_grad()
+        # The weights alone: of a maxout pair, rounding may turn the larger one round.
+        (model.loss(*arguments()).weights.square().sum()).backward()
+        found.append([p.grad.clone() for p in model.decoder.parameters() if p.grad is not None])
+    exact, rough = (torch.cat([gradient.flatten() for gradient in gradients]) for gradients in found)
+    assert (rough - exact).norm() <= 0.05 * exact.norm()
+
+
+def test_shares_are_the_same_to_the_last_bit_whatever_stands_beside_them():
+    torch.manual_seed(1)
+    coverage = Coverage(20, 6)
+    with torch.no_grad():
+        for parameter in coverage.parameters():
+            parameter.normal_()
+        annotations = torch.randn(40, 7, 20)
+        together = coverage.shares(annotations)
+        for start, stop in ((0, 4), (4, 20), (8, 36)):
+            assert torch.equal(coverage.shares(annotations[start:stop]), together[start:stop])
+        assert torch.equal(coverage.shares(annotations[:4, :3]), together[:4, :3])
+        torch.testing.assert_close(together, 1 / (2 * (annotations @ coverage.fertility_weight[0]).sigmoid()))
+
+
+def test_no_fused_look_is_taken_for_a_look_that_sees_coverage(monkeypatch):
+    class Other(attention.Looks):
+        def __init__(self, *_):
+            raise AssertionError("knows no coverage")
+
+    monkeypatch.setattr(recurrence, "_kernels", lambda cell, _: (cell.steps_class, Other))
+    model = make_model(dataclasses.replace(COVERED, bidirectional=False))
+    assert model.force(*arguments()).weights is not None
+    assert issubclass(CoveredLooks, attention.Looks)
+
+
+def test_coverage_starts_as_the_papers_alignment_model_does():
+    torch.manual_seed(0)
+    config = ModelConfig(9, 9, embedding=2, hidden=300, attention_hidden=400, maxout=2, coverage="linguistic")
+    coverage = TranslationModel(config).decoder.coverage
+    for weight in (coverage.coverage_weight, coverage.fertility_weight):
+        assert float(weight.std()) == pytest.approx(0.001, rel=0.2)
