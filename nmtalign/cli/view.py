@@ -19,9 +19,7 @@ Alignments = Annotated[
         show_default=False,
     ),
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")
-]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")]
 Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, a line a sentence pair.")]
 GoldBase = Annotated[
     Literal["0", "1"] | None,

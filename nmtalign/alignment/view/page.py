@@ -136,9 +136,7 @@ def _inert(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _about(
-    files: Sequence[AlignmentFile], title: str, options: PageOptions, summary: PageSummary
-) -> Mapping[str, Any]:
+def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, summary: PageSummary) -> Mapping[str, Any]:
     """What the page says of itself."""
     names = options.names or _short_names([file.path for file in files])
     return {
@@ -154,12 +152,18 @@ def _about(
                 "name": name,
                 "file": file.path.name,
                 "records": len(file),
-                "attributes": {key: str(file.attributes[key]) for key in _SHOWN if key in file.attributes},
+                "attributes": _known(file.attributes),
                 "counts": {**asdict(counts), **asdict(counts.rates())} if options.gold else None,
             }
             for name, file, counts in zip(names, files, summary.counts, strict=True)
         ],
     }
+
+
+def _known(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """What a file says of how it came about."""
+    values = {key: str(attributes.get(key, "")) for key in _SHOWN}
+    return {key: value for key, value in values.items() if value not in ("", "none")}
 
 
 _SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")

@@ -1,0 +1,146 @@
+"""A real browser for tests: Debian's chromium driven through chromedriver, by the W3C WebDriver protocol alone."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's own name for a reference
+KEYS = {
+    "Enter": "\ue007", "Escape": "\ue00c", "Left": "\ue012", "Up": "\ue013", "Right": "\ue014", "Down": "\ue015",
+    "Home": "\ue011", "End": "\ue010", "Tab": "\ue004", "Space": " ",
+}  # fmt: skip
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+    "--disable-default-apps", "--disable-domain-reliability", "--metrics-recording-only", "--no-proxy-server",
+    "--disable-dev-shm-usage", "--mute-audio",
+    "--no-zygote", "--in-process-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
+]  # fmt: skip
+PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # chromedriver is here, whatever proxies say
+
+
+class Browser:
+    """One window; `log` and `requests` tell what the page complained of and what it asked for."""
+
+    def __init__(self, folder: Path, flags: tuple[str, ...] = ()) -> None:
+        environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+        self._output = (folder / "driver.log").open("w+")
+        self._driver = subprocess.Popen(
+            [str(DRIVER), "--port=0", "--silent"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            text=True,
+        )
+        self._root = f"http://127.0.0.1:{self._port()}"
+        options = {"binary": CHROMIUM, "args": [*FLAGS, *flags, f"--user-data-dir={folder / 'profile'}"]}
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+            "timeouts": {"script": 1000 * PATIENCE, "pageLoad": 1000 * PATIENCE},
+        }
+        made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self._root += f"/session/{made['sessionId']}"
+
+    def _port(self) -> int:
+        for line in self._driver.stdout or ():
+            if "started successfully on port" in line:
+                return int(line.rstrip(".\n").split()[-1])
+        raise RuntimeError("chromedriver did not start")
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._root + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310
+        try:
+            with _DIRECT.open(request, timeout=PATIENCE) as reply:
+                return json.load(reply)["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(json.load(error)["value"]["message"]) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._ask("DELETE", "")
+        finally:
+            self._driver.terminate()
+            self._driver.wait(20)
+            (self._driver.stdout or self._output).close()
+            self._output.close()
+
+    def open(self, page: Path, fragment: str = "") -> int:
+        """Opens a page anew and waits until it is ready; milliseconds since the navigation began."""
+        self._ask("POST", "/url", {"url": "about:blank"})
+        self._ask("POST", "/url", {"url": page.as_uri() + fragment})
+        return int(self.until("return document.documentElement.dataset.ready"))
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script returns."""
+        return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def until(self, script: str, *arguments: Any, seconds: float = PATIENCE) -> Any:
+        """What a script returns as soon as that is true."""
+        end = time.monotonic() + seconds
+        while not (value := self.run(script, *arguments)):
+            if time.monotonic() > end:
+                raise AssertionError(f"never true: {script}")
+            time.sleep(0.02)
+        return value
+
+    def press(self, *keys: str) -> None:
+        """Presses keys one after the other; a name of `KEYS` or a letter."""
+        actions = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
+        self._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def point(self, selector: str, *, click: bool = False, index: int = 0) -> None:
+        """Moves the mouse to the middle of an element, and clicks."""
+        found = self._ask("POST", "/elements", {"using": "css selector", "value": selector})[index]
+        actions: list[dict[str, Any]] = [{"type": "pointerMove", "origin": found, "x": 0, "y": 0, "duration": 0}]
+        if click:
+            actions += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        self._ask("POST", "/actions", {"actions": [mouse]})
+
+    def size(self, width: int, height: int) -> None:
+        """Sets the size of the page, narrower than a window could be, too."""
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    def media(self, **features: str) -> None:
+        """Sets what media queries ask for, such as prefers_color_scheme="dark"."""
+        named = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self.command("Emulation.setEmulatedMedia", features=named)
+
+    def command(self, name: str, **parameters: Any) -> Any:
+        """A command of chromium's own protocol."""
+        return self._ask("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def log(self) -> list[str]:
+        """What has been written to the console since the last time."""
+        return [line["message"] for line in self._ask("POST", "/se/log", {"type": "browser"})]
+
+    def requests(self) -> list[str]:
+        """The addresses that have been asked for since the last time."""
+        lines = self._ask("POST", "/se/log", {"type": "performance"})
+        events = [json.loads(line["message"])["message"] for line in lines]
+        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [event["request"]["url"] for event in sent]
+
+    def picture(self, path: Path) -> None:
+        """Writes what is seen to a .png file."""
+        path.write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))
