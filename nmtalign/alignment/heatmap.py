@@ -1,123 +1,30 @@
-"""Pictures of soft alignments as in the paper's Figure 3: source along x, target along y, grey from 0 black to 1 white.
+"""Picture files of soft alignments as in the paper's Figure 3: source along x, target along y, 0 black to 1 white.
 
-matplotlib is needed for picture files only, and imported only then.
+A filled dot is a sure gold link, a dashed ring one that is only possible, a frame a hard link. matplotlib is needed for
+picture files only, and imported only then.
 """
 
 import math
-import unicodedata
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from nmtalign.alignment.record import AlignmentRecord, Matrix
+from nmtalign.alignment.fonts import families
+from nmtalign.alignment.panels import Panel
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_path
-from nmtalign.text.vocabulary import EOS
 
-SHADES = " ░▒▓█"  # weight 0, 1/4, 1/2, 3/4, 1
 FORMATS = ("png", "svg", "pdf")
-_CELL_COLUMNS = 2  # columns of the terminal a cell: about square
-_LABEL_COLUMNS = 24  # longer words are cut in the terminal
-_HEADING_ROWS = 16
-
 _CELL = 0.22  # inches
 _SIDE = 40.0  # inches at most: cells and letters shrink where a picture would be larger
 _FONT = 0.62 * 72  # points an inch of cell
-_LETTER = 0.6  # mean width of a letter in heights of the font
-
-
-def labels(record: AlignmentRecord, *, end: bool = True) -> tuple[list[str], list[str], Matrix]:
-    """(source words, target words, weights) to draw, with or without the row and the column of `</s>`."""
-    source, target = ([_printable(word) for word in side] for side in (record.source, record.target))
-    if end:
-        return [*source, EOS], [*target, EOS], record.weights
-    return source, target, record.weights[:-1, :-1]
-
-
-def _printable(word: str) -> str:
-    """The word with its accents composed, and what would move the cursor or show nothing replaced by a dot."""
-    return "".join(letter if letter.isprintable() else "·" for letter in unicodedata.normalize("NFC", word))
-
-
-def no_words(record: AlignmentRecord) -> str:
-    """Why there is nothing to draw; "" where there is something."""
-    if not record.empty():
-        return ""
-    return f"nothing to draw: {len(record.source)} source words, {len(record.target)} target words"
-
-
-# --- the terminal ---
-
-
-def render_text(record: AlignmentRecord, width: int, *, end: bool = True) -> str:
-    """The alignment in block characters, a row a target word, lines of at most `width` columns, ending in `\\n`.
-
-    █ stands for 1 (white on a dark terminal), a space for 0. Source words are written downwards over their columns;
-    where they do not all fit side by side, the rest follows in further bands. Long words are cut with "…".
-    """
-    if reason := no_words(record):
-        return reason + "\n"
-    source, target, weights = labels(record, end=end)
-    limit = max(1, min(_LABEL_COLUMNS, width - _CELL_COLUMNS - 1))
-    names = [_cut(word, limit) for word in target]
-    margin = max(map(_columns, names))
-    per_band = max(1, (width - margin - 1) // _CELL_COLUMNS)
-    bands = []
-    for start in range(0, len(source), per_band):
-        stop = start + per_band
-        lines = [" " * (margin + 1) + line for line in _heading(source[start:stop])]
-        for name, row in zip(names, weights[:, start:stop], strict=True):
-            lines.append(" " * (margin - _columns(name)) + name + " " + "".join(map(_shade, row)))
-        bands.append("".join(line.rstrip() + "\n" for line in lines))
-    return "\n".join(bands)
-
-
-def _shade(weight: float) -> str:
-    level = min(max(weight, 0.0), 1.0) * (len(SHADES) - 1)
-    return SHADES[int(level + 0.5)] * _CELL_COLUMNS
-
-
-def _heading(words: Sequence[str]) -> list[str]:
-    """The words written downwards, their ends on one line."""
-    letters = [_letters(_cut(word, _HEADING_ROWS)) for word in words]
-    height = max(map(len, letters))
-    rows = zip(*([" "] * (height - len(word)) + word for word in letters), strict=True)
-    return ["".join(letter + " " * (_CELL_COLUMNS - _columns(letter)) for letter in row) for row in rows]
-
-
-def _letters(word: str) -> list[str]:
-    """What stands in a place of its own: a letter with the marks that combine with it."""
-    letters: list[str] = []
-    for character in word:
-        if letters and _columns(character) == 0:
-            letters[-1] += character
-        else:
-            letters.append(character)
-    return letters
-
-
-def _columns(text: str) -> int:
-    """Columns of a terminal that a text takes: wide letters two, combining marks none."""
-    return sum(_letter_columns(letter) for letter in text)
-
-
-def _letter_columns(letter: str) -> int:
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def _cut(word: str, limit: int) -> str:
-    if _columns(word) <= limit:
-        return word
-    letters = _letters(word)
-    fitting = sum(1 for used in accumulate(map(_columns, letters)) if used <= limit - 1)
-    return "".join(letters[:fitting]) + "…"
-
-
-# --- picture files ---
+_EM = _FONT / 72  # cells a point of the font's size
+_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 12_000  # of a PNG: usual, at least, a side at most
+_GOLD, _LINK = "#ff7f0e", "#2b8cff"  # as far from black as from white
+_BAR = 3.0  # cells that the colour bar takes
 
 
 def check_figure_name(path: Path) -> str:
@@ -128,10 +35,14 @@ def check_figure_name(path: Path) -> str:
     return kind
 
 
-def draw(records: Sequence[AlignmentRecord], path: Path, *, captions: Sequence[str] = (), end: bool = True) -> None:
-    """Writes a picture of one or several alignments (a grid), whole or not at all.
+def draw(
+    panels: Sequence[Panel], path: Path, *, across: int | None = None, end: bool = True, color_bar: bool = False
+) -> str:
+    """Writes a picture of one or several alignments (a grid `across` panels wide), whole or not at all.
 
-    Raises UsageError for a name without a known ending, for a pair without words, and where matplotlib is missing.
+    Returns the letters for which this machine has no font, which the picture shows as boxes; an SVG holds text, and
+    whoever shows it has the fonts. Raises UsageError for a name without a known ending, for a pair without words, and
+    where matplotlib is missing.
     """
     kind = check_figure_name(path)
     try:
@@ -142,62 +53,169 @@ def draw(records: Sequence[AlignmentRecord], path: Path, *, captions: Sequence[s
         ) from None
     # Neither the user's matplotlibrc nor the date of the day changes the file.
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    words = {word for panel in panels for side in panel.labels(end=end)[:2] for word in side}
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        fonts, missing = families("".join([*words, *(panel.caption for panel in panels)]), embedded=kind == "pdf")
+        mpl.rcParams["font.family"] = ["sans-serif"]
+        mpl.rcParams["font.sans-serif"] = fonts
         mpl.rcParams["svg.hashsalt"] = "nmtalign"
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = make_figure(records, captions=captions, end=end)
+        mpl.rcParams["svg.fonttype"] = "none"  # text as text
+        mpl.rcParams["pdf.fonttype"] = 42  # fonts are embedded as they are, and text can be searched
+        figure = make_figure(panels, across=across, end=end, color_bar=color_bar)
         with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=150, bbox_inches="tight", pad_inches=0.05, metadata=dates)
+            figure.savefig(
+                temporary, format=kind, dpi=_dpi(figure), bbox_inches="tight", pad_inches=0.05, metadata=dates
+            )
+    return "" if kind == "svg" else missing
 
 
-def make_figure(records: Sequence[AlignmentRecord], *, captions: Sequence[str] = (), end: bool = True) -> Any:
+def _dpi(figure: Any) -> float:
+    """Dots an inch of a PNG: more than usual where the cells of a large picture are small."""
+    first = figure.axes[0]
+    width, height = figure.get_size_inches()
+    cell = first.get_position().width * width / first.images[0].get_array().shape[1]  # inches
+    return float(min(max(_DPI, _PIXELS_A_CELL / cell), _PIXELS / max(width, height)))
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A panel and what it takes, in cells: the words beside and above, the matrix, the caption below."""
+
+    panel: Panel
+    labels: tuple[list[str], list[str], Any]
+    left: float
+    top: float
+    over: float  # how far the caption reaches beyond the matrix on either side
+
+    @property
+    def columns(self) -> int:
+        return len(self.labels[0])
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels[1])
+
+
+def make_figure(
+    panels: Sequence[Panel], *, across: int | None = None, end: bool = True, color_bar: bool = False
+) -> Any:
     """The matplotlib figure of `draw`: each alignment has axes of its own, with cells of the same size."""
     from matplotlib.figure import Figure
 
-    for record in records:
-        if reason := no_words(record):
-            raise UsageError(f"sentence {record.sentence_id}: {reason}; choose another one")
-    panels = [labels(record, end=end) for record in records]
-    across = math.ceil(math.sqrt(len(panels)))
-    widths, heights = _grid(panels, across, bool(captions))
-    cell = min(_CELL, _SIDE / max(sum(widths), sum(heights)))
-    figure = Figure(figsize=(sum(widths) * cell, sum(heights) * cell))
-    lefts, tops = [0.0, *accumulate(widths)], [0.0, *accumulate(heights)]
-    for number, panel in enumerate(panels):
+    boxes = [_box(panel, end) for panel in panels]
+    across = across or math.ceil(math.sqrt(len(boxes)))
+    lefts, rights, heights = _grid(boxes, across)
+    widths = [left + right for left, right in zip(lefts, rights, strict=True)]
+    marks = any(panel.gold is not None or panel.links for panel in panels)
+    height, width = sum(heights) + 1.2 * marks, sum(widths) + _BAR * color_bar
+    cell = min(_CELL, _SIDE / max(width, height))
+    figure = Figure(figsize=(width * cell, height * cell))
+    starts, tops = [0.0, *accumulate(widths)], [0.0, *accumulate(heights)]
+    for number, box in enumerate(boxes):
         row, column = divmod(number, across)
-        source, target, _ = panel
-        left = lefts[column] + widths[column] - len(source) - 1
-        bottom = sum(heights) - tops[row] - _letters_high(source) - len(target)
-        box = (left / sum(widths), bottom / sum(heights), len(source) / sum(widths), len(target) / sum(heights))
-        _panel(figure.add_axes(box), panel, cell * _FONT)
-        if captions:
-            figure.axes[-1].set_xlabel(captions[number], fontsize=cell * _FONT, parse_math=False)
+        left = starts[column] + lefts[column]
+        bottom = height - tops[row] - box.top - box.rows
+        place = (left / width, bottom / height, box.columns / width, box.rows / height)
+        _panel(figure.add_axes(place), box, cell)
+    if color_bar:
+        _color_bar(figure, (sum(widths) + 0.2) / width, 0.8 / width, boxes[0], height, cell)
+    if marks:
+        _legend(figure, panels, cell)
     return figure
 
 
-def _grid(
-    panels: Sequence[tuple[list[str], list[str], Matrix]], across: int, captioned: bool
-) -> tuple[list[float], list[float]]:
-    """The widths of the columns and the heights of the rows of a grid of panels, in cells, words included."""
-    widths = [0.0] * across
-    heights = [0.0] * math.ceil(len(panels) / across)
-    for number, (source, target, _) in enumerate(panels):
+def _box(panel: Panel, end: bool) -> _Box:
+    if reason := panel.no_words():
+        raise UsageError(f"sentence {panel.record.sentence_id}: {reason}; choose another one")
+    source, target, weights = panel.labels(end=end)
+    caption = max(map(_length, panel.caption.split("\n")))
+    over = max(0.0, (caption - len(source)) / 2)
+    left, top = (max(map(_length, words)) + 1 for words in (target, source))
+    return _Box(panel, (source, target, weights), left, top, over)
+
+
+def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float], list[float]]:
+    """Of a grid of panels the widths of its columns to the left and to the right of where a matrix starts, the heights.
+
+    All in cells, words and captions included.
+    """
+    lefts, rights = [0.0] * across, [0.0] * across
+    heights = [0.0] * math.ceil(len(boxes) / across)
+    for number, box in enumerate(boxes):
         row, column = divmod(number, across)
-        widths[column] = max(widths[column], _letters_high(target) + len(source) + 1)
-        heights[row] = max(heights[row], _letters_high(source) + len(target) + (3 if captioned else 1))
-    return widths, heights
+        lefts[column] = max(lefts[column], box.left, box.over)
+        rights[column] = max(rights[column], box.columns + max(box.over, 1))
+        caption = box.panel.caption.count("\n") + 2.5 if box.panel.caption else 0.8
+        heights[row] = max(heights[row], box.top + box.rows + caption)
+    return lefts, rights, heights
 
 
-def _letters_high(words: Sequence[str]) -> float:
-    """The length of the longest word in cells."""
-    return max(map(_columns, words)) * _LETTER * _FONT / 72 + 1
+def _length(word: str) -> float:
+    """The length of a word in cells, as it is drawn."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    size = 20.0
+    width, _, _ = text_to_path.get_text_width_height_descent(word, FontProperties(size=size), ismath=False)
+    return float(width / size * _EM)
 
 
-def _panel(axes: Any, panel: tuple[list[str], list[str], Matrix], size: float) -> None:
-    source, target, weights = panel
+def _panel(axes: Any, box: _Box, cell: float) -> None:
+    source, target, weights = box.labels
+    size = cell * _FONT
     axes.imshow(weights, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     # A `$` in a text is not the start of a formula.
     axes.set_xticks(range(len(source)), source, rotation=90, fontsize=size, parse_math=False)
     axes.set_yticks(range(len(target)), target, fontsize=size, parse_math=False)
-    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.tick_params(length=0, pad=size / 3, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.05 * 72 * cell)
+    if box.panel.caption:
+        axes.set_xlabel(box.panel.caption, fontsize=size, labelpad=size / 2, parse_math=False)
+    _marks(axes, box.panel, 72 * cell)
+
+
+def _marks(axes: Any, panel: Panel, points: float) -> None:
+    """Gold links and hard links over the cells; `points` is the side of a cell. Light edges part them from the grey."""
+    from matplotlib.patches import Circle, Rectangle
+
+    for (i, j), sure, hard in panel.marks():
+        if hard:
+            frame = Rectangle((i - 0.4, j - 0.4), 0.8, 0.8, fill=False, edgecolor=_LINK, linewidth=0.1 * points)
+            axes.add_patch(frame)
+        if sure:
+            axes.add_patch(Circle((i, j), 0.22, facecolor=_GOLD, edgecolor="white", linewidth=0.04 * points))
+        elif sure is not None:
+            axes.add_patch(
+                Circle((i, j), 0.25, fill=False, edgecolor=_GOLD, linewidth=0.09 * points, linestyle=(0, (1.7, 1)))
+            )
+
+
+def _legend(figure: Any, panels: Sequence[Panel], cell: float) -> None:
+    from matplotlib.lines import Line2D
+
+    points = 72 * cell
+    kinds: list[tuple[str, dict[str, Any]]] = []
+    if any(panel.gold is not None for panel in panels):
+        kinds.append(("sure", {"marker": "o", "markerfacecolor": _GOLD, "markeredgewidth": 0}))
+        ring = {"marker": "$\u25cc$", "markerfacecolor": _GOLD, "markeredgewidth": 0, "markersize": 0.6 * points}
+        kinds.append(("possible", ring))
+    if any(panel.links for panel in panels):
+        kinds.append(("link", {"marker": "s", "markerfacecolor": "none", "markeredgewidth": 0.1 * points}))
+    usual: dict[str, Any] = {"linestyle": "none", "markersize": 0.5 * points, "markeredgecolor": _LINK}
+    handles = [Line2D([], [], label=name, **(usual | style)) for name, style in kinds]
+    figure.legend(
+        handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=cell * _FONT,
+        handletextpad=0.1, columnspacing=1.2, borderpad=0, borderaxespad=0,
+    )  # fmt: skip
+
+
+def _color_bar(figure: Any, left: float, width: float, box: _Box, height: float, cell: float) -> None:
+    """A bar beside the first panel, as high as it is."""
+    bottom = height - box.top - box.rows
+    axes = figure.add_axes((left, bottom / height, width, box.rows / height))
+    bar = figure.colorbar(figure.axes[0].images[0], cax=axes)
+    bar.set_ticks([0, 0.5, 1])
+    axes.tick_params(labelsize=cell * _FONT, length=0)

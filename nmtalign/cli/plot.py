@@ -1,16 +1,37 @@
-"""`nmtalign plot`: an alignment as a picture, in a file or in the terminal."""
+"""`nmtalign plot`: alignments as pictures, in a file or in the terminal."""
 
+import os
 import shutil
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
+from nmtalign.cli.aer import named
 from nmtalign.cli.common import QuietOption, notifier
-from nmtalign.errors import UsageError
+from nmtalign.errors import InputError, UsageError
 
-Alignments = Annotated[Path, typer.Argument(metavar="ALIGNMENTS.h5", help="File written by `nmtalign align`.")]
+if TYPE_CHECKING:
+    from nmtalign.alignment.gold import GoldLinks
+    from nmtalign.alignment.link_files import LinkFile
+    from nmtalign.alignment.panels import Panel
+    from nmtalign.alignment.record import AlignmentRecord
+    from nmtalign.alignment.store import AlignmentFile
+
+_OVER = "What is drawn over it"
+
+Alignments = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[NAME=]ALIGNMENTS.h5...",
+        help="Files of `nmtalign align` or `translate --alignments`; several are drawn side by side "
+        "[dim](default: alignments.h5)[/dim].",
+        show_default=False,
+    ),
+]
 Sentence = Annotated[
     list[int] | None,
     typer.Option(
@@ -20,6 +41,7 @@ Sentence = Annotated[
         help="Sentence pair, counted from 0 as in the file; may be repeated [dim](default: 0)[/dim].",
     ),
 ]
+Rank = Annotated[int, typer.Option(metavar="N", min=0, help="Place in the n-best list, where the file has one.")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -27,56 +49,160 @@ Output = Annotated[
     ),
 ]
 End = Annotated[bool, typer.Option("--end/--no-end", help="With the row and the column of </s>, or without.")]
+ColorBar = Annotated[bool, typer.Option("--colorbar", help="A scale of grey beside the picture.")]
 Width = Annotated[int | None, typer.Option(metavar="N", help="Columns of the terminal.", min=10)]
+Links = Annotated[bool, typer.Option("--links", help="The hard links of the file.", rich_help_panel=_OVER)]
+Gold = Annotated[Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Gold links.", rich_help_panel=_OVER)]
+GoldBase = Annotated[
+    Literal["0", "1"] | None,
+    typer.Option(
+        metavar="0|1",
+        help="What their positions count from [dim](default: 0, of numbered lines 1)[/dim].",
+        rich_help_panel=_OVER,
+    ),
+]
+ReverseGold = Annotated[bool, typer.Option("--reverse-gold", help="They have the target first.", rich_help_panel=_OVER)]
 
 
 def plot(
-    alignments: Alignments = Path("alignments.h5"),
+    alignments: Alignments = None,
     sentence: Sentence = None,
+    rank: Rank = 0,
     output: Output = None,
     end: End = True,
+    color_bar: ColorBar = False,
     width: Width = None,
+    links: Links = False,
+    gold: Gold = None,
+    gold_base: GoldBase = None,
+    reverse_gold: ReverseGold = False,
     quiet: QuietOption = False,
 ) -> None:
     """Draw soft alignments as in the paper's Figure 3: source along x, target along y, grey from 0 black to 1 white.
 
-    Several sentences make a grid. Without -o the picture is drawn in the
-    terminal (█ is 1). The weights say where the model read when it wrote a
-    word, not why it wrote it.
+    Several sentences make a grid, several files stand side by side. Gold links
+    are dots (sure) and dashed rings (possible), hard links frames. Without -o
+    the picture is drawn in the terminal: in grey where that has colours (not
+    with NO_COLOR), else █ is 1; gold links are ● and ○ there, hard links +.
+
+    What a heat map is not: the weights say where the model read when it wrote
+    a word, not why it wrote it. Whether attention explains anything is
+    disputed (Jain & Wallace 2019; Wiegreffe & Pinter 2019).
 
     Examples:
 
       nmtalign plot
 
-      nmtalign plot alignments.h5 --sentence 12
+      nmtalign plot alignments.h5 --sentence 12 --gold test.gold --links
 
       nmtalign plot alignments.h5 --sentence 12 --sentence 40 -o figure.pdf
+
+      nmtalign plot small=a.h5 large=b.h5 -s 12 -o both.svg
     """
-    from nmtalign.alignment.heatmap import check_figure_name, draw, render_text
-    from nmtalign.alignment.store import AlignmentFile
+    from nmtalign.alignment.heatmap import check_figure_name, draw
+    from nmtalign.alignment.link_files import read_links
 
     if output:
         check_figure_name(output)
-    numbers = sentence or [0]
-    with AlignmentFile(alignments) as file:
-        for number in numbers:
-            if not 0 <= number < len(file):
-                raise UsageError(f"{alignments}: no sentence {number}: {_range(len(file))}")
-        records = [file[number] for number in numbers]
+    files = [named(file) for file in alignments or [Path("alignments.h5")]]
+    answers = read_links(gold, "gold", None if gold_base is None else int(gold_base), reverse_gold) if gold else None
+    panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)
     if output:
-        captions = [f"sentence {number}" for number in numbers] if len(numbers) > 1 else []
-        draw(records, output, captions=captions, end=end)
-        notifier(quiet)(f"wrote {output}")
+        missing = draw(panels, output, across=len(files) if len(files) > 1 else None, end=end, color_bar=color_bar)
+        say = notifier(quiet)
+        if missing:
+            say(f"no font on this machine has {missing[:40]}: install one that has, or write an .svg, which holds text")
+        say(f"wrote {output}")
         return
-    columns = width or shutil.get_terminal_size().columns
-    pictures = [
-        f"sentence {number}, log-probability {record.log_prob:.2f}\n" + render_text(record, columns, end=end)
-        for number, record in zip(numbers, records, strict=True)
-    ]
+    _show(panels, len(files), width or shutil.get_terminal_size().columns, end)
+
+
+def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:
+    from nmtalign.alignment.terminal import legend, render_text
+
+    colour = has_colour(sys.stdout, os.environ)
+    rows = [panels[start : start + across] for start in range(0, len(panels), across)]
+    text = "\n".join(render_text(row, width, end=end, colour=colour) for row in rows)
+    if marks := legend(panels):
+        text += marks + "\n"
     # Block characters go out whatever the terminal's locale claims.
     sys.stdout.flush()
-    sys.stdout.buffer.write("\n".join(pictures).encode())
+    sys.stdout.buffer.write(text.encode())
 
 
-def _range(records: int) -> str:
-    return f"choose one from 0 to {records - 1}" if records else "the file has none"
+def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a stream shows 256 colours: NO_COLOR says no, FORCE_COLOR yes, else a terminal that claims to."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    if not stream.isatty() or environment.get("TERM", "dumb") == "dumb":
+        return False
+    if environment.get("COLORTERM") or "256color" in environment["TERM"]:
+        return True
+    try:
+        import curses
+
+        curses.setupterm(environment["TERM"], stream.fileno())
+        return curses.tigetnum("colors") >= 256
+    except (ImportError, OSError, curses.error):
+        return False
+
+
+def _panels(
+    files: list[tuple[str, Path]], numbers: list[int], rank: int, gold: "LinkFile | None", links: bool, in_file: bool
+) -> "list[Panel]":
+    """What is drawn, sentence by sentence, of each file in turn."""
+    from nmtalign.alignment.panels import Panel
+    from nmtalign.alignment.store import AlignmentFile
+
+    panels = []
+    with ExitStack() as stack:
+        stores = [(name, stack.enter_context(AlignmentFile(path))) for name, path in files]
+        for number in numbers:
+            records = [_record(store, number, rank) for _, store in stores]
+            _check_same_source(files, records, number)
+            for (name, _), record in zip(files, records, strict=True):
+                caption = _caption(record, name if len(files) > 1 else "", len(numbers) > 1, in_file)
+                answer = _gold(gold, record) if gold else None
+                panels.append(Panel(record, caption, answer, links))
+    return panels
+
+
+def _record(store: "AlignmentFile", number: int, rank: int) -> "AlignmentRecord":
+    entries = store.sentence(number) if number >= 0 else []
+    if not entries:
+        raise UsageError(f"{store.path}: no sentence {number}: {_range(store)}")
+    if rank >= len(entries):
+        raise UsageError(f"{store.path}: sentence {number} has {len(entries)} entries; give a --rank from 0")
+    return entries[rank]
+
+
+def _range(store: "AlignmentFile") -> str:
+    if not len(store):
+        return "the file has none"
+    return f"choose one from {store[0].sentence_id} to {store[-1].sentence_id}"
+
+
+def _check_same_source(files: list[tuple[str, Path]], records: "list[AlignmentRecord]", number: int) -> None:
+    for (_, path), record in zip(files[1:], records[1:], strict=True):
+        if record.source != records[0].source:
+            pairs = zip((*records[0].source, "nothing"), (*record.source, "nothing"), strict=False)
+            left, right = next((one, other) for one, other in pairs if one != other)
+            raise InputError(
+                f"{path}: sentence {number} has another source than in {files[0][1]} ({right!r} where that has "
+                f"{left!r}); give files of the same text, tokenised alike"
+            )
+
+
+def _caption(record: "AlignmentRecord", name: str, several: bool, in_file: bool) -> str:
+    """What stands at a picture: in a file no more than is needed to tell it from the others."""
+    place = f"sentence {record.sentence_id}" + (f", rank {record.rank}" if record.rank else "")
+    if in_file:
+        return ", ".join(part for part in (name, place if several else "") if part)
+    return (f"{name}: " if name else "") + f"{place}, log-probability {record.log_prob:.2f}"
+
+
+def _gold(gold: "LinkFile", record: "AlignmentRecord") -> "GoldLinks":
+    gold.check_inside(record.sentence_id, len(record.source), len(record.target))
+    return gold.pair(record.sentence_id)

@@ -1,88 +1,55 @@
-"""Pictures: Figure 3 in a file, and block characters in the terminal."""
+"""Picture files: the paper's Figure 3."""
 
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nmtalign.alignment.heatmap import draw, labels, make_figure, render_text
+from nmtalign.alignment.heatmap import draw, make_figure
+from nmtalign.alignment.link_formats import GoldLinks
+from nmtalign.alignment.panels import Panel
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.errors import UsageError
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 
 
-def record(source: str, target: str, weights: np.ndarray) -> AlignmentRecord:
+def panel(source: str, target: str, weights: np.ndarray, caption: str = "", gold=None, links=()) -> Panel:
     words = tuple(source.split()), tuple(target.split())
-    return AlignmentRecord(*words, weights.astype(np.float32), -1.0, 0, np.zeros(len(weights), np.float32), ())
+    zeros = np.zeros(len(weights), np.float32)
+    record = AlignmentRecord(*words, weights.astype(np.float32), -1.0, 0, zeros, tuple(links))
+    return Panel(record, caption, gold, bool(links))
 
 
-SMALL = record("the cat", "le chat", np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]]))
-EMPTY = record("", "le", np.zeros((2, 1)))
-
-
-def test_the_terminal_shows_rows_of_target_words() -> None:
-    # Headings stand on one line: `</s>` has four letters, the words three.
-    text = render_text(SMALL, 80)
-    assert text.splitlines() == [
-        "         <",
-        "     t c /",
-        "     h a s",
-        "     e t >",
-        "  le ██",
-        "chat   ▒▒░░",
-        "</s>     ██",
-    ]
-    assert text.endswith("██\n")
-    assert render_text(SMALL, 80, end=False).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
-
-
-@pytest.mark.parametrize("width", [10, 20, 33, 80])
-def test_the_terminal_s_width_is_never_passed(width: int) -> None:
-    words = " ".join(["désoxyribonucléique"] * 45)
-    weights = np.eye(46)
-    text = render_text(record(words, words, weights), width)
-    assert max(map(len, text.splitlines())) <= width
-    # Every column is shown once, in one of the bands.
-    assert text.count("██") == 46
-
-
-def test_the_shades() -> None:
-    shades = record("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
-    assert render_text(shades, 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
-
-
-def test_wide_letters_marks_and_controls_keep_the_columns() -> None:
-    text = render_text(record("e\u0301 日本 \x1b[31m", "日本 x", np.eye(3, 4)), 80)
-    assert "\x1b" not in text
-    rows = text.splitlines()
-    assert rows[-3] == "日本 ██"
-    assert rows[-2] == "   x   ██"
-    assert rows[-4].endswith("é 本m >")
+WEIGHTS = np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]], np.float32)
+SMALL = panel("the cat", "le chat", WEIGHTS)
+GOLD = GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))
+EMPTY = panel("", "le", np.zeros((2, 1)))
 
 
 def test_a_pair_without_words_says_so(tmp_path: Path) -> None:
-    assert render_text(EMPTY, 80) == "nothing to draw: 0 source words, 1 target words\n"
     with pytest.raises(UsageError, match="sentence 0: nothing to draw"):
         draw([SMALL, EMPTY], tmp_path / "x.png")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_labels_keep_accents_and_the_end() -> None:
-    source, target, weights = labels(record("e\u0301te\u0301 a\u200bb", "\x07", np.eye(2, 3)))
+    source, target, weights = panel("e\u0301te\u0301 a\u200bb", "\x07", np.eye(2, 3)).labels()
     assert source == ["été", "a·b", "</s>"]
     assert target == ["·", "</s>"]
     assert weights.shape == (2, 3)
-    assert labels(SMALL, end=False)[2].shape == (2, 2)
+    assert SMALL.labels(end=False)[2].shape == (2, 2)
 
 
 def test_the_figure_is_the_paper_s() -> None:
     figure = make_figure([SMALL])
     (axes,) = figure.axes
     (image,) = axes.images
-    np.testing.assert_array_equal(image.get_array(), SMALL.weights)
+    np.testing.assert_array_equal(image.get_array(), WEIGHTS)
     assert image.get_clim() == (0, 1)
     assert image.cmap(0.0)[:3] == (0, 0, 0)
     assert image.cmap(1.0)[:3] == (1, 1, 1)
@@ -108,7 +75,7 @@ def test_png_pixels_are_the_weights(tmp_path: Path) -> None:
         return float(pixels[int(bottom - (2.5 - row) * cell), int(right - (2.5 - column) * cell)].mean())
 
     greys = [[grey(row, column) for column in range(3)] for row in range(3)]
-    np.testing.assert_allclose(greys, SMALL.weights, atol=0.01)
+    np.testing.assert_allclose(greys, WEIGHTS, atol=0.01)
 
 
 @pytest.mark.parametrize(("name", "magic"), [("f.svg", b"<?xml"), ("f.PDF", b"%PDF")])
@@ -122,7 +89,7 @@ def test_other_formats_and_the_same_bytes_again(tmp_path: Path, name: str, magic
 
 
 def test_several_sentences_make_a_grid() -> None:
-    figure = make_figure([SMALL, SMALL, SMALL], captions=["sentence 0", "sentence 1", "sentence 2"])
+    figure = make_figure([panel("the cat", "le chat", WEIGHTS, f"sentence {number}") for number in range(3)])
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert [axes.get_xlabel() for axes in figure.axes] == ["sentence 0", "sentence 1", "sentence 2"]
     assert boxes[0].y0 == boxes[1].y0 > boxes[2].y1
@@ -132,13 +99,68 @@ def test_several_sentences_make_a_grid() -> None:
 
 def test_a_large_figure_stays_within_bounds() -> None:
     words = " ".join(["w"] * 400)
-    figure = make_figure([record(words, words, np.zeros((401, 401)))])
+    figure = make_figure([panel(words, words, np.zeros((401, 401)))])
     assert max(figure.get_size_inches()) <= 40.001
 
 
-def test_no_formulas_and_no_warnings_for_odd_words(tmp_path: Path) -> None:
-    draw([record("$x^ $ 日", "\\frac{ _$", np.eye(3, 4))], tmp_path / "f.png")
-    assert (tmp_path / "f.png").stat().st_size > 0
+@pytest.mark.parametrize("name", ["f.png", "f.svg", "f.pdf"])
+def test_no_formulas_and_no_warnings_for_odd_words(tmp_path: Path, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        missing = draw([panel("$x^ $ 日 السلام 👍", "\\frac{ _$ e\u0301 \u200d", np.eye(5, 6))], tmp_path / name)
+    assert (tmp_path / name).stat().st_size > 0
+    assert not set(missing) & set("$xéالسلام")
+    assert name != "f.svg" or missing == ""
+
+
+def test_text_is_text_in_svg_and_pdf(tmp_path: Path) -> None:
+    accents = panel("e\u0301te\u0301 naïve", "œuvre 日本", np.eye(3, 3))
+    draw([accents], tmp_path / "f.svg")
+    words = re.findall(r"<text[^>]*>([^<]*)", (tmp_path / "f.svg").read_text())
+    assert words == ["été", "naïve", "&lt;/s&gt;", "œuvre", "日本", "&lt;/s&gt;"]
+    draw([SMALL], tmp_path / "f.pdf")
+    pdf = (tmp_path / "f.pdf").read_bytes()
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+
+
+def test_gold_and_hard_links_are_drawn_over(tmp_path: Path) -> None:
+    marked = panel("the cat", "le chat", WEIGHTS, gold=GOLD, links=[(0, 0), (1, 1)])
+    figure = make_figure([marked])
+    places = [(type(patch).__name__, patch.get_fill(), patch.get_linestyle()) for patch in figure.axes[0].patches]
+    assert [name for name, _, _ in places] == ["Rectangle", "Circle", "Rectangle", "Circle"]
+    sure, possible = figure.axes[0].patches[1], figure.axes[0].patches[3]
+    assert (sure.center, sure.get_fill()) == ((0, 0), True)
+    assert (possible.center, possible.get_fill()) == ((1, 1), False)
+    assert possible.get_linestyle() != "-"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["sure", "possible", "link"]
+    assert make_figure([SMALL]).legends == []
+    # The colour of a dot is seen on white as on black.
+    draw([marked], tmp_path / "f.png")
+
+
+def test_models_side_by_side_and_a_colour_bar() -> None:
+    figure = make_figure([SMALL, SMALL, SMALL, SMALL, SMALL, SMALL], across=2, color_bar=True)
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert len(boxes) == 7
+    assert boxes[0].y0 == boxes[1].y0 > boxes[2].y1 > boxes[4].y1
+    bar = boxes[6]
+    assert bar.x0 > boxes[1].x1
+    assert (bar.y0, bar.y1) == pytest.approx((boxes[0].y0, boxes[0].y1))
+    assert len(make_figure([SMALL]).axes) == 1
+
+
+def test_words_and_captions_of_neighbours_do_not_meet() -> None:
+    long = panel("W" * 30 + " a", "M" * 30 + " b", np.eye(3), "a caption that is longer than its picture is wide")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = make_figure([long] * 4)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [axes.get_tightbbox(renderer) for axes in figure.axes]
+    for number, box in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            assert not box.overlaps(other)
 
 
 def test_a_name_without_a_format_is_refused(tmp_path: Path) -> None:
@@ -151,12 +173,11 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r"nmtalign\[plot\]"):
         draw([SMALL], tmp_path / "f.png")
-    assert "██" in render_text(SMALL, 80)
 
 
 def test_reading_and_drawing_import_no_torch() -> None:
     code = (
-        "import sys; from nmtalign.alignment import store, links, gold, heatmap, record; import nmtalign.cli.plot; "
+        "import sys; from nmtalign.alignment import store, gold, heatmap, terminal; import nmtalign.cli.plot; "
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

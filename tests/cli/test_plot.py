@@ -1,5 +1,6 @@
 """`nmtalign plot` through real pipes."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.cli.app import main
+from nmtalign.cli.plot import has_colour
 
 
 @pytest.fixture
@@ -21,9 +24,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def two(folder: Path) -> Path:
+    with AlignmentWriter(folder / "b.h5", {}) as writer:
+        writer.append(["the", "cat"], ["la", "chatte"], np.eye(3), -3.5)
+        writer.append([], ["été"], np.zeros((2, 1)), 0.0)
+        writer.append(["winter"], ["hiver"], np.eye(2), -1.0)
+    (folder / "gold").write_text("1-1 2p2\n\n1-1\n")
+    return folder
+
+
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nmtalign", "plot", *arguments]
-    settings = os.environ | {"PYTHONWARNINGS": "error", "COLUMNS": "80"} | environment
+    settings = os.environ | {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
     return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings, check=False)
 
 
@@ -55,6 +68,76 @@ def test_pictures(folder: Path) -> None:
         assert f"wrote {name}" in done.stderr
         assert (folder / name).read_bytes().startswith(magic)
     assert run(folder, "-o", "d.png", "-q").stderr == ""
+
+
+def test_two_models_side_by_side(two: Path) -> None:
+    done = run(two, "small=alignments.h5", "b.h5", "-s", "0")
+    assert done.returncode == 0, done.stderr
+    head = "small: sentence 0, log-probability -2.50   b.h5: sentence 0, log-probability -3.50"
+    assert done.stdout.splitlines()[0] == head
+    assert run(two, "small=alignments.h5", "b.h5", "-s", "0", "-o", "a.svg").returncode == 0
+    text = (two / "a.svg").read_text()
+    assert ">small<" in text
+    assert ">b.h5<" in text
+    done = run(two, "alignments.h5", "b.h5", "-s", "2")
+    assert done.returncode == 3
+    assert "b.h5: sentence 2 has another source than in alignments.h5 ('winter' where that has 'summer')" in done.stderr
+
+
+def test_gold_links_and_hard_links(two: Path) -> None:
+    done = run(two, "--gold", "gold", "--gold-base", "1", "--links")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-4:] == [
+        "  le █+●",
+        "chat    ▒+○░░░",
+        "</s>       ███",
+        "● sure  ○ possible  + link",
+    ]
+    assert run(two, "--gold", "gold", "--gold-base", "1", "-o", "a.svg").returncode == 0
+    assert ">possible<" in (two / "a.svg").read_text()
+    done = run(two, "--gold", "gold")
+    assert done.returncode == 3
+    assert "gold: line 1: link 2-2 (counted from 0) points outside the pair" in done.stderr
+
+
+def test_colour_only_where_there_is_any(folder: Path) -> None:
+    assert "\x1b" not in run(folder).stdout
+    assert "\x1b[48;5;231m" in run(folder, FORCE_COLOR="1").stdout
+    assert "\x1b" not in run(folder, FORCE_COLOR="1", NO_COLOR="1").stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, True),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, True),
+        ({"TERM": "no-such-terminal"}, False),
+    ],
+)
+def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) -> None:
+    assert has_colour(Terminal(), environment) == colour
+    assert not has_colour(io.StringIO(), environment)
+
+
+def test_an_n_best_entry(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "alignments.h5", {}) as writer:
+        for rank, word in enumerate(("chat", "chatte")):
+            zeros = np.zeros(2, np.float32)
+            writer.add(AlignmentRecord(("cat",), (word,), np.eye(2, dtype=np.float32), -1.0, 0, zeros, (), rank))
+    assert "chat ██" in run(tmp_path).stdout
+    done = run(tmp_path, "--rank", "1")
+    assert done.stdout.startswith("sentence 0, rank 1, log-probability")
+    assert "chatte ██" in done.stdout
+    assert "sentence 0 has 2 entries" in run(tmp_path, "--rank", "2").stderr
 
 
 MISTAKES = [

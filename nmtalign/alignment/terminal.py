@@ -1,0 +1,180 @@
+"""Pictures of soft alignments in the terminal: source along x, target along y, in Unicode's blocks or in grey.
+
+Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1. With colour, a cell's background is its weight, from 0
+black to 1 white, as in the paper's Figure 3. Gold links are ● (sure) and ○ (possible), hard links +.
+"""
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from nmtalign.alignment.panels import Panel
+
+SHADES = " ░▒▓█"
+SURE, POSSIBLE, HARD = "●", "○", "+"
+_LABEL_COLUMNS = 24  # longer words are cut
+_HEADING_ROWS = 16
+_GAP = "   "  # between two pictures
+_GREYS = (16, *range(232, 256), 231)  # of a terminal's 256 colours, from black to white
+_GOLD_COLOUR, _LINK_COLOUR = 208, 33
+_RESET = "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that all take as many columns."""
+
+    lines: Sequence[str]
+    columns: int
+
+
+def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour: bool = False) -> str:
+    """The alignments in lines of at most `width` columns, ending in `\\n`: beside each other where they fit.
+
+    A row is a target word. Source words are written downwards over their columns; where they do not all fit side by
+    side, the rest follows in further bands. Long words are cut with "…".
+    """
+    blocks = [_block(panel, width, end, colour) for panel in panels]
+    if len(blocks) > 1 and sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
+        blocks = [_beside(blocks)]
+    return "\n".join("".join(line.rstrip(" ") + "\n" for line in block.lines) for block in blocks)
+
+
+def legend(panels: Sequence[Panel]) -> str:
+    """What the marks stand for, a line; "" where there are none."""
+    marks = {SURE: "sure", POSSIBLE: "possible"} if any(panel.gold is not None for panel in panels) else {}
+    marks |= {HARD: "link"} if any(panel.links for panel in panels) else {}
+    return "  ".join(f"{mark} {name}" for mark, name in marks.items())
+
+
+def _beside(blocks: Sequence[Block]) -> Block:
+    """Blocks side by side, their last lines on one line, first lines (captions) too."""
+    height = max(len(block.lines) for block in blocks)
+    columns = []
+    for block in blocks:
+        head, *rest = block.lines
+        columns.append([head, *[" " * block.columns] * (height - len(block.lines)), *rest])
+    lines = [_GAP.join(parts) for parts in zip(*columns, strict=True)]
+    return Block(lines, sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1))
+
+
+def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
+    if reason := panel.no_words():
+        return _padded([*([panel.caption] if panel.caption else []), reason])
+    source, target, weights = panel.labels(end=end)
+    marks = {link: (sure, hard) for link, sure, hard in panel.marks()}
+    limit = max(1, min(_LABEL_COLUMNS, width - 4))
+    names = [cut(_plain(word), limit) for word in target]
+    margin = max(map(columns_of, names))
+    cell = _cell_columns(panel, source, width - margin - 1, colour)
+    per_band = max(1, (width - margin - 1) // cell)
+    bands = math.ceil(len(source) / per_band)
+    per_band = math.ceil(len(source) / bands)  # the bands are about as long as each other
+    lines = [cut(panel.caption, width)] if panel.caption else []
+    for start in range(0, len(source), per_band):
+        if start:
+            lines.append("")
+        stop = min(start + per_band, len(source))
+        lines += [" " * (margin + 1) + line for line in _heading(source[start:stop], cell)]
+        for j, (name, row) in enumerate(zip(names, weights[:, start:stop], strict=True)):
+            cells = _row(row, [marks.get((i, j), (None, False)) for i in range(start, stop)], cell, colour)
+            lines.append(" " * (margin - columns_of(name)) + name + " " + cells)
+    return _padded(lines)
+
+
+def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) -> int:
+    """Columns of a cell: 2, which is about square, or 1 where only then all source words stand side by side.
+
+    Without colour a mark takes a column of its own beside the shade.
+    """
+    marks = (panel.gold is not None) + panel.links
+    cell, least = (2, max(1, marks)) if colour else (max(2, 1 + marks), 1 + marks)
+    narrow = all(columns_of(letter) < 2 for word in source for letter in word)
+    return 1 if least == 1 and narrow and len(source) <= room < cell * len(source) else cell
+
+
+def _padded(lines: Sequence[str]) -> Block:
+    columns = max(map(columns_of, lines))
+    return Block([line + " " * (columns - columns_of(line)) for line in lines], columns)
+
+
+def _row(weights: Any, marks: Sequence[tuple[bool | None, bool]], cell: int, colour: bool) -> str:
+    if not colour:
+        return "".join(_shaded(weight, *mark, cell) for weight, mark in zip(weights, marks, strict=True))
+    return "".join(_grey(weight, *mark, cell) for weight, mark in zip(weights, marks, strict=True)) + _RESET
+
+
+def _level(weight: float, levels: int) -> int:
+    return int(min(max(weight, 0.0), 1.0) * (levels - 1) + 0.5)
+
+
+def _shaded(weight: float, sure: bool | None, hard: bool, cell: int) -> str:
+    shade = SHADES[_level(weight, len(SHADES))]
+    gold = shade if sure is None else SURE if sure else POSSIBLE
+    if cell == 1:
+        return shade
+    if cell == 3:
+        return shade + (HARD if hard else shade) + gold
+    return shade + (HARD if hard else gold)
+
+
+def _grey(weight: float, sure: bool | None, hard: bool, cell: int) -> str:
+    """A cell on a grey ground: of two columns the first has the link's mark, the second that of the gold."""
+    marks = [f"\x1b[38;5;{_LINK_COLOUR}m{HARD}"] if hard else []
+    marks += [] if sure is None else [f"\x1b[38;5;{_GOLD_COLOUR}m{SURE if sure else POSSIBLE}"]
+    return f"\x1b[48;5;{_GREYS[_level(weight, len(_GREYS))]}m" + " " * (cell - len(marks)) + "".join(marks)
+
+
+def _heading(words: Sequence[str], cell: int) -> list[str]:
+    """The words written downwards, their ends on one line."""
+    letters = [_letters(cut(_plain(word), _HEADING_ROWS)) for word in words]
+    height = max(map(len, letters))
+    rows = zip(*([" "] * (height - len(word)) + word for word in letters), strict=True)
+    return ["".join(letter + " " * (cell - columns_of(letter)) for letter in row) for row in rows]
+
+
+def _plain(word: str) -> str:
+    """The word without what only joins letters: a terminal may give it a column."""
+    return "".join(letter for letter in word if unicodedata.category(letter) != "Cf")
+
+
+def _letters(word: str) -> list[str]:
+    """What stands in a place of its own: a letter with the marks that combine with it."""
+    letters: list[str] = []
+    for character in word:
+        if letters and columns_of(character) == 0:
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
+
+
+def columns_of(text: str) -> int:
+    """Columns of a terminal that a text takes: wide letters two, combining marks and changes of colour none."""
+    total, inside = 0, False
+    for letter in text:
+        if inside:
+            inside = letter != "m"
+        elif letter == "\x1b":
+            inside = True
+        else:
+            total += _letter_columns(letter)
+    return total
+
+
+def _letter_columns(letter: str) -> int:
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def cut(word: str, limit: int) -> str:
+    """The word, or as much of it as takes `limit` columns with the "…" that stands for the rest."""
+    if columns_of(word) <= limit:
+        return word
+    letters = _letters(word)
+    fitting = sum(1 for used in accumulate(map(columns_of, letters)) if used <= limit - 1)
+    return "".join(letters[:fitting]) + "…"
