@@ -131,14 +131,18 @@ def aer(
 ) -> None:
     """Compare links with links made by hand: precision, recall, alignment error rate (AER) and F1.
 
-    AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S and possible ones P, which hold the
-    sure ones. Precision is |A∩P| / |A|, recall |A∩S| / |S|. A file has a line a pair (Pharaoh: `0-0` sure, `0p0` or
-    `0?0` possible; from 0) or a line a link (NAACL/WPT 2003: `0001 1 1 S`, or P, or neither for sure; from 1), source
-    first. What was assumed stands in the signature. Possible links among LINKS count as found ones.
+    AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S
+    and possible ones P, which hold the sure ones. Precision is |A∩P| / |A|,
+    recall |A∩S| / |S|; possible links among LINKS count as found ones. A file
+    has a line a pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or a line
+    a link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
+    source first. What was assumed stands in the signature.
 
-    Types, each among the links of its side: reordered crosses another link, monotone does not; many-to-one has a
-    target word with other links, one-to-many a source word with others, one-to-one neither, many-to-many both. A NULL
-    word has no link.
+    Types, each among the links of its own side: reordered crosses another
+    link, monotone does not; many-to-one has a target word with other links,
+    one-to-many a source word with others, one-to-one neither, many-to-many
+    both. A NULL word has no link. Without texts or an .h5 a sentence is as long
+    as its largest gold position.
 
     Examples:
 
