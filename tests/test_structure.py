@@ -113,6 +113,7 @@ def test_every_command_has_help_with_examples():
         "aer",
         "plot",
         "view",
+        "export",
         "info",
         "lexicon",
     }

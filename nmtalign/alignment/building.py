@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import os
 import re
 import shutil
@@ -31,10 +32,12 @@ def build(spool: Spool, path: Path, attributes: Mapping[str, Any], weights: str)
     if content is None:
         raise FormatError(f"{spool.path}: is damaged; write the file again")
     lengths = lengths_of(content.state)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # by a run that was killed in this function
+        left.unlink(missing_ok=True)
     with atomic_path(path) as temporary, _refusals(), _room(spool, temporary):
         # A layout that every HDF5 tool since 1.8 reads.
         with h5py.File(temporary, "w", libver=("earliest", "v110"), locking=False) as file:
-            file.attrs.update(attributes)
+            file.attrs.update({**attributes, "sentence_ids_rise": content.state["rises"]})
             datasets = [_dataset(file, name, lengths[name], column_type(name, weights)) for name in NAMES]
             done = [0] * len(NAMES)
             for number, packed in _all_chunks(spool, content.tails, weights):

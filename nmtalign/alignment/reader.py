@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.alignment.chunks import column_type
 from nmtalign.alignment.layout import FORMAT, FORMAT_VERSION, OFFSETS, SIDES, SPANS, VERSIONS_READ
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.settings import plain
@@ -76,6 +77,26 @@ class AlignmentFile:
             stop = self._block_end(start)
             yield from self._read(start, stop)
             start = stop
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a dataset of the layout."""
+        if name == "rank":
+            return (self._length,)
+        with self._damage():
+            shape: tuple[int, ...] = self._dataset(name).shape
+            return shape
+
+    def kind(self, name: str) -> np.dtype[Any]:
+        """The type of a dataset's values."""
+        return column_type(name, self.dtype)
+
+    def blocks(self, name: str, size: int = 1 << 20) -> Iterator[NDArray[Any]]:
+        """The values of a dataset, some at a time."""
+        for start in range(0, self.shape(name)[0], size):
+            with self._damage():
+                stop = start + size
+                block = self._ranks(start, stop) if name == "rank" else self._dataset(name)[start:stop]
+            yield block
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """The records of a sentence (its line in the input, from 0), the best first; none where there is no such.

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.background import Background
+from nmtalign.alignment.background import Background, State, taken_up
 from nmtalign.alignment.building import build
 from nmtalign.alignment.chunks import Columns, Row
 from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, attributes_of
@@ -72,7 +72,7 @@ class AlignmentWriter:
         self._cells = 0
         self._committed = 0  # sentences
         self._worth_keeping = False  # whether there is a commit, or will be as soon as the thread gets to it
-        self._last_id, self._rises = -(2**63), True
+        self._last_id = 0
         self._handed_over = self._saved = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -124,14 +124,13 @@ class AlignmentWriter:
 
     def _start(self) -> None:
         self._spool.begin(self._settings())
-        self._background = Background(self._spool, Columns(self._dtype, {}, {}))
+        self._background = Background(self._spool, Columns(self._dtype, {}, {}), State())
 
     def _take_up(self, content: Content) -> None:
-        state = content.state
-        self.records, self.sentences = state["records"], state["sentences"]
-        self._last_id, self._rises = state["last_id"], state["rises"]
+        state, columns = taken_up(content.state), Columns(self._dtype, content.tails, content.state["totals"])
+        self.records, self.sentences, self._last_id = state.records, state.sentences, state.last_id
         self._committed, self._worth_keeping = self.sentences, True
-        self._background = Background(self._spool, Columns(self._dtype, content.tails, state["totals"]))
+        self._background = Background(self._spool, columns, state)
 
     def _keep_what_is_there(self) -> None:
         """Moves a FILE.h5.partial that could be gone on with out of the way."""
@@ -236,7 +235,6 @@ class AlignmentWriter:
             if self._is_due():
                 self._hand_over(commit=time.monotonic() - self._saved >= _SECONDS)
             self.sentences += 1
-        self._rises &= row.sentence_id >= self._last_id
         self._last_id = row.sentence_id
         self._rows.append(row)
         self._cells += len(row.weights)
@@ -252,15 +250,9 @@ class AlignmentWriter:
         """Gives what waits, whole sentences, to the thread that writes."""
         if self._background is None:
             raise ValueError("records are added inside `with`")
-        state = {
-            "records": self.records,
-            "sentences": self.sentences,
-            "last_id": self._last_id,
-            "rises": bool(self._rises),
-        }
-        self._background.put(self._rows, state if commit else None)
-        self._rows, self._cells = [], 0
+        rows, self._rows, self._cells = self._rows, [], 0
         self._handed_over = time.monotonic()
+        self._background.put(rows, commit)
         if commit:
             self._saved, self._worth_keeping = self._handed_over, True
 
@@ -269,8 +261,7 @@ class AlignmentWriter:
         try:
             self._hand_over(commit=True)
             self._stop()
-            attributes = {**self.attributes, "sentence_ids_rise": self._rises, "nmtalign_version": __version__}
-            build(self._spool, self.path, attributes, self._dtype)
+            build(self._spool, self.path, {**self.attributes, "nmtalign_version": __version__}, self._dtype)
         except BaseException:
             self._break_off()
             raise
@@ -284,15 +275,11 @@ class AlignmentWriter:
 
         Of a run that ends before its first commit, in a second or two, nothing is left.
         """
-        while self._rows:
-            row = self._rows.pop()
-            self.records -= 1
-            if row.rank == 0:
-                self.sentences -= 1
-                break
+        while self._rows and self._rows.pop().rank:
+            pass
         with contextlib.suppress(NmtalignError, OSError):  # what has ended it is being raised already
             try:
-                if self._worth_keeping:
+                if self._worth_keeping and self._background is not None:
                     self._hand_over(commit=True)
             finally:
                 self._stop()

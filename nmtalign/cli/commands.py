@@ -7,7 +7,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nmtalign.cli import aer, align, info, lexicon, plot, prep, sample, score, score_pairs, train, translate, view
+from nmtalign.cli import (
+    aer,
+    align,
+    export,
+    info,
+    lexicon,
+    plot,
+    prep,
+    sample,
+    score,
+    score_pairs,
+    train,
+    translate,
+    view,
+)
 from nmtalign.cli.common import say
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NmtalignError, ResourceError
@@ -76,6 +90,7 @@ app.command("aer", rich_help_panel=RESULTS)(aer.aer)
 app.command("plot", rich_help_panel=RESULTS)(plot.plot)
 app.command("view", rich_help_panel=RESULTS)(view.view)
 app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
+app.command("export", rich_help_panel=RESULTS)(export.export)
 app.command("info", rich_help_panel=EXTRA)(info.info)
 app.command("sample", rich_help_panel=EXTRA)(sample.sample)
 

@@ -1,7 +1,7 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +39,8 @@ def translate(
     word_scores: options.WordScores = None,
     alignment: options.Alignment = None,
     alignments: options.Alignments = None,
+    alignments_of: options.AlignmentsOf = "best",
+    weights: options.Weights = "float16",
     tokenized: options.Tokenized = None,
     max_source_length: options.MaxSourceLength = None,
     beam: options.Beam = None,
@@ -91,16 +93,22 @@ def _run(given_options: Mapping[str, Any]) -> None:
     choose_wait_policy()
     bound_caches()
     with Signals() as signals:
+        from nmtalign.cli.translate_alignments import Alignments
         from nmtalign.cli.translate_job import Job
         from nmtalign.decoding.inputs import Inputs
 
+        alignments = None
+        if option.alignments is not None:
+            alignments = Alignments(
+                option.alignments, option.alignments_of == "n-best", option.weights, resume=option.resume
+            )
         job = Job(
             Inputs(tuple(option.inputs or (STDIN,)), settings.input_format, option.prefix_file, option.phrase_file),
             tuple(option.model or (workspace.model,)),
             option.which,
             None if option.output == STDIN else option.output,
             option.resume,
-            option.alignments,
+            alignments,
             settings,
             option.quiet,
         )
@@ -124,13 +132,22 @@ def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
         raise UsageError("`-`, standard input, is given more than once; give all but one as files")
     if option.resume and option.output in (None, STDIN):
         raise UsageError("--resume goes on with a file: give -o FILE too")
-    if option.resume and option.alignments is not None:
-        raise UsageError("--resume cannot go on with a file of --alignments; leave out one of the two")
     if settings.sample and option.phrase_file:
         raise UsageError(
             "--sample draws freely and cannot be made to hold phrases: leave out --sample or --phrase-file"
         )
-    if option.alignments is not None and option.alignments == option.output:
-        raise UsageError(f"{option.output}: is given for -o and for --alignments; give two files")
+    _check_alignments(option, files)
     if settings.input_format == "json" and (option.prefix_file or option.phrase_file):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
+
+
+def _check_alignments(option: SimpleNamespace, files: Sequence[Path | None]) -> None:
+    """Raises UsageError where --alignments would write over another file, or is missing."""
+    if option.alignments is None:
+        if option.alignments_of != "best":
+            raise UsageError("--alignments-of says what goes into a file of --alignments FILE.h5: give that, too")
+        return
+    if option.alignments == option.output:
+        raise UsageError(f"{option.output}: is given for -o and for --alignments; give two files")
+    if option.alignments in files:
+        raise UsageError(f"{option.alignments}: is an input; give another file with --alignments")

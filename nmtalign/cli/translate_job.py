@@ -1,21 +1,16 @@
 """What `nmtalign translate` does once its options are known."""
 
 import contextlib
-import dataclasses
 import itertools
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from nmtalign.alignment.links import merge_log_probs, merge_pieces
-from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.cli.common import notifier, say
 from nmtalign.cli.stopping import Signals
+from nmtalign.cli.translate_alignments import Alignments, Keep
 from nmtalign.cli.translate_output import (
     Counts,
     FileOutput,
@@ -33,7 +28,7 @@ from nmtalign.decoding.translator import Translator, load_models
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.model_directory import Which
 from nmtalign.text.lines import STDIN
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import SentencePieces
 
 _BUG = "this is a bug of nmtalign"
 
@@ -47,7 +42,7 @@ class Job:
     which: Which
     output: Path | None
     resume: bool
-    alignments: Path | None
+    alignments: Alignments | None
     settings: TranslateConfig
     quiet: bool
 
@@ -55,7 +50,7 @@ class Job:
         """Translates every line of the inputs; raises NmtalignError if as many lines did not come out."""
         at_hand = self.inputs.at_hand
         output = choose_output(self.output, self.inputs, self.settings, self.resume)
-        if at_hand and isinstance(output, FileOutput) and output.is_complete(self.inputs):
+        if at_hand and isinstance(output, FileOutput) and self._is_done(output):
             notifier(self.quiet)(f"{self.output}: already done: it holds the translations of all {output.done:,} lines")
             return
         translator, counts = self._translator(), Counts()
@@ -65,7 +60,7 @@ class Job:
         started = time.monotonic()
         with (
             telling_what_is_left(output, counts),
-            self._alignments(translator) as writer,
+            self._alignments(translator, output) as keep_alignments,
             output.opened(),
             live_progress(self._shows_progress(), self.inputs.size()) as progress,
         ):
@@ -73,14 +68,18 @@ class Job:
                 with signals.whole():
                     output.write(text)
                     counts.add(translation)
-                if writer is not None:
-                    _keep_alignment(writer, request.index, translation, translator.loaded.tokenizers)
+                    keep_alignments(request.index, translation)
                 progress(request.end, counts)
             with signals.whole():
                 output.finish()
         for problem in translator.problems:
             say(f"CUDA graphs are off: {problem}; it was slower without them")
         self._summarize(translator, counts, time.monotonic() - started, output.done)
+
+    def _is_done(self, output: FileOutput) -> bool:
+        if self.alignments is None:
+            return output.is_complete(self.inputs)
+        return output.is_whole(self.inputs) and self.alignments.is_whole(output.done)
 
     def _shows_progress(self) -> bool:
         """Whether stderr is a terminal whose lines are not mixed with those of stdout."""
@@ -96,16 +95,12 @@ class Job:
         return translator
 
     @contextlib.contextmanager
-    def _alignments(self, translator: Translator) -> Iterator[AlignmentWriter | None]:
+    def _alignments(self, translator: Translator, output: StreamOutput | FileOutput) -> Iterator[Keep]:
         if self.alignments is None:
-            yield None
+            yield lambda number, translation: None
             return
-        loaded = translator.loaded
-        direction = f"{loaded.source_language}-{loaded.target_language}"
-        options = json.dumps({"command": "translate", **dataclasses.asdict(self.settings)})
-        attributes = {"model_hash": loaded.hash, "direction": direction, "options": options}
-        with AlignmentWriter(self.alignments, attributes) as writer:
-            yield writer
+        with self.alignments.opened(translator, self.settings, self.inputs, output) as keep:
+            yield keep
 
     def _translate(
         self, translator: Translator, at_hand: bool, output: StreamOutput | FileOutput
@@ -175,19 +170,3 @@ def _left_of(lines: _Counted, at_hand: bool, output: StreamOutput | FileOutput) 
     if isinstance(output, FileOutput) and output.done:
         return Rest(after(iter(lines), output.done, output.file.partial), output.done)
     return iter(lines)
-
-
-def _keep_alignment(writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:
-    """Adds the alignment of the best translation, between words."""
-    source, target, weights = translation.source_tokens, translation.tokens, translation.alignment
-    if weights is None:
-        raise NmtalignError(f"the search kept no weights; {_BUG}")
-    source_index, target_index = tokenizers.source.word_index(source), tokenizers.target.word_index(target)
-    writer.append(
-        tokenizers.source.words(source),
-        tokenizers.target.words(target),
-        merge_pieces(weights, source_index, target_index),
-        translation.log_prob,
-        number,
-        token_log_probs=merge_log_probs(np.array(translation.n_best[0].token_log_probs), target_index),
-    )

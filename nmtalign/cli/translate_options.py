@@ -1,7 +1,7 @@
 """The options of `nmtalign translate`, a type each."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -45,7 +45,11 @@ WordScores = Annotated[
 Alignment = Annotated[
     str | None, _option(_TEXT, "Also print links i-j, or the weights of each word.", "none|hard|soft")
 ]
-Alignments = Annotated[Path | None, _option(_TEXT, "Also keep the soft alignments of the best.", "FILE.h5")]
+Alignments = Annotated[Path | None, _option(_TEXT, "Also keep the soft alignments, HDF5.", "FILE.h5")]
+AlignmentsOf = Annotated[
+    Literal["best", "n-best"], _option(_TEXT, "In that file: the best translation of each line, or all of --n-best.")
+]
+Weights = Annotated[Literal["float16", "float32"], _option(_TEXT, "How that file stores weights.")]
 Tokenized = Annotated[
     bool | None,
     _option(

@@ -95,6 +95,18 @@ class FileOutput:
             self.file.finish()
         return self.done == lines
 
+    def is_whole(self, inputs: Inputs) -> bool:
+        """Whether nothing is left to translate, and the file has its name."""
+        lines = inputs.count()
+        if self.file.found is not None and self.done > lines:
+            raise too_many(self.file.found, self.done, lines)
+        return self.file.found == self.file.path and self.done == lines
+
+    def keep(self, done: int) -> None:
+        """Goes on after so many lines, though there are more."""
+        self.file.keep(done)
+        self.done = done
+
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """Opens FILE.partial, which stays if anything is raised."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import itertools
 import os
 import re
 import shutil
@@ -60,6 +61,7 @@ class PartialFile:
         self.old = path.with_name(f"{path.name}.partial.old")
         self.found: Path | None = None
         self.done = 0
+        self._kept: int | None = None  # entries that are gone on after, though there are more
         self._n_best = n_best
         self._stream: BinaryIO | None = None
         if path.exists() and not path.is_file():
@@ -70,11 +72,15 @@ class PartialFile:
         self.found = next((path for path in (self.partial, self.path) if path.exists()), None)
         self.done = sum(1 for _ in self.entries())
 
+    def keep(self, done: int) -> None:
+        """Goes on after so many entries, though there are more."""
+        self.done = self._kept = done
+
     def entries(self) -> Iterator[bytes]:
         """What was found by `look_back`, an entry at a time."""
         if self.found is not None:
             with open_bytes(self.found) as lines:
-                yield from entries(lines, str(self.found), self._n_best)
+                yield from itertools.islice(entries(lines, str(self.found), self._n_best), self._kept)
 
     def open(self) -> bool:
         """Opens FILE.partial to go on after what was found, or anew.

@@ -1,0 +1,353 @@
+"""The writer of alignments: whatever cuts it off, and wherever, the file that is gone on with ends the same."""
+
+import contextlib
+import errno
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmtalign.alignment import building, writer
+from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
+from nmtalign.errors import FormatError, ResourceError, UsageError
+
+ATTRIBUTES = {"model_hash": "abc", "direction": "en-fr", "options": '{"beam": 12, "threads": 1}'}
+COUNT = 400  # records: a few chunks of weights
+
+
+class CutOffError(Exception):
+    """Ends a run before its end."""
+
+
+def record(number: int) -> tuple[list[str], list[str], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Words, weights and log-probabilities, the same for the same number."""
+    generator = np.random.default_rng(number)
+    source, target = ([f"{side}{n}é" for n in range(int(generator.integers(0, 30)))] for side in "st")
+    weights = generator.dirichlet(np.ones(len(source) + 1), len(target) + 1).astype(np.float32)
+    return source, target, weights, generator.normal(size=len(target) + 1).astype(np.float32)
+
+
+RECORDS = [record(number) for number in range(COUNT)]
+
+
+def feed(file: AlignmentWriter, stop: int = COUNT, n_best: int = 1) -> None:
+    """Adds what is left of so many records; with n-best lists each sentence has so many of them."""
+    for number in range(file.records, stop):
+        source, target, weights, log_probs = RECORDS[number]
+        rank = number % n_best
+        file.append(source, target, weights, -number, number // n_best, None, log_probs, rank)
+
+
+def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
+    with AlignmentWriter(path, ATTRIBUTES, **options) as file:
+        feed(file, n_best=n_best)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small blocks, each committed."""
+    monkeypatch.setattr(writer, "_SECONDS", 0)
+    monkeypatch.setattr(writer, "_BLOCK", 7)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a kill takes nothing from the system's memory
+
+
+def cut_off(path: Path, stop: int, **options: Any) -> None:
+    """A run that fails after so many records in all."""
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, resume=True, **options) as file:
+        feed(file, stop)
+        raise CutOffError
+
+
+def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Path, often: None) -> None:
+    whole = written(tmp_path / "whole.h5")
+    for stop in (30, 31, 250, 399, 400):
+        cut_off(tmp_path / "a.h5", stop)
+        assert not (tmp_path / "a.h5").exists()
+        assert (tmp_path / "a.h5.partial").is_file()
+    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+        assert file.records == file.sentences == 399  # nobody knows whether the last sentence was whole
+        feed(file)
+    assert (tmp_path / "a.h5").read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
+
+
+def test_the_bytes_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = written(tmp_path / "whole.h5")
+    for block, seconds in ((1, 0), (90, 0), (90, 1e9)):
+        monkeypatch.setattr(writer, "_BLOCK", block)
+        monkeypatch.setattr(writer, "_SECONDS", seconds)
+        assert written(tmp_path / "a.h5") == whole
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, often: None, data: st.DataObject) -> None:
+    whole, partial = tmp_path / "whole.h5", tmp_path / "a.h5.partial"
+    if not whole.exists():
+        written(whole)
+        cut_off(tmp_path / "b.h5", COUNT)
+    spool = bytearray((tmp_path / "b.h5.partial").read_bytes())
+    cut = data.draw(st.integers(0, len(spool)))
+    spool = spool[:cut] + data.draw(st.binary(max_size=40))
+    if cut > 100:  # a power failure may leave an older byte behind
+        spool[data.draw(st.integers(100, cut - 1))] ^= 64
+    partial.write_bytes(spool)
+    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+        assert 0 <= file.records < COUNT
+        feed(file)
+    assert (tmp_path / "a.h5").read_bytes() == whole.read_bytes()
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """The number of a process that does some work and ends with 0, or with 1 if it failed."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+@pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
+def test_killed_at_random_moments(tmp_path: Path, often: None) -> None:
+    path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
+    whole = written(tmp_path / "whole.h5")
+    generator, before = random.Random(7), 0
+
+    def run() -> None:
+        with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+            feed(file)
+
+    for _ in range(8):
+        child = in_a_child(run)
+        wanted = before + generator.randrange(len(whole) // 5)
+        while not path.exists() and not (partial.exists() and partial.stat().st_size >= wanted):
+            time.sleep(0.001)
+        time.sleep(generator.random() / 200)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        before = partial.stat().st_size if partial.exists() else before
+        assert not path.exists() or path.read_bytes() == whole
+    run()
+    assert path.read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
+
+
+def test_n_best_lists_are_never_cut(tmp_path: Path, often: None) -> None:
+    whole = written(tmp_path / "whole.h5", n_best=5)
+    with contextlib.suppress(CutOffError), AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES) as file:
+        feed(file, 203, n_best=5)
+        raise CutOffError
+    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+        assert (file.records, file.sentences) == (200, 40)
+        feed(file, n_best=5)
+        assert (file.records, file.sentences) == (400, 80)
+    assert (tmp_path / "a.h5").read_bytes() == whole
+    with AlignmentFile(tmp_path / "a.h5") as records:
+        assert records.sentence_count() == 80
+        assert [entry.rank for entry in records.sentence(79)] == [0, 1, 2, 3, 4]
+        assert records.sentence(79)[2].source == tuple(RECORDS[397][0])
+        assert records.sentence(80) == records.sentence(-1) == []
+        assert records.attributes["sentence_ids_rise"]
+
+
+def test_ranks_follow_each_other(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        for rank, sentence in ((1, None), (0, 7), (1, 8)):
+            with pytest.raises(ValueError, match=f"entry {rank}") if rank else contextlib.nullcontext():
+                file.append([], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 1
+
+
+def test_sentences_in_any_order_are_found(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        for number in (7, 3, 3, 9):
+            file.append([str(number)], [], np.ones((1, 2)), 0.0, sentence_id=number, rank=0)
+    with AlignmentFile(tmp_path / "a.h5") as records:
+        assert not records.attributes["sentence_ids_rise"]
+        assert [len(records.sentence(number)) for number in (3, 7, 8, 9)] == [2, 1, 0, 1]
+
+
+def test_matrices_without_end(tmp_path: Path) -> None:
+    weights = np.array([[0.25, 0.75], [1, 0], [0, 0]], dtype=np.float32)
+    with AlignmentWriter(tmp_path / "a.h5", {}, end=False) as file:
+        file.append(["a", "b"], ["c", "d", "e"], weights, -1.0)
+        file.append([], [], np.zeros((0, 0)), -1.0)
+        with pytest.raises(ValueError, match=r"these words need \(1, 1\)"):
+            file.append(["a"], ["b"], np.zeros((2, 2)), 0.0)
+    with AlignmentFile(tmp_path / "a.h5") as records:
+        first, second = records
+        assert not first.end
+        assert first.weights.tolist() == weights.tolist()
+        assert first.links() == [(1, 0), (0, 1)]
+        assert second.weights.shape == (0, 0)
+        assert records.attributes["rows"] == "target words"
+        assert not records.attributes["end_of_sentence_column"]
+        with pytest.raises(ValueError, match="end = False"), AlignmentWriter(tmp_path / "b.h5", {}) as file:
+            file.add(first)
+
+
+def test_at_most_so_many_sentences(tmp_path: Path, often: None) -> None:
+    whole = written(tmp_path / "whole.h5")
+    cut_off(tmp_path / "a.h5", 300)
+    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True, at_most=100) as file:
+        assert 90 < file.sentences <= 100
+        feed(file)
+    assert (tmp_path / "a.h5").read_bytes() == whole
+    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True, at_most=12) as file:
+        assert file.records == 12
+        feed(file)
+    assert (tmp_path / "a.h5").read_bytes() == whole
+
+
+def test_a_whole_file_is_left_alone_or_gone_on_with(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.h5", written(tmp_path / "whole.h5")
+    with AlignmentWriter(path, ATTRIBUTES) as file:
+        feed(file, 120)
+    before = path.stat()
+    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+        assert file.records == 120
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+        feed(file)
+    assert path.read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
+
+
+@pytest.mark.parametrize("left", ["a.h5.partial", "a.h5"])
+def test_what_was_begun_otherwise_is_refused(tmp_path: Path, often: None, left: str) -> None:
+    if left == "a.h5":
+        written(tmp_path / "a.h5")
+    else:
+        cut_off(tmp_path / "a.h5", 100)
+    before = (tmp_path / left).read_bytes()
+    for attributes, options, message in (
+        ({"model_hash": "def"}, {}, f"{left}: was begun with model_hash = abc, and now it is def"),
+        ({"options": '{"beam": 5}'}, {}, r"options\.beam = 12, and now it is 5"),
+        ({"source_sha256": "01"}, {}, "source_sha256 = nothing, and now it is 01"),
+        ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
+        ({}, {"end": False}, "begun with rows = target words, then </s>, and"),
+    ):
+        with (
+            pytest.raises(UsageError, match=message),
+            AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES | attributes, resume=True, **options),
+        ):
+            pass
+        assert (tmp_path / left).read_bytes() == before
+    same = ATTRIBUTES | {"options": '{"beam": 12, "threads": 2}', "source_file": "elsewhere"}
+    with AlignmentWriter(tmp_path / "a.h5", same, resume=True) as file:
+        assert file.records
+
+
+def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path, often: None) -> None:
+    path, old = tmp_path / "a.h5", tmp_path / "a.h5.partial.old"
+    cut_off(path, 100)
+    long_work = (tmp_path / "a.h5.partial").read_bytes()
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+        assert file.kept == old
+        assert old.read_bytes() == long_work
+        raise CutOffError
+    assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
+    assert not old.exists()
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+        feed(file, 50)
+        raise CutOffError
+    assert file.left() == f"; {path}.partial holds 49 pairs, and --resume goes on after them"
+    assert old.read_bytes() == long_work
+    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+        assert file.records == 49
+    with AlignmentWriter(path, ATTRIBUTES) as file:
+        assert file.kept is None
+    assert len(AlignmentFile(path)) == 0
+
+
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "a.h5", {}), pytest.raises(UsageError, match="is being written by another run"):
+        AlignmentWriter(tmp_path / "a.h5", {}, resume=True).__enter__()
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 0
+
+
+def test_what_is_no_file_of_ours_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
+    with (
+        pytest.raises(FormatError, match=r"a\.h5\.partial: was not left by a run"),
+        AlignmentWriter(tmp_path / "a.h5", {}, resume=True),
+    ):
+        pass
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        assert file.kept == tmp_path / "a.h5.partial.old"
+        assert (tmp_path / "a.h5.partial.old").read_text().startswith("a novel")
+    with pytest.raises(UsageError, match="is no file that could be replaced"), AlignmentWriter(tmp_path, {}):
+        pass
+
+
+@contextlib.contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """No file can have more bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("moment", ["while it is written", "while HDF5 is built"])
+def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path, told, whole = tmp_path / "a.h5", tmp_path / "told", written(tmp_path / "whole.h5")
+
+    def build_on_a_small_disk(*arguments: Any) -> None:
+        with small_disk(20_000):
+            building.build(*arguments)
+
+    def run() -> None:
+        try:
+            with AlignmentWriter(path, ATTRIBUTES) as file:
+                if moment == "while it is written":
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+                feed(file)
+        except ResourceError as error:
+            told.write_text(str(error))
+
+    monkeypatch.setattr(writer, "build", build_on_a_small_disk)
+    _, status = os.waitpid(in_a_child(run), 0)
+    monkeypatch.setattr(writer, "build", building.build)
+    assert status == 0
+    name = "a.h5.partial" if moment == "while it is written" else "a.h5"
+    assert told.read_text() == f"{tmp_path / name}: cannot write: {os.strerror(errno.EFBIG)}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5.partial", "told", "whole.h5"]
+    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+        assert file.records > 100
+        feed(file)
+    assert path.read_bytes() == whole
+
+
+def test_a_disk_without_room_is_noticed_before_the_file_is_built(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
+        written(tmp_path / "a.h5")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
+
+
+def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        file.append(["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
+    assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
