@@ -22,7 +22,7 @@ _CELL = 0.22  # inches
 _SIDE = 40.0  # inches at most: cells and letters shrink where a picture would be larger
 _FONT = 0.62 * 72  # points an inch of cell
 _EM = _FONT / 72  # cells a point of the font's size
-_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 12_000  # of a PNG: usual, at least, a side at most
+_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, for words to be read, a side at most
 _GOLD, _LINK = "#ff7f0e", "#2b8cff"  # as far from black as from white
 _BAR = 3.0  # cells that the colour bar takes
 
@@ -37,12 +37,12 @@ def check_figure_name(path: Path) -> str:
 
 def draw(
     panels: Sequence[Panel], path: Path, *, across: int | None = None, end: bool = True, color_bar: bool = False
-) -> str:
+) -> list[str]:
     """Writes a picture of one or several alignments (a grid `across` panels wide), whole or not at all.
 
-    Returns the letters for which this machine has no font, which the picture shows as boxes; an SVG holds text, and
-    whoever shows it has the fonts. Raises UsageError for a name without a known ending, for a pair without words, and
-    where matplotlib is missing.
+    Returns what its reader should know, a sentence each: letters for which this machine has no font, which are boxes
+    then (an SVG holds text, and whoever shows it has the fonts), and words too small to be read. Raises
+    UsageError for a name without a known ending, for a pair without words, and where matplotlib is missing.
     """
     kind = check_figure_name(path)
     try:
@@ -64,19 +64,17 @@ def draw(
         mpl.rcParams["svg.fonttype"] = "none"  # text as text
         mpl.rcParams["pdf.fonttype"] = 42  # fonts are embedded as they are, and text can be searched
         figure = make_figure(panels, across=across, end=end, color_bar=color_bar)
+        first, sides = figure.axes[0], figure.get_size_inches()
+        cell = first.get_position().width * sides[0] / first.images[0].get_array().shape[1]  # inches
+        dpi = min(max(_DPI, _PIXELS_A_CELL / cell), _PIXELS / max(sides))
         with atomic_path(path) as temporary:
-            figure.savefig(
-                temporary, format=kind, dpi=_dpi(figure), bbox_inches="tight", pad_inches=0.05, metadata=dates
-            )
-    return "" if kind == "svg" else missing
-
-
-def _dpi(figure: Any) -> float:
-    """Dots an inch of a PNG: more than usual where the cells of a large picture are small."""
-    first = figure.axes[0]
-    width, height = figure.get_size_inches()
-    cell = first.get_position().width * width / first.images[0].get_array().shape[1]  # inches
-    return float(min(max(_DPI, _PIXELS_A_CELL / cell), _PIXELS / max(width, height)))
+            figure.savefig(temporary, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
+    notes = []
+    if missing and kind != "svg":
+        notes.append(f"no font on this machine has {missing[:40]}: install one, or write an .svg, which holds text")
+    if kind == "png" and cell * dpi < 0.8 * _PIXELS_A_CELL:
+        notes.append("the words are too small to be read; write an .svg or a .pdf, which can be magnified")
+    return notes
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def make_figure(
 
     boxes = [_box(panel, end) for panel in panels]
     across = across or math.ceil(math.sqrt(len(boxes)))
-    lefts, rights, heights = _grid(boxes, across)
+    lefts, rights, above, heights = _grid(boxes, across)
     widths = [left + right for left, right in zip(lefts, rights, strict=True)]
     marks = any(panel.gold is not None or panel.links for panel in panels)
     height, width = sum(heights) + 1.2 * marks, sum(widths) + _BAR * color_bar
@@ -116,11 +114,11 @@ def make_figure(
     for number, box in enumerate(boxes):
         row, column = divmod(number, across)
         left = starts[column] + lefts[column]
-        bottom = height - tops[row] - box.top - box.rows
+        bottom = height - tops[row] - above[row] - box.rows
         place = (left / width, bottom / height, box.columns / width, box.rows / height)
         _panel(figure.add_axes(place), box, cell)
     if color_bar:
-        _color_bar(figure, (sum(widths) + 0.2) / width, 0.8 / width, boxes[0], height, cell)
+        _color_bar(figure, (sum(widths) + 0.2) / width, 0.8 / width, cell)
     if marks:
         _legend(figure, panels, cell)
     return figure
@@ -136,20 +134,21 @@ def _box(panel: Panel, end: bool) -> _Box:
     return _Box(panel, (source, target, weights), left, top, over)
 
 
-def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float], list[float]]:
-    """Of a grid of panels the widths of its columns to the left and to the right of where a matrix starts, the heights.
+def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float], list[float], list[float]]:
+    """What a grid of panels takes, words and captions included, in cells.
 
-    All in cells, words and captions included.
+    (to the left of the matrices of each column, from there to the right, above the matrices of each row, a row's whole)
     """
     lefts, rights = [0.0] * across, [0.0] * across
-    heights = [0.0] * math.ceil(len(boxes) / across)
+    above, below = ([0.0] * math.ceil(len(boxes) / across) for _ in range(2))
     for number, box in enumerate(boxes):
         row, column = divmod(number, across)
         lefts[column] = max(lefts[column], box.left, box.over)
         rights[column] = max(rights[column], box.columns + max(box.over, 1))
         caption = box.panel.caption.count("\n") + 2.5 if box.panel.caption else 0.8
-        heights[row] = max(heights[row], box.top + box.rows + caption)
-    return lefts, rights, heights
+        above[row] = max(above[row], box.top)
+        below[row] = max(below[row], box.rows + caption)
+    return lefts, rights, above, [top + rest for top, rest in zip(above, below, strict=True)]
 
 
 def _length(word: str) -> float:
@@ -212,10 +211,10 @@ def _legend(figure: Any, panels: Sequence[Panel], cell: float) -> None:
     )  # fmt: skip
 
 
-def _color_bar(figure: Any, left: float, width: float, box: _Box, height: float, cell: float) -> None:
-    """A bar beside the first panel, as high as it is."""
-    bottom = height - box.top - box.rows
-    axes = figure.add_axes((left, bottom / height, width, box.rows / height))
+def _color_bar(figure: Any, left: float, width: float, cell: float) -> None:
+    """A bar beside the first row of panels, as high as its first panel."""
+    first = figure.axes[0].get_position()
+    axes = figure.add_axes((left, first.y0, width, first.height))
     bar = figure.colorbar(figure.axes[0].images[0], cax=axes)
     bar.set_ticks([0, 0.5, 1])
     axes.tick_params(labelsize=cell * _FONT, length=0)

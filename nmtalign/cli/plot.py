@@ -108,11 +108,9 @@ def plot(
     answers = read_links(gold, "gold", None if gold_base is None else int(gold_base), reverse_gold) if gold else None
     panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)
     if output:
-        missing = draw(panels, output, across=len(files) if len(files) > 1 else None, end=end, color_bar=color_bar)
-        say = notifier(quiet)
-        if missing:
-            say(f"no font on this machine has {missing[:40]}: install one that has, or write an .svg, which holds text")
-        say(f"wrote {output}")
+        notes = draw(panels, output, across=len(files) if len(files) > 1 else None, end=end, color_bar=color_bar)
+        for line in (*notes, f"wrote {output}"):
+            notifier(quiet)(line)
         return
     _show(panels, len(files), width or shutil.get_terminal_size().columns, end)
 
@@ -127,7 +125,7 @@ def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:
         text += marks + "\n"
     # Block characters go out whatever the terminal's locale claims.
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.write(text.encode(errors="replace"))
 
 
 def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:

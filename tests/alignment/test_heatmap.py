@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmtalign.alignment import heatmap
 from nmtalign.alignment.heatmap import draw, make_figure
 from nmtalign.alignment.link_formats import GoldLinks
 from nmtalign.alignment.panels import Panel
@@ -107,10 +108,10 @@ def test_a_large_figure_stays_within_bounds() -> None:
 def test_no_formulas_and_no_warnings_for_odd_words(tmp_path: Path, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        missing = draw([panel("$x^ $ 日 السلام 👍", "\\frac{ _$ e\u0301 \u200d", np.eye(5, 6))], tmp_path / name)
+        notes = draw([panel("$x^ $ 日 السلام 👍", "\\frac{ _$ e\u0301 \u200d", np.eye(5, 6))], tmp_path / name)
     assert (tmp_path / name).stat().st_size > 0
-    assert not set(missing) & set("$xéالسلام")
-    assert name != "f.svg" or missing == ""
+    assert not set(" ".join(notes)) & set("$éالسلام")
+    assert name != "f.svg" or notes == []
 
 
 def test_text_is_text_in_svg_and_pdf(tmp_path: Path) -> None:
@@ -181,3 +182,14 @@ def test_reading_and_drawing_import_no_torch() -> None:
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_matrices_of_a_row_start_at_one_height_and_a_png_says_when_words_are_too_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = make_figure([SMALL, panel("a-long-word b", "x y", WEIGHTS)])
+    assert figure.axes[0].get_window_extent().y1 == pytest.approx(figure.axes[1].get_window_extent().y1)
+    assert draw([SMALL], tmp_path / "f.png") == []
+    monkeypatch.setattr(heatmap, "_PIXELS", 50)
+    assert "too small" in draw([SMALL], tmp_path / "f.png")[0]
+    assert draw([SMALL], tmp_path / "f.svg") == []
