@@ -59,7 +59,7 @@ class AlignmentWriter:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.path = path
-        self.partial = path.with_name(f"{path.name}.partial")
+        self.partial = path.parent / f"{path.name}.partial"
         self.kept: Path | None = None
         self.records = self.sentences = 0  # so far
         self.attributes = {**DEFAULTS, **attributes, **attributes_of(end)}

@@ -64,6 +64,10 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
         from bench.translate import run as run_translate
 
         return run_translate(given)
+    if command == "align":
+        from bench.align import run as run_align
+
+        return run_align(given)
     if command == "round-trip":
         from bench.round_trip import run as run_round_trip
 
@@ -84,10 +88,13 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bin/bench", description=DESCRIPTION)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="train|scaling|translate|round-trip|gpu")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="train|scaling|translate|align|round-trip|gpu"
+    )
     _add_train(commands.add_parser("train", help="ours, the naive loop and the floor; with --peers other toolkits"))
     _add_scaling(commands.add_parser("scaling", help="words/s against sizes, length, batch and processes; a plot"))
     _add_translate(commands.add_parser("translate", help="ours and the naive decoder; BLEU; start-up; other toolkits"))
+    _add_align(commands.add_parser("align", help="forced decoding, and its file: written, its size, read"))
     _add_round_trip(commands.add_parser("round-trip", help="tokenising and detokenising: what comes back unharmed"))
     _add_gpu(commands.add_parser("gpu", help="everything worth knowing about a CUDA device, in under 9 minutes"))
     for hidden in ("memory", "share", "contestant"):  # the processes that the others start
@@ -151,6 +158,18 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     real.add_argument("--real-beam", type=_numbers, default=[12, 5, 1], metavar="A,B,..", help="[12,5,1]")
     peers = _add_peers(parser)
     peers.add_argument("--peer-sentences", type=_positive, default=64, metavar="N", help="lines for each [64]")
+
+
+def _add_align(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", default="small", choices=["paper", "small", "tiny"], help="[small]")
+    parser.add_argument("--pairs", type=_positive, default=1_000_000, metavar="N", help="in the file [1000000]")
+    parser.add_argument("--length", type=_positive, default=25, metavar="N", help="words a side [25]")
+    parser.add_argument("--forced", type=_positive, default=2000, metavar="N", help="pairs that a model aligns [2000]")
+    parser.add_argument("--batch", type=_positive, default=80, metavar="N", help="sentences [80]")
+    parser.add_argument("--reads", type=_positive, default=1000, metavar="N", help="of random records [1000]")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="for the files, gone at the end [the system's]")
+    _add_measuring(parser, repeats=3)
 
 
 def _add_round_trip(parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,6 @@ def test_what_is_gone_on_with_has_to_fit(random_model: Path, tmp_path: Path, ins
     assert done.stderr.count(b"otherwise") == 1
     assert (tmp_path / "out.fr").read_text().startswith("a\nb\nc\n")
     for more, message in (
-        (("--alignments", "soft.h5"), "--resume cannot go on with a file of --alignments"),
         (("-o", "/dev/null"), "--resume goes on with a file, and /dev/null is none"),
         (("-o", "text"), "text: is the input"),
         (("-o", "-"), "--resume goes on with a file: give -o FILE too"),

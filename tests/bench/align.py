@@ -1,0 +1,211 @@
+"""`bench align`: alignments of given pairs as data: how fast they are made, written, read, and how large they are."""
+
+import itertools
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.machine import describe_machine, in_words
+from bench.random_model import write_model
+from bench.report import Table, figure, percent, say, show, write_json
+from bench.texts import Texts, random_texts
+from bench.workload import Size
+from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
+from nmtalign.config import AlignConfig
+from nmtalign.core.devices import keep_memory, use_threads
+from nmtalign.data.batches import make_batch
+from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.text.lines import read_pairs
+from nmtalign.text.tokenizer import Tokenizers
+
+POOL = 4000  # different matrices of the synthetic pairs: far more than gzip looks back
+CONCENTRATION = 0.05  # of the Dirichlet distribution they are drawn from: a word reads mostly one or two others
+WORDS = 30000
+
+
+def run(given: dict[str, Any]) -> int:
+    """The subcommand, with its options by name."""
+    use_threads(given["threads"] or 0)
+    keep_memory()
+    results: dict[str, Any] = {"benchmark": "align", "machine": describe_machine(given["device"])}
+    say(in_words(results["machine"]))
+    with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as folder:
+        results["making"] = making(Path(folder), given)
+        results["files"] = {
+            dtype: storing(Path(folder) / f"{dtype}.h5", dtype, given) for dtype in ("float16", "float32")
+        }
+    for stored in results["files"].values():
+        made = results["making"]["pairs_per_second"]
+        stored["share_of_time"] = 1 / (1 + stored["written_per_second"] / made)
+    show(tables(results, given))
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
+    """Pairs a second of forced decoding, with and without its file, and of training's forward pass, in turns."""
+    texts = random_texts(folder, Size.of(given["size"]), given["length"] + 1, pairs=given["forced"])
+    tokenizers = Tokenizers.spaced("en", "fr")
+    loaded = load_model(write_model(folder / "made", texts, tokenizers), device=given["device"])
+    config = AlignConfig(batch_size=given["batch"])
+    tasks: dict[str, Callable[[], object]] = {
+        "forward": lambda: forward_pass(loaded, texts, given["batch"]),
+        "pairs": lambda: sum(1 for _ in records_of(loaded, texts, config)),
+        "with_file": lambda: write(folder / "forced.h5", "float16", records_of(loaded, texts, config)),
+    }
+    seconds = {name: list[float]() for name in tasks}
+    for number, (name, task) in itertools.product(range(given["repeats"] + 1), tasks.items()):
+        began = time.perf_counter()
+        task()
+        if loaded.device.type == "cuda":
+            torch.cuda.synchronize()
+        if number:  # the first warms
+            seconds[name].append(time.perf_counter() - began)
+    return {f"{name}_per_second": given["forced"] / statistics.median(found) for name, found in seconds.items()}
+
+
+def records_of(loaded: LoadedModel, texts: Texts, config: AlignConfig) -> Iterator[AlignmentRecord]:
+    """The alignments of the texts."""
+    pairs = read_pairs(texts.file("train", "src"), texts.file("train", "tgt"))
+    return align_pairs(loaded, pairs, config, tokenized=True)
+
+
+def forward_pass(loaded: LoadedModel, texts: Texts, size: int) -> None:
+    """The loss of each pair as training computes it, without gradients."""
+    pairs = read_pairs(texts.file("train", "src"), texts.file("train", "tgt"))
+    encode = loaded.source_vocabulary.encode, loaded.target_vocabulary.encode
+    with torch.no_grad():
+        while some := list(itertools.islice(pairs, size)):
+            batch = make_batch([(encode[0](source.split()), encode[1](target.split())) for source, target in some])
+            batch = batch.to(loaded.device)
+            loaded.model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+
+
+def synthetic(count: int, length: int, seed: int = 0) -> Iterator[AlignmentRecord]:
+    """Pairs of `length` words whose weights are as peaked as those of a trained model."""
+    generator = np.random.default_rng(seed)
+    shape = (length + 1, length + 1)
+    pool = generator.dirichlet(np.full(length + 1, CONCENTRATION), (POOL, length + 1)).astype(np.float32)
+    words = [f"w{number}" for number in range(WORDS)]
+    chosen = (generator.zipf(1.3, (POOL, 2 * length)) % WORDS).tolist()
+    lines = [tuple(words[index] for index in row) for row in chosen]
+    log_probs = generator.normal(-2, 1, (POOL, length + 1)).astype(np.float32)
+    links = [tuple((int(i), j) for j, i in enumerate(rows[:-1].argmax(1)) if i < length) for rows in pool]
+    for number in range(count):
+        a, b = number % POOL, (number * 7 + number // POOL) % POOL
+        line, total = lines[b], float(log_probs[b].sum(dtype=np.float64))
+        yield AlignmentRecord(
+            line[:length], line[length:], pool[a].reshape(shape), total, number, log_probs[b], links[a]
+        )
+
+
+def write(path: Path, dtype: str, records: Iterator[AlignmentRecord]) -> None:
+    """Writes a file."""
+    with AlignmentWriter(path, {"direction": "en-fr"}, dtype) as writer:
+        for record in records:
+            writer.add(record)
+
+
+def storing(path: Path, dtype: str, given: dict[str, Any]) -> dict[str, float]:
+    """What a file of synthetic pairs takes: to write it (their making not counted), on the disk, and to read it."""
+    count = given["pairs"]
+    say(f"{count:,} pairs, {dtype}")
+    began = time.perf_counter()
+    for _ in synthetic(count, given["length"]):
+        pass
+    made = time.perf_counter() - began
+    began = time.perf_counter()
+    write(path, dtype, synthetic(count, given["length"]))
+    seconds = time.perf_counter() - began - made
+    with AlignmentFile(path) as file:
+        info = file.info()
+    return {
+        "pairs": count,
+        "seconds": seconds,
+        "written_per_second": count / seconds,
+        "bytes": info["bytes"],
+        "bytes_per_cell": info["bytes_per_cell"],
+        "bytes_per_pair": info["bytes"] / count,
+        **reading(path, given["reads"]),
+    }
+
+
+def reading(path: Path, reads: int) -> dict[str, float]:
+    """Milliseconds of a random record, with the file in the system's memory and on the disk; records read in turn."""
+    with AlignmentFile(path) as file:
+        chosen = [random.Random(1).randrange(len(file)) for _ in range(reads)]
+        file[0].links()
+        cold = [_timed(file, index, path) for index in chosen]
+        warm = [_timed(file, index) for index in chosen]
+        began = time.perf_counter()
+        read = sum(1 for _ in itertools.islice(file, 20000))
+        seconds = time.perf_counter() - began
+    return {
+        "cold_ms": 1000 * statistics.median(cold),
+        "cold_ms_99": 1000 * _high(cold),
+        "warm_ms": 1000 * statistics.median(warm),
+        "warm_ms_99": 1000 * _high(warm),
+        "read_per_second": read / seconds,
+    }
+
+
+def _high(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) * 99 // 100]
+
+
+def _timed(file: AlignmentFile, index: int, forget: Path | None = None) -> float:
+    """Seconds to read a record; of `forget` the system keeps nothing in its memory before."""
+    if forget is not None:
+        with forget.open("rb") as stream:
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    began = time.perf_counter()
+    file[index].links()
+    return time.perf_counter() - began
+
+
+def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
+    """What is shown."""
+    made = results["making"]
+    making_table = Table(
+        f"Alignments of given pairs, {given['size']}, {given['length']} words a side, {given['forced']:,} pairs",
+        ["", "pairs/s", "of forward pass"],
+        [
+            [name, figure(made[key]), percent(made[key] / made["forward_per_second"])]
+            for name, key in (
+                ("training's forward pass", "forward_per_second"),
+                ("forced decoding", "pairs_per_second"),
+                ("forced decoding, written", "with_file_per_second"),
+            )
+        ],
+    )
+    rows = (
+        ("seconds to write", "seconds", 1),
+        ("pairs/s written", "written_per_second", 0),
+        ("bytes", "bytes", 0),
+        ("bytes a cell", "bytes_per_cell", 2),
+        ("bytes a pair", "bytes_per_pair", 0),
+        ("random read, ms", "warm_ms", 3),
+        ("99 of 100 within", "warm_ms_99", 3),
+        ("random read from the disk, ms", "cold_ms", 3),
+        ("99 of 100 within", "cold_ms_99", 3),
+        ("pairs/s read in order", "read_per_second", 0),
+    )
+    files = results["files"]
+    stored = Table(
+        f"Files of {given['pairs']:,} synthetic pairs",
+        ["", *files],
+        [[name, *(figure(file[key], digits) for file in files.values())] for name, key, digits in rows]
+        + [["writing's share of the time", *(f"{100 * file['share_of_time']:.1f}%" for file in files.values())]],
+        "The share is of forced decoding and writing together, one after the other.",
+    )
+    return [making_table, stored]

@@ -1,0 +1,69 @@
+"""`nmtalign export`, as a user runs it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.cli.app import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs it in a folder with an alignment file: exit code, stdout, stderr."""
+    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        file.append(["thé"], ["fox"], np.array([[0.75, 0.25], [0, 1]], dtype=np.float32), -1.0)
+        file.append(["thé"], ["né"], np.array([[0.5, 0.5], [0, 1]], dtype=np.float32), -2.0, rank=1)
+        file.append([], [], np.ones((1, 1)), 0.0)
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "export", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        streams = capfd.readouterr()
+        return int(ended.value.code or 0), streams.out, streams.err
+
+    return run_here
+
+
+def test_every_format(run: Run, tmp_path: Path) -> None:
+    assert run("a.h5") == (0, "0-0\n\n", "")
+    assert run("a.h5", "--format", "pharaoh", "--entries", "all", "-o", "-") == (0, "0-0\n0-0\n\n", "")
+    assert run("a.h5", "--format", "marian") == (0, "fox ||| 0.75,0.25 0,1\n ||| 1\n", "")
+    code, out, err = run("a.h5", "--format", "json")
+    assert [(line["id"], line["rank"]) for line in map(json.loads, out.splitlines())] == [(0, 0), (0, 1), (1, 0)]
+    assert (code, err) == (0, "")
+    assert run("a.h5", "--format", "json", "--entries", "best", "-o", "a.json.gz") == (
+        0,
+        "",
+        "nmtalign: wrote a.json.gz\n",
+    )
+    assert run("a.h5", "--format", "numpy", "-o", "a.npz")[0] == 0
+    with np.load(tmp_path / "a.npz") as arrays:
+        assert len(arrays["weights"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("a.h5", "--format", "numpy"), 2, "NumPy arrays need a file: give -o FILE.npz"),
+        (("a.h5", "--format", "numpy", "-o", "-"), 2, "NumPy arrays need a file"),
+        (("a.h5", "--format", "numpy", "-o", "a.npz", "--entries", "best"), 2, "leave out --entries best"),
+        (("a.h5", "--format", "moses"), 2, "moses"),
+        (("a.h5", "-o", "./a.h5"), 2, "a.h5: is the file that is read"),
+        (("b.h5",), 4, "b.h5: no such file"),
+        (("a.h5", "-o", "a.h5/links"), 5, "a.h5/links: cannot write"),
+    ],
+)
+def test_mistakes_are_one_line(run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    found, out, err = run(*arguments)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]

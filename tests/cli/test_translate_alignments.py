@@ -1,0 +1,123 @@
+"""`nmtalign translate --alignments`: n-best lists, and a file that is gone on with in step with the text."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmtalign.alignment import writer
+from nmtalign.alignment.store import AlignmentFile
+
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+TEXT = b"the fox sees\n\na red boat .\n" + b"the fox " * 9 + b"\nhedgehog\n"
+
+
+def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    arguments = (
+        "-m",
+        random_model,
+        "--tokenized",
+        "--beam",
+        4,
+        "--n-best",
+        3,
+        "--max-source-length",
+        8,
+        "--format",
+        "json",
+    )
+    done = inside(*arguments, "--alignments", "a.h5", "--alignments-of", "n-best", "--weights", "float32", text=TEXT)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert (file.dtype, file.attributes["made_by"], file.sentence_count()) == ("float32", "beam search", 5)
+        options = json.loads(file.attributes["options"])
+        assert (options["n_best"], options["alignments_of"]) == (3, "n-best")
+        for number, line in enumerate(found):
+            records = file.sentence(number)
+            assert [record.rank for record in records] == list(range(len(line["n_best"])))
+            for record, entry in zip(records, line["n_best"], strict=True):
+                assert list(record.target) == entry["tokens"]
+                assert " ".join(record.target) == entry["translation"]
+                assert record.log_prob == pytest.approx(entry["log_prob"], abs=1e-5)
+        assert len(file) == sum(len(line["n_best"]) for line in found) > 10
+
+
+def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    done = inside("-m", random_model, "--tokenized", "--sample", "--seed", 5, "--alignments", "a.h5", text=TEXT)
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert [" ".join(record.target) for record in file] == done.stdout.decode().splitlines()
+        assert (file.attributes["made_by"], file.attributes["seed"]) == ("sampling", 5)
+
+
+def test_both_go_on_after_the_same_line(
+    random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_SECONDS", 0)
+    (tmp_path / "in.en").write_bytes(TEXT * 12)
+    more = ("--n-best", 2, "--alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
+    arguments = ("-m", random_model, *more, "-o", "out", "--alignments", "a.h5", "in.en")
+    assert inside(*arguments).returncode == 0
+    text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
+    done = inside(*arguments, "--resume")
+    assert done.stderr == b"nmtalign: out: already done: it holds the translations of all 60 lines\n"
+    (tmp_path / "a.h5").unlink()
+    (tmp_path / "out").unlink()
+    cut = text[: len(text) // 2]
+    (tmp_path / "out.partial").write_bytes(cut)  # text alone: its work is done again
+    done = inside(*arguments, "--resume")
+    assert b"lines, and there are alignments of 0: both go on after line 0" in done.stderr
+    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
+    (tmp_path / "out").rename(tmp_path / "out.partial")
+    (tmp_path / "out.partial").write_bytes(cut)  # alignments are ahead
+    done = inside(*arguments, "--resume")
+    assert b"both go on" not in done.stderr
+    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]
+
+
+def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
+    (tmp_path / "in.en").write_bytes(TEXT * 150)
+    arguments = ("-m", random_model, "--tokenized", "--beam", 2, "-o", "out", "--alignments", "a.h5", "in.en")
+    partial = tmp_path / "a.h5.partial"
+    with process(*arguments) as run:
+        for _ in range(60000):
+            if (partial.exists() and partial.stat().st_size > 3000) or run.poll() is not None:
+                break
+            time.sleep(0.01)
+        run.kill()
+        run.communicate()
+    if run.returncode == -signal.SIGKILL:  # not on a machine that is done by then
+        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "a.h5").exists()
+    assert inside(*arguments, "--resume").returncode == 0
+    text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
+    assert inside(*arguments).returncode == 0
+    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert [" ".join(record.target) for record in file] == text.decode().splitlines()
+
+
+def test_what_does_not_fit_is_one_line(
+    random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ("-m", random_model, "--beam", 2, "-o", "out")
+    (tmp_path / "in.en").write_bytes(TEXT)
+    assert inside(*base, "--alignments", "a.h5", "in.en").returncode == 0
+    before = (tmp_path / "a.h5").read_bytes()
+    for arguments, code, message in (
+        (("--alignments-of", "n-best", "in.en"), 2, "give that, too"),
+        (("--alignments", "in.en", "in.en"), 2, "in.en: is an input"),
+        (("--alignments", ".", "in.en"), 2, "is no file that could be replaced"),
+        (("--alignments", "in.en/a.h5", "in.en"), 5, "in.en/a.h5.partial: cannot write"),
+        (("--alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),
+    ):
+        done = inside(*base, *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1), done.stderr
+        assert message in done.stderr.decode()
+        assert (tmp_path / "a.h5").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]
