@@ -156,9 +156,7 @@ def aer(
     """
     workspace = load_workspace(config)
     chosen = _files(workspace, files or [], gold, source, target)
-    choice = {"method": links_method, "threshold": threshold} if (links_method, threshold) != (None, None) else {}
-    if threshold is not None and links_method == "argmax":
-        raise UsageError("--threshold is for --links-method threshold; leave one of them out")
+    choice = _choice(links_method, threshold)
     reading = _Reading(_number(gold_base), _number(links_base), reverse_gold, reverse_links, choice)
     settings = workspace.resolve(ScoreConfig, "score", {"buckets": buckets})
 
@@ -170,6 +168,13 @@ def aer(
     if isinstance(sys.stdout, io.TextIOWrapper):  # words go out whatever the locale claims
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     {"text": print_text, "json": print_json, "csv": print_csv}[format](systems, wanted)
+
+
+def _choice(method: LinkMethod | None, threshold: float | None) -> dict[str, Any]:
+    """Which links of an alignment file are compared, {} where it is the stored ones."""
+    if threshold is not None and method == "argmax":
+        raise UsageError("--threshold is for --links-method threshold; leave one of them out")
+    return {} if method is None and threshold is None else {"method": method, "threshold": threshold}
 
 
 def _number(base: Base | None) -> int | None:
