@@ -38,7 +38,7 @@ class Coverage(nn.Module):
 
 
 class CoveredLooks(Looks):
-    """Looks that see the coverage (B, Tx) that those before them have left."""
+    """Looks that see the coverage (B, Tx) that those before them have left; of PyTorch's operations on a GPU too."""
 
     def __init__(
         self,

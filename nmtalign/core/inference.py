@@ -6,7 +6,7 @@ weights of cell and readout are multiplied with each target word once, when it i
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -31,6 +31,7 @@ class Encoded:
     values: Tensor  # (B, Tx, 3n + 2l), what cell and readout take from each annotation; (B, 3n + 2l) without attention
     padding: Tensor | None  # (B, Tx), True = no token; None where there is none
     hidden: Tensor  # (B, n), the first decoder state
+    shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
 
     def select(self, sentences: Tensor | slice) -> "Encoded":
         """Those of some sentences (indices) alone."""
@@ -39,6 +40,7 @@ class Encoded:
             self.values[sentences],
             None if self.padding is None else self.padding[sentences],
             self.hidden[sentences],
+            None if self.shares is None else self.shares[sentences],
         )
 
 
@@ -48,10 +50,16 @@ class SearchState:
 
     hidden: Tensor  # (R, n), in float32 beside bf16 products
     context: Tensor | None  # (R, 3n), what the cell takes from the last context; None where it is not read again
+    coverage: Tensor | None = None  # (R, Tx), how much of each source word has been read; None without coverage
 
     def select(self, rows: Tensor) -> "SearchState":
         """The rows (indices) alone, in their order."""
-        return SearchState(self.hidden[rows], None if self.context is None else self.context[rows])
+        context, coverage = (None if part is None else part[rows] for part in (self.context, self.coverage))
+        return SearchState(self.hidden[rows], context, coverage)
+
+    def shortened(self, length: int) -> "SearchState":
+        """Without the coverage of source positions from `length` on."""
+        return self if self.coverage is None else replace(self, coverage=self.coverage[:, :length])
 
 
 class Inference:
@@ -72,6 +80,8 @@ class Inference:
             self._decoder = self._cast_module(model.decoder)
             self._context_weight = self._cast(torch.cat([cell.context_weight, readout.context_weight]))
             self._look_weight = self._cast(attention.query_weight) if attention is not None else None
+            coverage = model.decoder.coverage
+            self._coverage_vector = None if coverage is None else coverage.vector(self.dtype)
             self._state_weight = self._cast(readout.state_weight)
             self._factor = self._cast(readout.factor) if readout.factor is not None else None
             self.output_weight = self._cast(readout.output_weight)
@@ -110,12 +120,12 @@ class Inference:
         hidden = self._decoder.initial_state(memory)
         read = memory.annotations if memory.context is None else memory.context
         values = F.linear(read, self._context_weight)
-        encoded = Encoded(memory.keys, values, padding, hidden)
+        encoded = Encoded(memory.keys, values, padding, hidden, memory.shares)
         return encoded.select(slice(count)) if more else encoded
 
     def start(self, encoded: Encoded) -> SearchState:
         """The state of one row a sentence."""
-        return SearchState(encoded.hidden, None)
+        return SearchState(encoded.hidden, None, None if encoded.shares is None else torch.zeros_like(encoded.shares))
 
     def step(
         self, encoded: Encoded, state: SearchState, previous: Tensor | None
@@ -132,7 +142,7 @@ class Inference:
             if state.context is None:
                 raise ValueError("the decoder has not looked at the source yet")
             hidden = self._update(hidden, word[:, :size] + _even(state.context))
-        weights, context = self._look(encoded, hidden, rows)
+        weights, context = self._look(encoded, hidden, state.coverage, rows)
         if not self.update_first:
             hidden = self._update(hidden, word[:, :size] + context[:, :size])
         total = F.linear(hidden.to(self.dtype), self._state_weight)
@@ -141,7 +151,8 @@ class Inference:
         features = maxout(total)
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        new = SearchState(hidden[:rows], context[:rows, :size] if self.update_first else None)
+        coverage = _covered(encoded, state.coverage, weights)
+        new = SearchState(hidden[:rows], context[:rows, :size] if self.update_first else None, coverage)
         return new, features[:rows], weights
 
     def logits(self, features: Tensor, weight: Tensor, room: Tensor) -> Tensor:
@@ -155,13 +166,19 @@ class Inference:
     def _update(self, hidden: Tensor, inputs: Tensor) -> Tensor:
         return self._decoder.cell.update(inputs, hidden)
 
-    def _look(self, encoded: Encoded, hidden: Tensor, rows: int) -> tuple[Tensor | None, Tensor]:
+    def _look(
+        self, encoded: Encoded, hidden: Tensor, coverage: Tensor | None, rows: int
+    ) -> tuple[Tensor | None, Tensor]:
         """The weights (R, Tx) of R states, and what cell and readout take from the contexts of all (., 3n + 2l)."""
         if encoded.keys is None or self._look_weight is None or self._decoder.attention is None:
             each = rows // len(encoded.values)
             return None, _even(encoded.values.repeat_interleave(each, 0) if each > 1 else encoded.values)
         query = F.linear(hidden.to(self.dtype), self._look_weight)[:rows]
-        context, weights = self._decoder.attention.look(query, encoded.keys, encoded.values, encoded.padding)
+        covered = None
+        if coverage is not None and self._coverage_vector is not None:
+            covered = coverage, self._coverage_vector
+        arguments = (query, encoded.keys, encoded.values, encoded.padding, covered)
+        context, weights = self._decoder.attention.look(*arguments)
         return weights, _even(context)
 
     def _cast(self, weight: Tensor) -> Tensor:
@@ -172,6 +189,14 @@ class Inference:
         if all(parameter.dtype == self.dtype for parameter in module.parameters()):
             return module
         return copy.deepcopy(module).to(self.dtype)
+
+
+def _covered(encoded: Encoded, coverage: Tensor | None, weights: Tensor | None) -> Tensor | None:
+    """The coverage (R, Tx) that a look with some weights (R, Tx) leaves, each product rounded before it is added."""
+    if coverage is None or encoded.shares is None or weights is None:
+        return None
+    sentences, length = encoded.shares.shape
+    return coverage + (weights.view(sentences, -1, length) * encoded.shares[:, None]).view(coverage.shape)
 
 
 def _even(rows: Tensor) -> Tensor:

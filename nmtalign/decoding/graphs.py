@@ -107,9 +107,11 @@ class _Places:
             of_source("values", like.values),
             room("padding", torch.bool, bucket.sentences, bucket.length),
             like.hidden,
+            None if like.shares is None else room("shares", wide, bucket.sentences, bucket.length),
         )
         self.hidden = room("hidden", wide, rows, size)
         self.context = room("context", narrow, rows, 3 * size)
+        self.coverage = None if like.shares is None else room("coverage", wide, rows, bucket.length)
         self.sources = room("sources", torch.int64, rows)  # the row that each goes on from
         self.words = room("words", torch.int64, rows)
         self.logits = room("logits", narrow, rows, len(inference.output_bias))
@@ -129,21 +131,35 @@ class _Places:
             there.padding.fill_(True)
             there.padding[:, 0] = False
             there.padding[:count, :length] = False if encoded.padding is None else encoded.padding
+        if there.shares is not None and encoded.shares is not None:
+            there.shares[:count, :length] = encoded.shares
 
     def put(self, state: SearchState, at: Tensor) -> None:
         """Puts the states of rows into their places (indices)."""
         self.hidden[at] = state.hidden
         if state.context is not None:
             self.context[at] = state.context
+        if self.coverage is not None and state.coverage is not None:
+            self.coverage[at, : state.coverage.shape[1]] = state.coverage
+
+    def state(self, rows: Tensor) -> SearchState:
+        """The states of some rows (indices)."""
+        context = self.context if self._inference.update_first else None
+        return SearchState(self.hidden, context, self.coverage).select(rows)
+
+    def carried(self) -> list[Tensor]:
+        """What a step reads and overwrites."""
+        return [self.hidden, self.context, *([] if self.coverage is None else [self.coverage])]
 
     def compute(self) -> None:
         """One step of every place."""
-        context = self.context if self._inference.update_first else None
-        state = SearchState(self.hidden, context).select(self.sources)
+        state = self.state(self.sources)
         state, features, weights = self._inference.step(self.encoded, state, self.words)
         self.hidden.copy_(state.hidden)
         if state.context is not None:
             self.context.copy_(state.context)
+        if self.coverage is not None and state.coverage is not None:
+            self.coverage.copy_(state.coverage)
         torch.mm(features, self._inference.output_weight.t(), out=self.logits)
         if weights is not None:
             self.weights.copy_(weights)
@@ -201,11 +217,10 @@ class GraphedScorer:
     def _check(self, recording: _Recording) -> None:
         """Compares a replay with the plain way, from the same states."""
         places = recording.places
-        kept = places.hidden.clone(), places.context.clone()
+        kept = [tensor.clone() for tensor in places.carried()]
         recording.replay()
         replayed = places.logits.float().log_softmax(-1)
-        places.hidden.copy_(kept[0])
-        places.context.copy_(kept[1])
+        torch._foreach_copy_(places.carried(), kept)
         places.compute()
         if not torch.allclose(replayed, places.logits.float().log_softmax(-1), atol=TOLERANCE, equal_nan=True):
             raise RuntimeError("a replayed step gives other probabilities")
@@ -257,8 +272,7 @@ class GraphedSession:
             old = self._recording.places
             index = torch.from_numpy(self._slots).to(choice.rows.device)[choice.rows // self._each]
             index = index * old.bucket.rows + choice.rows % self._each
-            context = old.context if self._inference.update_first else None
-            self._state = SearchState(old.hidden, context).select(index)
+            self._state = old.state(index).shortened(length)
         else:
             self._state = self._state.select(choice.rows)
         self._recording = self._scorer.recording(Bucket.of(count, each, length), self._encoded)

@@ -28,6 +28,7 @@ KINDS = [
     TINY,
     dataclasses.replace(TINY, order="look-update-generate", cell="cudnn"),
     dataclasses.replace(TINY, attention="none", bidirectional=False),
+    dataclasses.replace(TINY, coverage="linguistic"),
 ]
 
 
@@ -72,7 +73,7 @@ def agree(found, expected, tolerance=1e-9):
                 assert one.weights == pytest.approx(other.weights, abs=max(tolerance, 1e-6))
 
 
-@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}")
+@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}-{c.coverage}")
 @pytest.mark.parametrize("count", [1, 16, 50])
 def test_a_search_by_graphs_finds_what_the_plain_way_finds(config: ModelConfig, count: int) -> None:
     inference = make_inference(config)
@@ -124,7 +125,7 @@ def test_only_so_many_graphs_are_kept() -> None:
     assert len(graphed._recordings) == 2
 
 
-@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}")
+@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}-{c.coverage}")
 def test_a_step_looks_at_no_value(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     inference = make_inference(config)
     graphed = GraphedScorer(inference, Again())
@@ -142,7 +143,7 @@ def test_a_step_looks_at_no_value(config: ModelConfig, monkeypatch: pytest.Monke
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}")
+@pytest.mark.parametrize("config", KINDS, ids=lambda c: f"{c.cell}-{c.attention}-{c.coverage}")
 def test_real_graphs_find_what_the_plain_way_finds(config: ModelConfig) -> None:
     inference = make_inference(config, "cuda")
     graphed = GraphedScorer(inference)

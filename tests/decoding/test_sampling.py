@@ -70,8 +70,9 @@ def test_frequencies_of_whole_translations():
     assert chi_square(counts, expected) < 18.5
 
 
-def test_log_prob_is_the_models_own_whatever_the_temperature():
-    model = tables.small_model()
+@pytest.mark.parametrize("coverage", ["none", "linguistic"])
+def test_log_prob_is_the_models_own_whatever_the_temperature(coverage):
+    model = tables.small_model(coverage=coverage)
     found = drawn(tables.scorer_of(model), SENTENCES, draws=Draws(5, 2.5, 3), keep_weights=True, allow_unk=True)
     for source, samples in zip(SENTENCES, found, strict=True):
         for hypothesis in samples:

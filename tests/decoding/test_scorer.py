@@ -55,7 +55,7 @@ def test_two_equal_models_are_one(average):
 @pytest.mark.parametrize("average", ["probability", "log"])
 @pytest.mark.parametrize("source", [[2, 3], []])
 def test_averages_by_hand(average, source):
-    scorers = models(3)
+    scorers = [*models(2), *models(1, coverage="linguistic")]
     found = search(Ensemble(scorers, average), [source], beam=3, n_best=3)[0]
     for hypothesis in found:
         expected = averaged(scorers, source, hypothesis.tokens, average)

@@ -48,12 +48,12 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("attention", ["additive", "none"])
+@pytest.mark.parametrize("kind", [{}, {"attention": "none"}, {"coverage": "linguistic", "attention_temperature": 0.7}])
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_beam_score_is_forced_score(attention, order, cell, dtype, error):
-    model = tables.small_model(attention=attention, order=order, cell=cell).to(dtype)
+def test_beam_score_is_forced_score(kind, order, cell, dtype, error):
+    model = tables.small_model(order=order, cell=cell, **kind).to(dtype)
     found = search(tables.scorer_of(model), SENTENCES, beam=4, n_best=3, keep_weights=True)
     for source, hypotheses in zip(SENTENCES, found, strict=True):
         for hypothesis in hypotheses:
@@ -71,8 +71,9 @@ def test_beam_score_is_forced_score(attention, order, cell, dtype, error):
 
 @pytest.mark.parametrize("beam", [1, 3, 12])
 @pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
-def test_batch_composition_and_order_change_nothing(beam, penalties):
-    scorer = tables.scorer_of(tables.small_model(seed=4))
+@pytest.mark.parametrize("coverage", ["none", "linguistic"])
+def test_batch_composition_and_order_change_nothing(beam, penalties, coverage):
+    scorer = tables.scorer_of(tables.small_model(seed=4, coverage=coverage))
     options = {"beam": beam, "n_best": min(beam, 3), "keep_weights": True, **penalties}
     alone = [search(scorer, [sentence], **options)[0] for sentence in SENTENCES]
     for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):

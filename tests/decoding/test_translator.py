@@ -7,6 +7,7 @@ import queue
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -30,15 +31,14 @@ WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 LINES = ["the fox .", "", "a red boat", "\t ", "sees", "hedgehogs see the fox", "a red boat", "the the the a ."]
 
 
-def make_loaded(tokenizers: Tokenizers, words: list[str], attention: str = "additive", **sizes: int) -> LoadedModel:
+def make_loaded(tokenizers: Tokenizers, words: list[str], **changes: Any) -> LoadedModel:
     vocabulary = Vocabulary(["</s>", "<unk>", *words])
     torch.manual_seed(5)
     config = ModelConfig(
         source_vocabulary_size=len(vocabulary),
         target_vocabulary_size=len(vocabulary),
-        **{"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, **sizes},
+        **{"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, **changes},
         output_rank=0,
-        attention=attention,
         initialisation="xavier",
     )
     model = TranslationModel(config).eval()
@@ -133,9 +133,10 @@ def test_windows_are_bounded_by_their_text(loaded: LoadedModel, monkeypatch: pyt
     assert [t.source for t in found_by(loaded, LINES)] == LINES
 
 
-@pytest.mark.parametrize("kind", ["additive", "none"])
-def test_to_the_last_bit_nothing_depends_on_the_other_lines(kind: str) -> None:
-    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, attention=kind, hidden=48, embedding=20, maxout=24)
+@pytest.mark.parametrize("kind", [{}, {"attention": "none"}, {"coverage": "linguistic", "attention_hidden": 37}])
+def test_to_the_last_bit_nothing_depends_on_the_other_lines(kind: dict[str, Any]) -> None:
+    sizes = {"hidden": 48, "embedding": 20, "maxout": 24}
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, **{**sizes, **kind})
     lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i % 19)) for i in range(40)]
 
     def numbers(order: list[int], **settings: object) -> dict[int, object]:
