@@ -64,7 +64,6 @@ class AlignmentWriter:
         self.records = self.sentences = 0  # so far
         self.attributes = {**DEFAULTS, **attributes, **attributes_of(end)}
         self._dtype, self._resume, self._end, self._at_most = dtype, resume, end, at_most
-        self._weight_type = np.dtype(WEIGHT_TYPES[dtype])
         self._spool = Spool(self.partial)
         self._background: Background | None = None
         self._whole: AlignmentFile | None = None  # a file that is gone on with as soon as anything is added
@@ -195,7 +194,7 @@ class AlignmentWriter:
         if rank and not (self.records and sentence_id == self._last_id):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         row = Row(
-            weights=np.array(weights, self._weight_type).reshape(-1),  # a copy: the caller may reuse its own
+            weights=np.array(weights, np.float32).reshape(-1),  # a copy: the caller may reuse its own
             texts=(_joined(source_tokens), _joined(target_tokens)),
             words=(len(source_tokens), len(target_tokens)),
             links=tuple(argmax_links(weights, self._end) if links is None else links),

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -15,10 +16,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment import reader, writer
+from nmtalign.alignment.layout import DATASETS, DEFAULTS, attributes_of
 from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
 from nmtalign.errors import FormatError, ResourceError
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
+DUMPED = {  # how h5dump of any version names types
+    "<f2": "16-bit little-endian floating-point|H5T_IEEE_F16LE",
+    "<f4": "H5T_IEEE_F32LE",
+    "<f8": "H5T_IEEE_F64LE",
+    "|u1": "H5T_STD_U8LE",
+    "<i4": "H5T_STD_I32LE",
+    "<i8": "H5T_STD_I64LE",
+}
 PAIRS = st.lists(st.tuples(WORDS, WORDS, st.integers(0, 2**62)), max_size=5)
 
 
@@ -208,8 +218,16 @@ def test_h5dump_reads_it(tmp_path: Path) -> None:
     command = ["h5dump", "-d", "/weight_offsets", str(tmp_path / "a.h5")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "(0): 0, 1, 5, 14, 30, 55" in done.stdout
-    done = subprocess.run(["h5dump", str(tmp_path / "a.h5")], capture_output=True, text=True, check=True)
-    assert "source words, then </s>" in done.stdout
+    done = subprocess.run(["h5dump", "-A", str(tmp_path / "a.h5")], capture_output=True, text=True, check=True)
+    told = " ".join(done.stdout.split())
+    for name, (kind, _) in DATASETS.items():
+        named = re.search(rf'DATASET "{name.split("/")[-1]}" {{ DATATYPE (.+?) DATASPACE', told)
+        assert named, name
+        assert re.search(DUMPED[kind], named[1]), (name, named[1])
+    for name, value in {**attributes_of(end=True), **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
+        dumped = re.search(rf'ATTRIBUTE "{name}" {{ .*?\(0\): (.+?) }} }}', told)
+        assert dumped, name
+        assert dumped[1].strip('"') == str(value).upper() if isinstance(value, bool) else str(value), name
 
 
 def _first_word(file: AlignmentFile, index: int) -> tuple[str, float]:
@@ -228,6 +246,30 @@ def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
             found = pool.starmap(_first_word, [(file, i) for i in range(40)], chunksize=5)
         assert found == expected
         assert [_first_word(file, i) for i in range(40)] == expected
+
+
+@pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_a_data_loader_reads_it(tmp_path: Path, method: str) -> None:
+    from torch.utils.data import DataLoader
+
+    write(tmp_path / "a.h5", numbered(40))
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        dataset: Any = file
+        expected = [record.source for record in file]
+        loader = DataLoader(dataset, 8, num_workers=2, multiprocessing_context=method, collate_fn=list)
+        assert [record.source for batch in loader for record in batch] == expected
+
+
+def test_version_1_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", numbered(5))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file.attrs["format_version"] = 1
+        del file["rank"], file.attrs["sentence_ids_rise"]
+    with AlignmentFile(tmp_path / "a.h5") as records:
+        assert [record.rank for record in records] == [0] * 5
+        assert records.sentence(3)[0].source == ("s3",) * 3
+        assert records.sentence_count() == records.info()["sentences"] == 5
 
 
 def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment import building, writer
+from nmtalign.alignment.chunks import to_half
 from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
@@ -345,6 +346,13 @@ def test_a_disk_without_room_is_noticed_before_the_file_is_built(
     with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
         written(tmp_path / "a.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
+
+
+@given(st.lists(st.floats(width=32)), st.floats(-20, 20))
+def test_halves_are_those_of_numpy(values: list[float], scale: float) -> None:
+    array = np.concatenate([np.array(values, np.float32), np.geomspace(1e-9, 1e-3, 200).astype(np.float32) * scale])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(to_half(array).view(np.uint16), array.astype(np.float16).view(np.uint16))
 
 
 def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
