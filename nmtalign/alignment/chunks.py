@@ -110,7 +110,7 @@ class Columns:
 
 
 def to_half(values: NDArray[np.float32]) -> NDArray[np.float16]:
-    """float32 to float16, each rounded to the nearest, as `astype` does it, in an eighth of its time.
+    """float32 to float16, each rounded to the nearest, as `astype` does it, in a third of its time.
 
     What `astype` takes its time for are numbers below 2^-14, of which weights have many. There float16 counts in steps
     of 2^-24, and its bits are the count.
