@@ -9,6 +9,9 @@ import numpy as np
 
 from nmtalign.errors import UsageError
 
+_FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
+_FREE_OPTIONS = frozenset(("threads", "device", "max_memory"))
+
 
 def plain(value: Any) -> Any:
     """An attribute's value as Python's own type."""
@@ -16,27 +19,40 @@ def plain(value: Any) -> Any:
 
 
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raises UsageError that names the first setting of this run that is not what `path` was begun with."""
+    """Raises UsageError that names the first setting of this run that is not what `path` was begun with.
+
+    Where the texts lie and what is the machine's affair (threads and the like, among the options) may change.
+    """
     for name, ours in now.items():
-        theirs = plain(begun.get(name))
-        if theirs != plain(ours):
-            place, theirs, ours = _difference(name, theirs, plain(ours))
+        if name in _FREE:
+            continue
+        different = _difference(name, plain(begun.get(name)), plain(ours))
+        if different is not None:
+            place, before, after = different
             raise UsageError(
-                f"{path}: was begun with {place} = {_shown(theirs)}, and now it is {_shown(ours)}; go on with the "
+                f"{path}: was begun with {place} = {_shown(before)}, and now it is {_shown(after)}; go on with the "
                 "model, texts and options of then, or leave out --resume"
             )
 
 
-def _difference(name: str, theirs: Any, ours: Any) -> tuple[str, Any, Any]:
-    """Name and values of what differs: of two texts that are JSON objects, the first key whose values do."""
+def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any] | None:
+    """Name and values of what differs, if anything does: of texts that are JSON objects the first key that does."""
+    if before == after:
+        return None
+    objects = _object(before), _object(after)
+    if objects[0] is None or objects[1] is None:
+        return name, before, after
+    keys = [key for key in {**objects[0], **objects[1]} if key not in _FREE_OPTIONS]
+    found = (key for key in keys if objects[0].get(key) != objects[1].get(key))
+    return next(((f"{name}.{key}", objects[0].get(key), objects[1].get(key)) for key in found), None)
+
+
+def _object(text: Any) -> dict[str, Any] | None:
     try:
-        before, after = json.loads(theirs), json.loads(ours)
-        for key in [*before, *after]:
-            if before.get(key) != after.get(key):
-                return f"{name}.{key}", before.get(key), after.get(key)
-    except (TypeError, ValueError, AttributeError):
-        pass
-    return name, theirs, ours
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _shown(value: Any) -> str:
