@@ -31,16 +31,9 @@ GuidedReading = Literal["current", "shifted"]
 Search = Literal["beam", "paper"]
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["current", "shifted", "posterior"]
-Symmetrization = Literal[
-    "intersection",
-    "union",
-    "grow-diag",
-    "grow-diag-final",
-    "grow-diag-final-and",
-    "product",
-    "mutual",
-    "bayes-risk",
-]
+HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 
 @dataclass(frozen=True)
@@ -132,6 +125,8 @@ class TrainingConfig:
     guided_weight: float = 0.5  # of the loss of the weights, which is summed and divided as that of the words is
     guided_loss: GuidedLoss = "cross-entropy"
     guided_reading: GuidedReading = "current"  # shifted: a word's links are asked of the step that has it as its input
+    agreement: bool = False  # a model of the other direction is trained too, so that the weights of both agree
+    agreement_weight: float = 1.0  # of what it costs that they do not
     seed: int = 1234
     device: Device = "auto"
     precision: Precision = "auto"
@@ -143,8 +138,8 @@ class TrainingConfig:
         at_most(1000, threads=self.threads)
         at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
         at_least(1, batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
-        at_least(0, guided_weight=self.guided_weight)
-        at_most(1e6, guided_weight=self.guided_weight)
+        at_least(0, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
+        at_most(1e6, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
         if not (self.learning_rate > 0 and self.epsilon > 0):
             raise UsageError("learning_rate and epsilon must be greater than 0")

@@ -12,6 +12,7 @@
 | training_state.safetensors          | the last checkpoint: what it takes to go on (nmtalign.training.state)  |
 | training_state.previous.safetensors | the one before it                                                      |
 | train.jsonl                         | every event of the training, a line each                               |
+| backward                            | the model of the other direction, where both were trained to agree     |
 """
 
 import hashlib
@@ -90,7 +91,7 @@ def create_model_directory(
             (folder / name).unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    for name in names:
+    for name in names if corpus.folder != folder else ():
         with atomic_path(folder / name) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
     settings = {

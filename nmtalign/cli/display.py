@@ -78,7 +78,9 @@ def describe(event: Event) -> str:
         case Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
             best = "  best" if event.best else ""
-            return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{best}"
+            back = f"  backward {event.backward_loss:.3f}" if event.backward_loss is not None else ""
+            back += f" BLEU {event.backward_bleu:.2f}" if event.backward_bleu is not None else ""
+            return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{back}{best}"
         case Damaged():
             return f"{event.problem}; going on from the checkpoint before it, update {event.update}"
         case Noticed():
@@ -93,7 +95,10 @@ def _left(event: Progressed) -> str:
 
 
 def _alignment(event: Progressed) -> str:
-    return f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
+    guided = f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
+    if event.backward_loss is None or event.disagreement is None:
+        return guided
+    return f"{guided}backward {event.backward_loss:.3f}  disagreement {event.disagreement:.3f}  "
 
 
 def _skipped(event: Progressed) -> str:
@@ -174,8 +179,15 @@ def _figures(event: Progressed) -> Table:
         "gradient norm": f"{event.gradient_norm:.2f}",
         "rate": f"{event.learning_rate:.2g}",
     }
-    if event.alignment_loss is not None:
-        columns["alignment"] = f"{event.alignment_loss:.3f}"
+    columns |= {
+        name: f"{value:.3f}"
+        for name, value in (
+            ("alignment", event.alignment_loss),
+            ("backward", event.backward_loss),
+            ("disagreement", event.disagreement),
+        )
+        if value is not None
+    }
     for name in columns:
         table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
     table.add_row(*columns.values())

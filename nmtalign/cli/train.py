@@ -102,6 +102,11 @@ GuidedReading = Annotated[
     Literal["current", "shifted"] | None,
     _option("--guided-reading", "shifted = asked of the step that reads the word.", ALIGNMENT),
 ]
+Agreement = Annotated[
+    bool | None,
+    _option("--agreement/--no-agreement", "Train the other direction too, so that both agree: backward/.", ALIGNMENT),
+]
+AgreementWeight = Annotated[float | None, _option("--agreement-weight", "Of their disagreement \\[1].", ALIGNMENT)]
 Device = Annotated[Literal["auto", "cpu", "cuda"] | None, _option("--device", "Where to compute.", MACHINE)]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16"] | None,
@@ -156,6 +161,8 @@ def train(
     guided_weight: GuidedWeight = None,
     guided_loss: GuidedLoss = None,
     guided_reading: GuidedReading = None,
+    agreement: Agreement = None,
+    agreement_weight: AgreementWeight = None,
     device: Device = None,
     precision: Precision = None,
     threads: Threads = None,
@@ -192,6 +199,8 @@ Examples:
   torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
 
   nmtalign train data/ -o guided/ --guided-alignment links.txt --init-from model/
+
+  nmtalign train data/ -o model/ --agreement
 """
 
 

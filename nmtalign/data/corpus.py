@@ -69,6 +69,12 @@ class Split:
             targets[target_offsets[index] : target_offsets[index + 1]],
         )
 
+    def reversed(self) -> "Split":
+        """The same pairs, source and target in each other's place."""
+        other = dict(zip(SIDES, reversed(SIDES), strict=True))
+        arrays = {"/".join(other.get(part, part) for part in name.split("/")): x for name, x in self._arrays.items()}
+        return Split(self.name, arrays, self.text_lines)
+
     @property
     def lines(self) -> npt.NDArray[np.int32] | None:
         """(N,) the line of the training text, from 0, on which each pair stood, rising; None where it was not kept."""

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nmtalign.config import GuidedReading
 from nmtalign.data.batches import Batch, Flat
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, InputError
@@ -33,7 +32,7 @@ _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
 class Guide:
     """The links of every training pair; called with a batch, it gives the batch with its `guide`.
 
-    A link of two words is one of all pieces of both. `shifted` puts a word's links a step later, where it is the input.
+    A link of two words is one of all pieces of both.
     """
 
     def __init__(
@@ -41,14 +40,13 @@ class Guide:
         links: npt.NDArray[np.unsignedinteger[Any]],
         offsets: npt.NDArray[np.int64],
         begins: tuple[Begins, Begins],
-        shifted: bool,
         digest: str,
     ) -> None:
         """links (L, 2): source and target word; those of pair i are links[offsets[i]:offsets[i + 1]].
 
         `begins` (K,) tells for each side which ids begin a word, or is None where all do.
         """
-        self._links, self._offsets, self._begins, self._shifted = links, offsets, begins, shifted
+        self._links, self._offsets, self._begins = links, offsets, begins
         self.hash = digest  # of the text that the links were read from
 
     def __call__(self, batch: Batch) -> Batch:
@@ -62,8 +60,6 @@ class Guide:
             source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), source_begins)
             target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), target_begins)
             cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
-        if self._shifted:
-            cells = np.concatenate([np.zeros_like(cells[:, :1]), cells[:, :-1]], axis=1)
         return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
 
     def _of_pairs(self, indices: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -87,7 +83,7 @@ def _word_of_token(
     return words
 
 
-def read_guide(path: Path, corpus: Corpus, reading: GuidedReading) -> Guide:
+def read_guide(path: Path, corpus: Corpus) -> Guide:
     """The guide that a file of links (plain or .gz) is for the training pairs of a corpus.
 
     Raises InputError naming file and line for what is no link, or a link that leaves its pair, and for a file that does
@@ -105,7 +101,8 @@ def read_guide(path: Path, corpus: Corpus, reading: GuidedReading) -> Guide:
     kept, digest, first = bytearray(), hashlib.sha256(), 0
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
     for raw in _blocks(path):
-        low, high = np.searchsorted(train.lines, (first, first + len(raw)))
+        # Bounds of another type would have all lines converted.
+        low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
         sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
         _check(path, links, pairs, sizes, train.lines[low:high])
@@ -119,7 +116,7 @@ def read_guide(path: Path, corpus: Corpus, reading: GuidedReading) -> Guide:
             "give one line of links for each of its lines"
         )
     np.cumsum(offsets, out=offsets)
-    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, reading == "shifted", digest.hexdigest())
+    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest())
 
 
 def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:

@@ -188,6 +188,12 @@ class Tokenizers:
         """The same with a target that is put together as its training text is, where tokens do not tell that."""
         return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
 
+    def reversed(self) -> "Tokenizers":
+        """Those of the other direction; how its target text is put together has not been learned."""
+        if isinstance(self.source, MosesWords):
+            return Tokenizers.moses(self.target_language, self.source_language)
+        return Tokenizers(self.target, self.source, self.target_language, self.source_language)
+
     @property
     def kind(self) -> str:
         """ "moses", "sentencepiece" or "spaced"."""

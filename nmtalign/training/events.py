@@ -53,6 +53,8 @@ class Progressed(Event):
     seconds_left: float | None
     skipped: int  # updates left out since the start because the loss was not finite
     alignment_loss: float | None = None  # of the weights a linked target token, where training is guided
+    backward_loss: float | None = None  # of the other direction, where both are trained; a word of the source
+    disagreement: float | None = None  # of both directions' weights, a sentence
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Validated(Event):
     sample_source: str
     sample_translation: str
     sample_reference: str
+    backward_loss: float | None = None  # of the other direction, where both are trained; a word of the source
+    backward_bleu: float | None = None
 
 
 @dataclass(frozen=True)

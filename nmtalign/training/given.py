@@ -1,15 +1,16 @@
 """What a training is given beside its corpus: links that guide it, and another model's weights to start from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig, resolve
+from nmtalign.config import ModelConfig, TrainingConfig, field_names, resolve
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
+from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import (
@@ -21,19 +22,10 @@ from nmtalign.model_directory import (
     read_settings,
 )
 from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.training.both import BACKWARD, turned_round
 
-# What decides how weights are read, and so must be the same in both models.
-_STRUCTURE = (
-    "embedding",
-    "hidden",
-    "attention_hidden",
-    "maxout",
-    "output_rank",
-    "cell",
-    "order",
-    "attention",
-    "bidirectional",
-)
+# What may differ between two models of which one has the other's weights; of the vocabularies each word is compared.
+_MAY_DIFFER = {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Given:
     """The files that a training reads when it begins."""
 
     guide: Guide | None  # None where training is not guided
-    weights: Path | None  # the file of the first weights; None where they are drawn
+    weights: Sequence[Path]  # the files of the first weights of every direction; none where they are drawn
 
     @classmethod
     def read(cls, corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> "Given":
@@ -49,15 +41,18 @@ class Given:
 
         Raises UsageError, InputError or FormatError, naming the file, for what does not fit.
         """
-        guide = weights = None
+        guide, weights = None, []
         if config.guided_alignment:
             if model.attention == "none":
                 raise UsageError(
                     "guided_alignment: this model has no attention that links could guide; give --attention additive"
                 )
-            guide = read_guide(Path(config.guided_alignment), corpus, config.guided_reading)
+            guide = read_guide(Path(config.guided_alignment), corpus)
         if config.init_from:
-            weights = _weights_of(Path(config.init_from), corpus, model)
+            weights.append(_weights_of(Path(config.init_from), corpus, model))
+        if config.init_from and config.agreement:
+            other = ReversedCorpus(corpus, corpus.folder)
+            weights.append(_weights_of(Path(config.init_from) / BACKWARD, other, turned_round(model)))
         return cls(guide, weights)
 
     @property
@@ -66,22 +61,21 @@ class Given:
         found = {}
         if self.guide is not None:
             found["guided_alignment"] = self.guide.hash
-        if self.weights is not None:
-            found["init_from"] = sha256_of(self.weights)
+        if self.weights:
+            found["init_from"] = " ".join(map(sha256_of, self.weights))
         return found
 
     @torch.no_grad()
-    def start(self, model: TranslationModel) -> None:
-        """Gives the model its first weights; raises FormatError where they are of other sizes."""
-        if self.weights is None:
-            return
-        given, present = load_tensors(self.weights)[0], model.state_dict()
-        sizes, expected = ({name: tuple(x.shape) for name, x in part.items()} for part in (given, present))
-        if sizes != expected:
-            name = min(name for name in sizes | expected if sizes.get(name) != expected.get(name))
-            raise FormatError(f"{self.weights}: {name} is {sizes.get(name)} there and {expected.get(name)} here")
-        for name, tensor in present.items():
-            tensor.copy_(given[name])
+    def start(self, models: Sequence[TranslationModel]) -> None:
+        """Gives the models of all directions their first weights; raises FormatError where they are of other sizes."""
+        for path, model in zip(self.weights, models, strict=False):
+            given, present = load_tensors(path)[0], model.state_dict()
+            sizes, expected = ({name: tuple(x.shape) for name, x in part.items()} for part in (given, present))
+            if sizes != expected:
+                name = min(name for name in sizes | expected if sizes.get(name) != expected.get(name))
+                raise FormatError(f"{path}: {name} is {sizes.get(name)} there and {expected.get(name)} here")
+            for name, tensor in present.items():
+                tensor.copy_(given[name])
 
 
 def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
@@ -89,8 +83,8 @@ def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     settings = read_settings(folder)
     check_files(folder, settings)
     there = resolve(ModelConfig, (str(folder), settings["model"]))
-    for name in _STRUCTURE:
-        if getattr(there, name) != getattr(model, name):
+    for name in field_names(ModelConfig):
+        if name not in _MAY_DIFFER and getattr(there, name) != getattr(model, name):
             raise UsageError(
                 f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
                 "weights fit a model of the same settings alone"

@@ -21,9 +21,12 @@ from torch.nn import functional as F
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch
+from nmtalign.training.both import BothWays
 
 # A batch's inputs to (objective, sums over the real words of what is reported, the nll first).
 Objective = Callable[..., tuple[Tensor, Tensor]]
+
+Model = TranslationModel | BothWays
 
 LENGTHS = 4  # lengths are rounded up to multiples of it: 5% more positions at 30 words, and about 30 buckets in use
 ROWS = 16  # rows likewise: a batch of 80 sentences stays as it is
@@ -146,7 +149,7 @@ class GraphedLoss:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: Model,
         loss: Objective,
         say: Callable[[str], None],
         *,
@@ -290,7 +293,7 @@ class GraphedLoss:
 
 
 def pick_loss(
-    model: TranslationModel, loss: Objective, device: torch.device, processes: int, say: Callable[[str], None]
+    model: Model, loss: Objective, device: torch.device, processes: int, say: Callable[[str], None]
 ) -> LossAndGradient:
     """Graphs on a GPU that trains alone, else the plain way (gradients are reduced by hooks, which no graph holds)."""
     if device.type == "cuda" and processes == 1:
@@ -299,7 +302,7 @@ def pick_loss(
 
 
 @contextmanager
-def _static_shapes(model: TranslationModel) -> Iterator[None]:
+def _static_shapes(model: Model) -> Iterator[None]:
     before, model.static_shapes = model.static_shapes, True
     try:
         yield

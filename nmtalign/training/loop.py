@@ -11,12 +11,11 @@ import torch
 
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
-from nmtalign.core.model import TranslationModel
 from nmtalign.core.triton import missing
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
-from nmtalign.model_directory import create_model_directory
+from nmtalign.training.both import directions_of, make_models
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
@@ -66,8 +65,9 @@ class Trainer:
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
-        self.model = TranslationModel(model_config)
-        self._given.start(self.model)
+        self.model = make_models(model_config, config)
+        self.directions = directions_of(self.model, folder, corpus)
+        self._given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
         self.model.use_bf16(self.bf16)
         # The processor then neither fills nor reads a gradient of the whole vocabulary; processes add up dense ones.
@@ -75,12 +75,15 @@ class Trainer:
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if found:
-            take_over(folder, found)
+            for direction in self.directions:
+                direction.check()
+                take_over(direction.folder, found)
             self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
         elif self.world.first:
-            if restart:
-                forget(folder)
-            create_model_directory(folder, corpus, preset, model_config, config)
+            for direction in reversed(self.directions):  # the one that says that there is a run comes last
+                if restart:
+                    forget(direction.folder)
+                direction.create(preset, config)
         self._join_others()
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
@@ -237,7 +240,10 @@ class Trainer:
         if dev is None or not len(dev):
             self._save_best()
             return
-        seen = validate(self.model, self.corpus, dev, self.config, position.update, self.world)
+        seen = [
+            validate(direction.model, direction.corpus, self.config, position.update, self.world)
+            for direction in self.directions
+        ]
         event = judge(seen, position, self.config, self._when())
         if event.best:
             self._save_best()
@@ -247,7 +253,8 @@ class Trainer:
     def _save_best(self) -> None:
         if self.world.first:
             with self.world.writing():
-                save_best(self.folder, self.model, self.position.update, self._fingerprint)
+                for direction in self.directions:
+                    save_best(direction.folder, direction.model, self.position.update, self._fingerprint)
 
     def _save(self) -> None:
         """A checkpoint: last weights, then the state; whichever is cut off, the state before it is whole."""
@@ -255,7 +262,8 @@ class Trainer:
         self._agree()
         if self.world.first:
             with self.world.writing():
-                save_last(self.folder, self.model, self.position.update, self._fingerprint)
+                for direction in self.directions:
+                    save_last(direction.folder, direction.model, self.position.update, self._fingerprint)
                 path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
             self._emit(Saved(*self._when(), str(path)))
         self.world.meet()

@@ -33,7 +33,8 @@ class Meter:
     def add(self, batch: Batch, sums: Tensor) -> None:
         """Takes in a minibatch of the update that is being made.
 
-        `sums` is its summed negative log-likelihood or, where it has a guide, that and the cost of its weights (2,).
+        `sums` is its summed negative log-likelihood; where it has a guide, that and the cost of its weights (2,); of
+        both directions, those two, the other direction's negative log-likelihood and the disagreement (4,).
         """
         self._pending.append((batch, sums))
 
@@ -67,15 +68,19 @@ class Meter:
     ) -> Progressed:
         """The means over all processes, as the event that reports them at (update, epoch, seconds)."""
         spent = max(1e-9, time.perf_counter() - self._started - self._pause)
-        nll, *cost = torch.as_tensor(self._sums).reshape(-1).tolist()
+        sums = torch.as_tensor(self._sums).reshape(-1).tolist()
+        both = len(sums) > 2
         counts = [self._source_words, self._words, self._linked, self._positions, self._sentences]
-        nll, guided, source_words, words, linked, positions, sentences = world.sum([nll, sum(cost), *counts])
+        totals = world.sum([*(*sums, 0.0, 0.0, 0.0)[:4], *counts])
+        nll, guided, back_nll, apart, source_words, words, linked, positions, sentences = totals
         return Progressed(
             *when,
             loss=nll / words,
             loss_sentence=nll / sentences,
             perplexity=perplexity(nll / words),
             alignment_loss=guided / linked if linked else None,
+            backward_loss=back_nll / source_words if both else None,
+            disagreement=apart / sentences if both else None,
             source_words_per_second=source_words / spent,
             target_words_per_second=words / spent,
             gradient_norm=float(self._norm) / self._updates,

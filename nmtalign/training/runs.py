@@ -19,6 +19,7 @@ MAY_CHANGE = frozenset(
 # Files whose content counts, wherever they are, and settings that say nothing without such a file.
 _FILES = frozenset({"guided_alignment", "init_from"})
 _GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
+_AGREEING = frozenset({"agreement", "agreement_weight"})
 # Settings of the model that earlier versions did not have, and what those did: their runs go on.
 LATER: Mapping[str, object] = {"attention_temperature": 1.0, "coverage": "none"}
 
@@ -32,6 +33,7 @@ def fingerprint_of(
     """
     files = files or {}
     left_out = MAY_CHANGE | _FILES | (frozenset() if "guided_alignment" in files else _GUIDED)
+    left_out |= frozenset() if config.agreement else _AGREEING
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files)
     shaping = {name: value for name, value in asdict(model).items() if LATER.get(name) != value}
     text = json.dumps([corpus.hash, shaping, fixed], sort_keys=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def save_state(
-    folder: Path, model: TranslationModel, optimizer: torch.optim.Optimizer, position: Position, fingerprint: str
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position, fingerprint: str
 ) -> Path:
     """Writes a checkpoint, whole or not at all, and keeps the one before it; `fingerprint` says whose run it is."""
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
@@ -119,7 +119,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     return None
 
 
-def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: torch.optim.Optimizer) -> Position:
+def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
     """Puts weights, optimiser and random generators back as they were; returns the position."""
     path, slots = checkpoint.path, defaultdict[int, dict[str, Any]](dict)
     weights = model.state_dict()

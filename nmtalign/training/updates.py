@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
+from nmtalign.training.both import BothLoss, BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import pick_loss
 from nmtalign.training.guidance import Guidance
@@ -68,7 +69,7 @@ class Updater:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: TranslationModel | BothWays,
         optimizer: torch.optim.Optimizer,
         config: TrainingConfig,
         world: World,
@@ -76,7 +77,11 @@ class Updater:
     ) -> None:
         """`say` is told in one line what makes training slower than it could be."""
         self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
-        self._loss = world.parallel(BatchLoss(model, config.label_smoothing, Guidance.of(config)))
+        self._loss = world.parallel(
+            BothLoss(model, config)
+            if isinstance(model, BothWays)
+            else BatchLoss(model, config.label_smoothing, Guidance.of(config))
+        )
         self._compute = pick_loss(model, self._loss, world.device, 1 if world.alone else max(2, world.size), say)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:

@@ -1,6 +1,7 @@
 """The dev set: loss a word, BLEU, and one translation to look at."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,16 +33,23 @@ class Validation:
     score: Score | None
     sample: tuple[str, str, str]  # source, translation, reference
 
+    @property
+    def loss(self) -> float:
+        """Nats a word."""
+        return self.nll / max(1, self.words)
+
+    def value(self, config: TrainingConfig) -> float:
+        """What is compared with other validations, higher is better."""
+        return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
+
 
 @torch.no_grad()
-def validate(
-    model: TranslationModel, corpus: Corpus, dev: Split, config: TrainingConfig, turn: int, world: World
-) -> Validation:
+def validate(model: TranslationModel, corpus: Corpus, config: TrainingConfig, turn: int, world: World) -> Validation:
     """Loss over the dev pairs (all lengths), greedy BLEU over the first `bleu_sentences`; `turn` picks the sample.
 
     Each process of a world sees a part of the sentences; all get the whole result.
     """
-    training = model.training
+    training, dev = model.training, corpus.splits["dev"]
     model.eval()
     nll, words, sentences = world.sum(_loss(model, dev, config, world))
     # A model that has diverged has no best word; training finds out by itself.
@@ -95,10 +103,16 @@ def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, coun
     return texts
 
 
-def judge(seen: Validation, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
-    """Whether this is the best so far, which the position takes note of; the event that says so at `when`."""
-    loss, score = seen.nll / max(1, seen.words), seen.score
-    value = score.value if config.metric == "bleu" and score is not None else -loss
+def judge(
+    looks: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
+) -> Validated:
+    """Whether this is the best so far, which the position takes note of; the event that says so at `when`.
+
+    Of both directions, where two are trained, the sum counts; best_loss and best_bleu are those of the first.
+    """
+    seen, *others = looks
+    loss, score = seen.loss, seen.score
+    value = sum(look.value(config) for look in looks)
     best = math.isfinite(value) and (position.best is None or value > position.best)
     if best:
         position.best, position.best_loss, position.since_best = value, loss, 0
@@ -117,4 +131,6 @@ def judge(seen: Validation, position: Position, config: TrainingConfig, when: tu
         sample_source=seen.sample[0],
         sample_translation=seen.sample[1],
         sample_reference=seen.sample[2],
+        backward_loss=others[0].loss if others else None,
+        backward_bleu=others[0].score.value if others and others[0].score else None,
     )

@@ -59,18 +59,12 @@ def test_the_corpus_knows_the_line_of_every_pair(tmp_path):
 @pytest.mark.parametrize("vocabulary", ["word", "none"])
 def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
     corpus, path = prepared(tmp_path, vocabulary=vocabulary)
-    batch = guided(corpus, read_guide(path, corpus, "current"), [2, 0, 1])
+    batch = guided(corpus, read_guide(path, corpus), [2, 0, 1])
     assert batch.guide.shape == (3, 5, 4)  # `</s>` has a row and a column
     expected = [(0, 0, 0), (1, 0, 2), (1, 1, 0), (1, 1, 1), (1, 2, 3), (2, 0, 0), (2, 0, 1), (2, 1, 2)]
     assert cells(batch) == expected
     assert batch.linked == 1 + 4 + 3
     assert [tensor.shape for tensor in batch.inputs()][4] == (3, 5, 4)
-
-
-def test_the_shifted_reading_asks_the_next_step(tmp_path):
-    corpus, path = prepared(tmp_path)
-    batch = guided(corpus, read_guide(path, corpus, "shifted"), [2, 1])
-    assert cells(batch) == [(0, 0, 1), (1, 0, 1), (1, 0, 2), (1, 1, 3)]
 
 
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
@@ -86,7 +80,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
     ]
     lines = [" ".join(f"{i}-{j}" for i, j in sorted(line)) for line in links]
     corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, size="40", workers=workers, max_length=9)
-    train, guide = corpus.splits["train"], read_guide(path, corpus, "current")
+    train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
     plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
     seen = 0
@@ -94,9 +88,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
         for row, index in enumerate(batch.indices):
             vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
             tokenizers = corpus.tokenizers.source, corpus.tokenizers.target
-            sides = zip(
-                train.pair(int(index)), parts, (corpus.tokenizers.source, corpus.tokenizers.target), strict=True
-            )
+            sides = zip(train.pair(int(index)), vocabularies, tokenizers, strict=True)
             source, target = (side.word_index(words.decode(ids)) for ids, words, side in sides)
             line = links[train.lines[index]]
             expected = [[(i, j) in line for i in source] for j in target]
@@ -111,7 +103,7 @@ def test_packed_and_plain_files_are_one(tmp_path):
     corpus, path = prepared(tmp_path)
     packed = tmp_path / "links.gz"
     packed.write_bytes(gzip.compress(path.read_bytes().removesuffix(b"\n")))
-    plain, other = (read_guide(name, corpus, "current") for name in (path, packed))
+    plain, other = (read_guide(name, corpus) for name in (path, packed))
     assert plain.hash == other.hash
     assert cells(guided(corpus, plain, [0, 1, 2])) == cells(guided(corpus, other, [0, 1, 2]))
 
@@ -131,7 +123,7 @@ def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, 
         tmp_path, links=[*LINKS[:line], links, *LINKS[line + 1 :]], vocabulary=vocabulary, size="30"
     )
     with pytest.raises(InputError, match=message) as raised:
-        read_guide(path, corpus, "current")
+        read_guide(path, corpus)
     assert str(raised.value).startswith(f"{path}: ")
     assert "\n" not in str(raised.value)
 
@@ -140,7 +132,7 @@ def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, 
 def test_a_file_of_other_lines_is_refused(tmp_path, links):
     corpus, path = prepared(tmp_path, links=links)
     with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
-        read_guide(path, corpus, "current")
+        read_guide(path, corpus)
 
 
 def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_for_links(tmp_path):
@@ -152,7 +144,7 @@ def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_
     assert old.splits["train"].lines is None
     assert old.hash == corpus.hash  # runs begun with it go on
     with pytest.raises(FormatError, match="run nmtalign prep again"):
-        read_guide(path, old, "current")
+        read_guide(path, old)
 
 
 def test_batches_without_a_guide_have_none(tmp_path):

@@ -1,4 +1,4 @@
-"""Trainings for test_distributed.py: started by torchrun, each process runs all of `CASES`, one after the other.
+"""Trainings for test_distributed.py: started by torchrun, each process runs all of `cases`, one after the other.
 
 `torchrun several.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; the test runs the same cases alone.
 """
@@ -47,6 +47,16 @@ HALF, WHOLE = replace(CONFIG, epochs=0.0, max_updates=3), replace(CONFIG, epochs
 DROPOUT = 0.2
 
 
+def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
+    """All cases by name; the links of those that are guided lie beside the corpus."""
+    links = str(corpus.folder / "links")
+    return {
+        **CASES,
+        "guided": replace(CONFIG, guided_alignment=links, accumulate=2),
+        "agreeing": replace(CONFIG, guided_alignment=links, guided_loss="sum", agreement=True),
+    }
+
+
 def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
     """One training; the events of the first process."""
     sizes = ModelConfig(
@@ -81,7 +91,7 @@ def main(corpus: Corpus, folder: Path) -> None:
     """All that several processes are to leave."""
     world = open_world("cpu", lambda line, code: os._exit(code))
     with world.together():
-        for name, config in CASES.items():
+        for name, config in cases(corpus).items():
             train(corpus, folder / name, config, world)
         train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)
         train(corpus, folder / "begun by two", HALF, world)

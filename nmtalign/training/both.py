@@ -1,0 +1,140 @@
+"""Both directions trained together, so that their weights agree (Cheng et al. 2015, Agreement-based Joint Training)."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.core.model import Loss, TranslationModel
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.reversed import ReversedCorpus
+from nmtalign.errors import UsageError
+from nmtalign.files import disk_errors
+from nmtalign.model_directory import check_files, create_model_directory, read_settings
+from nmtalign.training.guidance import LEAST, Guidance
+
+BACKWARD = "backward"  # the folder of the other direction, in that of the first
+
+
+class BothWays(nn.Module):
+    """A model and one of the other direction, for the training to handle as one."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.there, self.back = TranslationModel(config), TranslationModel(turned_round(config))
+
+    def use_bf16(self, on: bool = True) -> None:
+        """As `TranslationModel.use_bf16`."""
+        self.there.use_bf16(on)
+        self.back.use_bf16(on)
+
+    def use_sparse_gradients(self, on: bool = True) -> None:
+        """As `TranslationModel.use_sparse_gradients`."""
+        self.there.use_sparse_gradients(on)
+        self.back.use_sparse_gradients(on)
+
+    @property
+    def static_shapes(self) -> bool:
+        """As `TranslationModel.static_shapes`."""
+        return self.there.static_shapes
+
+    @static_shapes.setter
+    def static_shapes(self, on: bool) -> None:
+        self.there.static_shapes = self.back.static_shapes = on
+
+
+def turned_round(config: ModelConfig) -> ModelConfig:
+    """The settings of the other direction: the vocabularies change places."""
+    sizes = config.target_vocabulary_size, config.source_vocabulary_size
+    return replace(config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
+
+
+class BothLoss(nn.Module):
+    """The losses of both directions, and what it costs that their weights disagree."""
+
+    def __init__(self, models: BothWays, config: TrainingConfig) -> None:
+        super().__init__()
+        self.models, self.guidance = models, Guidance.of(config)
+        self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
+
+    def forward(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(what is differentiated, sums (4,)): nll, guidance of both, the other direction's nll, disagreement.
+
+        Everything is summed over the batch: over target words, linked tokens, source words, and sentences.
+        """
+        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing)
+        # A row of padding, which a recorded graph may have, has no target word: it reads one, and nothing is asked.
+        real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
+        read = target_mask | (first & ~real)
+        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing)
+        apart = disagreement(there, back, source_mask, target_mask)
+        guided = torch.zeros_like(apart)
+        if guide is not None and there.weights is not None and back.weights is not None:
+            turned = guide.transpose(1, 2)
+            guided = self.guidance.cost(there.weights, guide) + self.guidance.cost(back.weights, turned)
+        objective = there.objective + back.objective + self.agreement_weight * apart + self.guidance.weight * guided
+        return objective, torch.stack([there.nll, guided, back.nll, apart]).detach()
+
+
+def disagreement(there: Loss, back: Loss, source_mask: Tensor, target_mask: Tensor) -> Tensor:
+    """-log of the sum over i, j of there[j, i] * back[i, j], summed over the sentences of a batch.
+
+    The paper's "multiplication", which served best there; `</s>` is left out of both sides, since two models that both
+    read nothing but `</s>` would agree.
+    """
+    if there.weights is None or back.weights is None:
+        raise ValueError("models without attention cannot agree")
+    cells = _words(target_mask)[:, :, None] & _words(source_mask)[:, None]
+    together = (there.weights.permute(1, 0, 2) * back.weights.permute(1, 2, 0) * cells).sum((1, 2))
+    return -(together.clamp_min(LEAST).log() * cells.any(2).any(1)).sum()
+
+
+def _words(mask: Tensor) -> Tensor:
+    """(B, T) the tokens that are not `</s>`: those with another behind them."""
+    return torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], 1)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One model of a training: where it is kept, and what it is trained on."""
+
+    folder: Path
+    corpus: Corpus
+    model: TranslationModel
+
+    def check(self) -> None:
+        """Raises FormatError where the directory is not as it was laid down."""
+        check_files(self.folder, read_settings(self.folder))
+
+    def create(self, preset: str, config: TrainingConfig) -> None:
+        """Lays down its directory, without the weights."""
+        if isinstance(self.corpus, ReversedCorpus):
+            with disk_errors(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.corpus.write()
+        create_model_directory(self.folder, self.corpus, preset, self.model.config, config)
+
+
+def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationModel | BothWays:
+    """What is trained: a model or, with agreement, two; raises UsageError where there are no weights to agree."""
+    if not training.agreement:
+        return TranslationModel(config)
+    if config.attention == "none":
+        raise UsageError("agreement: this model has no attention that could agree; give --attention additive")
+    return BothWays(config)
+
+
+def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Corpus) -> list[Direction]:
+    """The directions that are trained, the one that was asked for first."""
+    if isinstance(models, TranslationModel):
+        return [Direction(folder, corpus, models)]
+    backward = folder / BACKWARD
+    return [
+        Direction(folder, corpus, models.there),
+        Direction(backward, ReversedCorpus(corpus, backward), models.back),
+    ]

@@ -1,0 +1,286 @@
+"""Guided alignment: what it costs, what it teaches, and that all else of a training holds with it."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
+from nmtalign.data.guide import read_guide
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.model_directory import load_model, load_tensors
+from nmtalign.training.distributed import World
+from nmtalign.training.events import Progressed
+from nmtalign.training.graphs import EagerLoss, GraphedLoss
+from nmtalign.training.guidance import Guidance
+from nmtalign.training.loop import Trainer
+from nmtalign.training.updates import BatchLoss
+
+CONFIG = TrainingConfig(
+    optimizer="adamw",
+    learning_rate=5e-3,
+    epsilon=1e-8,
+    loss_normalization="tokens",
+    batch_size=40,
+    shuffle="epoch",
+    max_updates=12,
+    validate_every="6",
+    checkpoint_every="5",
+    log_every=3,
+    bleu_sentences=5,
+    precision="fp32",
+    device="cpu",
+)
+LOSSES = ["cross-entropy", "sum"]
+
+
+@pytest.fixture(scope="module")
+def links(reversal, tmp_path_factory):
+    """The true links of the reversing corpus' training text, some of them left out."""
+    path = tmp_path_factory.mktemp("links") / "links"
+    lengths = reversal.splits["train"].source_lengths
+    path.write_text("".join(" ".join(f"{n - 1 - j}-{j}" for j in range(n) if j % 4 != 3) + "\n" for n in lengths))
+    return path
+
+
+def sizes(corpus, **changes):
+    return ModelConfig(
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+        **{"embedding": 16, "hidden": 32, "attention_hidden": 32, "maxout": 16, "output_rank": 0, **changes},
+        initialisation="xavier",
+    )
+
+
+def train(corpus, folder, config, stop_at=None, **model):
+    events = []
+
+    def listen(event):
+        events.append(event)
+        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
+            trainer.stop("interrupted")
+
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen)
+    trainer.run()
+    return events
+
+
+def same(one, other, name="last"):
+    ours, theirs = (load_tensors(folder / f"{name}.safetensors")[0] for folder in (one, other))
+    return all(torch.equal(ours[key], theirs[key]) for key in ours | theirs)
+
+
+def guided_batch(seed=0):
+    """Three pairs of random words, a third of whose cells are linked."""
+    torch.manual_seed(seed)
+    pairs = [([2, 3, 4], [5, 2, 3, 4]), ([4, 2], [3]), ([3] * 5, [2, 4])]
+    batch = make_batch(pairs)
+    guide = (torch.rand(3, batch.target.shape[1], batch.source.shape[1]) < 0.34) & batch.target_mask[:, :, None]
+    guide &= batch.source_mask[:, None]
+    return replace(batch, guide=guide, linked=int(guide.any(-1).sum()))
+
+
+def naive(weights, guide, loss):
+    """The definition, cell by cell; weights (Ty, B, Tx)."""
+    cost = 0.0
+    for pair, rows in enumerate(guide.tolist()):
+        for target, row in enumerate(rows):
+            linked = [float(weights[target, pair, source]) for source, is_linked in enumerate(row) if is_linked]
+            if linked and loss == "sum":
+                cost -= float(torch.tensor(sum(linked)).log())
+            elif linked:
+                cost -= sum(float(torch.tensor(weight).log()) for weight in linked) / len(linked)
+    return cost
+
+
+def model_of(dtype=torch.float64, **options):
+    torch.manual_seed(5)
+    small = {"embedding": 4, "hidden": 6, "attention_hidden": 5, "maxout": 4, "initialisation": "xavier", **options}
+    return TranslationModel(ModelConfig(6, 7, **small)).to(dtype)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_cost_is_the_definitions(loss):
+    batch = guided_batch()
+    weights = torch.rand(batch.target.shape[1], 3, batch.source.shape[1]).softmax(-1)
+    found = Guidance(1.0, loss).cost(weights, batch.guide)
+    assert float(found) == pytest.approx(naive(weights, batch.guide, loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_of_nothing_cost_much_and_break_nothing(loss):
+    weights = torch.tensor([[[0.0, 1.0]]], requires_grad=True)
+    cost = Guidance(1.0, loss).cost(weights, torch.tensor([[[True, False]]]))
+    cost.backward()
+    assert 50 < float(cost.detach()) < 100
+    assert bool(weights.grad.isfinite().all())
+    nothing = Guidance(1.0, loss).cost(weights, torch.zeros(1, 1, 2, dtype=torch.bool))
+    assert float(nothing.detach()) == 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
+def test_gradients_of_the_guided_loss_are_those_of_differences(loss, order):
+    model, batch = model_of(order=order), guided_batch()
+    objective = BatchLoss(model, 0.1, Guidance(0.7, loss))
+    assert 0 < batch.linked < batch.target_words
+    names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
+    weights = [dict(model.named_parameters())[name] for name in names]
+    found = torch.autograd.grad(objective(*batch.inputs())[0], weights)
+    for weight, gradient in zip(weights, found, strict=True):
+        for place in [(0, 0), (2, 1), (4, 3)]:
+            sides = []
+            for step in (1e-6, -1e-6):
+                with torch.no_grad():
+                    weight[place] += step
+                    sides.append(float(objective(*batch.inputs())[0].detach()))
+                    weight[place] -= step
+            assert float(gradient[place]) == pytest.approx((sides[0] - sides[1]) / 2e-6, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_padding_changes_nothing_and_graphs_replay_it(dtype):
+    class Again:
+        def warm_up(self, work):
+            work()
+
+        def record(self, work):
+            return work
+
+    model = model_of(dtype)
+    loss = BatchLoss(model, 0.1, Guidance(0.7, "cross-entropy"))
+    graphed = GraphedLoss(model, loss, pytest.fail, recorder=Again())
+    eager = EagerLoss(loss, torch.device("cpu"))
+    for seed in range(4):
+        batch, found = guided_batch(seed), []
+        for way in (eager, graphed):
+            sums = way(batch, 0.5)
+            found.append([sums, *(parameter.grad.clone() for parameter in model.parameters())])
+            model.zero_grad(set_to_none=True)
+        assert found[0][0].shape == (2,)
+        for plain, replayed in zip(*found, strict=True):
+            torch.testing.assert_close(plain, replayed, rtol=1e-3, atol=1e-5)
+
+
+def test_bf16_activations_are_guided_in_float32():
+    model, batch = model_of(torch.float32), guided_batch()
+    model.use_bf16()
+    objective, sums = BatchLoss(model, 0.0, Guidance(1.0, "sum"))(*batch.inputs())
+    objective.backward()
+    assert sums.dtype == torch.float32
+    plain = BatchLoss(model_of(torch.float32), 0.0, Guidance(1.0, "sum"))(*batch.inputs())[1]
+    torch.testing.assert_close(sums, plain, rtol=2e-2, atol=1e-2)
+
+
+def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, links, tmp_path):
+    config = replace(CONFIG, max_updates=60, log_every=10, validate_every="60")
+    events = train(reversal, tmp_path / "m", replace(config, guided_alignment=str(links), guided_weight=1.0))
+    costs = [event.alignment_loss for event in events if isinstance(event, Progressed)]
+    assert costs[-1] < 0.3 < 1 < costs[0]
+    logged = [json.loads(line) for line in (tmp_path / "m/train.jsonl").read_text().splitlines()]
+    assert [event["alignment_loss"] for event in logged if event["event"] == "progressed"] == costs
+    model, dev = load_model(tmp_path / "m", device="cpu").model, reversal.splits["dev"]
+    right = words = 0
+    for index in range(20):
+        batch = make_batch([dev.pair(index)])
+        length = int(dev.source_lengths[index])
+        reads = model.force(*batch.inputs()).weights[0, :length].argmax(-1).tolist()
+        right += sum(read == length - 1 - step for step, read in enumerate(reads))
+        words += length
+    assert right / words > 0.9
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2, "guided_loss": "sum", "guided_reading": "shifted"}])
+def test_resumed_equals_uninterrupted_bit_for_bit(reversal, links, tmp_path, options):
+    config = replace(CONFIG, guided_alignment=str(links), **options)
+    train(reversal, tmp_path / "whole", config, dropout=0.2)
+    assert not train(reversal, tmp_path / "parts", config, stop_at=6, dropout=0.2)[-1].complete
+    assert train(reversal, tmp_path / "parts", config, dropout=0.2)[0].resumed
+    assert same(tmp_path / "whole", tmp_path / "parts")
+    assert same(tmp_path / "whole", tmp_path / "parts", "best")
+
+
+def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, links, tmp_path):
+    config = replace(CONFIG, guided_alignment=str(links), max_updates=3)
+    train(reversal, tmp_path / "m", config)
+    moved = tmp_path / "moved"
+    moved.write_bytes(links.read_bytes())
+    assert train(reversal, tmp_path / "m", replace(config, guided_alignment=str(moved)))[0].resumed
+    moved.write_text(moved.read_text().replace("0-2", "1-2"))
+    others = [{"guided_alignment": str(moved)}, {"guided_alignment": ""}, {"guided_weight": 0.1}]
+    for other in others:
+        with pytest.raises(UsageError, match="other settings"):
+            train(reversal, tmp_path / "m", replace(config, **other))
+
+
+def test_without_links_the_options_change_nothing(reversal, tmp_path):
+    train(reversal, tmp_path / "m", CONFIG)
+    assert train(reversal, tmp_path / "m", replace(CONFIG, guided_weight=3.0, guided_reading="shifted"))[0].resumed
+
+
+def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
+    with pytest.raises(UsageError, match="no attention that links could guide"):
+        train(reversal, tmp_path / "m", replace(CONFIG, guided_alignment=str(links)), attention="none")
+    with pytest.raises(UsageError, match="guided_weight = -1"):
+        replace(CONFIG, guided_weight=-1.0)
+    assert not (tmp_path / "m").exists()
+
+
+class Half(World):
+    """One of two processes, as far as its share of a minibatch goes."""
+
+    def __init__(self, rank):
+        super().__init__(torch.device("cpu"))
+        self.rank, self.size = rank, 2
+
+
+def test_shares_of_a_batch_make_up_the_whole(reversal, links):
+    """The summed gradients of two processes' shares are those of one."""
+    from nmtalign.data.batches import load_batches
+    from nmtalign.training.optimizers import make_optimizer
+    from nmtalign.training.progress import Meter
+    from nmtalign.training.updates import Updater, cut_groups
+
+    guide, found = read_guide(links, reversal), []
+    pairs, plan = reversal.splits["train"], [torch.arange(11).numpy()]
+    for world in (World(torch.device("cpu")), Half(0), Half(1)):
+        torch.manual_seed(1)
+        model = TranslationModel(sizes(reversal)).double()
+        config = replace(CONFIG, accumulate=1)
+        updater = Updater(model, make_optimizer(model.parameters(), config), config, world, print)
+        (group,) = cut_groups(pairs, plan, 1)
+        updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide), Meter())
+        found.append([parameter.grad for parameter in model.parameters()])
+    for whole, one, other in zip(*found, strict=True):
+        torch.testing.assert_close(whole.to_dense(), (one + other).to_dense() / 2)
+
+
+def test_a_training_starts_from_another_models_weights(reversal, links, tmp_path):
+    train(reversal, tmp_path / "first", CONFIG)
+    config = replace(CONFIG, init_from=str(tmp_path / "first"), guided_alignment=str(links))
+    trainer = Trainer(reversal, tmp_path / "second", "tiny", sizes(reversal), config, lambda event: None)
+    given = load_tensors(tmp_path / "first/best.safetensors")[0]
+    assert all(torch.equal(tensor, given[name]) for name, tensor in trainer.model.state_dict().items())
+    trainer.run()
+    assert not same(tmp_path / "first", tmp_path / "second")
+    again = train(reversal, tmp_path / "second", replace(config, max_updates=14))
+    assert (again[0].resumed, again[0].update) == (True, 12)
+    with pytest.raises(UsageError, match="other settings"):
+        train(reversal, tmp_path / "second", replace(config, init_from=str(tmp_path / "second")))
+
+
+def test_weights_of_other_sizes_or_words_are_refused(reversal, tmp_path):
+    train(reversal, tmp_path / "first", replace(CONFIG, max_updates=1))
+    config = replace(CONFIG, init_from=str(tmp_path / "first"))
+    with pytest.raises(UsageError, match=r"init_from: hidden is 32 in .*first and 16 here"):
+        train(reversal, tmp_path / "m", config, hidden=16)
+    other = SimpleNamespace(**{name: getattr(reversal, name) for name in ("splits", "folder", "hash", "settings")})
+    other.source_vocabulary, other.target_vocabulary = reversal.target_vocabulary, reversal.target_vocabulary
+    with pytest.raises(UsageError, match=r"source\.vocabulary\.txt holds other words"):
+        train(other, tmp_path / "m", config)
+    with pytest.raises(FormatError, match="no nmtalign model here"):
+        train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "none")))
