@@ -110,6 +110,7 @@ def test_every_command_has_help_with_examples():
         "score",
         "score-pairs",
         "align",
+        "symmetrize",
         "aer",
         "plot",
         "view",

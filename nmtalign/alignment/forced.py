@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -132,39 +132,33 @@ class Aligner:
     def _record(self, pair: Pair, weights: Matrix, log_probs: Matrix, log_prob: float) -> AlignmentRecord:
         """The record of one row of a batch: padding cut off, pieces merged to words."""
         rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
-        weights = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
-        record = AlignmentRecord(
+        merged = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
+        return self._made(pair, merged, _of_words(log_probs[:rows], pair.target.starts), log_prob)
+
+    def _empty_record(self, pair: Pair) -> AlignmentRecord:
+        rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
+        return self._made(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0)
+
+    def _made(
+        self, pair: Pair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float
+    ) -> AlignmentRecord:
+        """The record of weights between words and `</s>`, which is dropped where that is asked for."""
+        config, mass = self._config, 0.0
+        if config.drop_end:
+            mass = float(weights[:-1, -1].sum(dtype=np.float64))
+            weights = drop_end(weights)
+        links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
+        return AlignmentRecord(
             source=pair.source.words,
             target=pair.target.words,
             weights=weights,
             log_prob=log_prob,
             sentence_id=pair.number,
-            token_log_probs=_of_words(log_probs[:rows], pair.target.starts),
-            hard_links=(),
+            token_log_probs=token_log_probs,
+            hard_links=tuple(links),
+            end=not config.drop_end,
+            dropped_mass=mass,
         )
-        return finished(record, self._config)
-
-    def _empty_record(self, pair: Pair) -> AlignmentRecord:
-        rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-        record = AlignmentRecord(
-            source=pair.source.words,
-            target=pair.target.words,
-            weights=np.zeros((rows, columns), dtype=np.float32),
-            log_prob=0.0,
-            sentence_id=pair.number,
-            token_log_probs=np.zeros(rows, dtype=np.float32),
-            hard_links=(),
-        )
-        return finished(record, self._config)
-
-
-def finished(record: AlignmentRecord, config: AlignConfig) -> AlignmentRecord:
-    """A record with `</s>`: dropped where that is asked for, and with the links of its weights."""
-    weights, mass = record.weights, 0.0
-    if config.drop_end:
-        weights, mass = drop_end(weights), record.end_mass()
-    links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
-    return replace(record, weights=weights, hard_links=tuple(links), end=not config.drop_end, dropped_mass=mass)
 
 
 def _of_words(log_probs: NDArray[np.float32], starts: NDArray[np.int64] | None) -> NDArray[np.float32]:

@@ -1,9 +1,9 @@
 """Which weights of a forced pass say what a target word comes from.
 
 - "current": those of the step that writes the word.
-- "shifted" (Chen et al. 2020): those of the step in which the word is the input, for they know which word it is. In the
-  order look-generate-update (PAPER section 2) the look of step t + 1 reads the first state that has taken up word t: word
-  t reads the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
+- "shifted" (Chen et al. 2020): those of the step in which the word is the input, as they know which word it is. In the
+  order look-generate-update (PAPER section 2) the look of step t + 1 reads the first state that has taken up word t:
+  word t reads the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
   look-update-generate a look comes before its step's update: word t is taken up in step t + 1, after its look, and the
   look of step t + 2 is the first that knows it. For the last word the decoder then goes one step beyond `</s>`.
   `</s>` itself, which is nowhere an input, keeps the weights of its own step.

@@ -17,17 +17,17 @@ asks whether one beside them is there; where several links compete for the same 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 from nmtalign.alignment.links import Link
+from nmtalign.config import HardSymmetrization
 
-HardMethod = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 Links = Collection[Link]
 
 _BESIDE = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))  # (source, target)
 
 
-def symmetrize(forward: Links, backward: Links, method: HardMethod) -> list[Link]:
+def symmetrize(forward: Links, backward: Links, method: HardSymmetrization) -> list[Link]:
     """The links of both directions made one, by target word, then by source word.
 
     Raises ValueError for a method that is none of `HARD_METHODS`.
@@ -109,11 +109,11 @@ def _final_and(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]
     return growing.links
 
 
-_METHODS: Mapping[HardMethod, Callable[[frozenset[Link], frozenset[Link]], Collection[Link]]] = {
+_METHODS: Mapping[HardSymmetrization, Callable[[frozenset[Link], frozenset[Link]], Collection[Link]]] = {
     "intersection": lambda forward, backward: forward & backward,
     "union": lambda forward, backward: forward | backward,
     "grow-diag": lambda forward, backward: _grow_diag(forward, backward).links,
     "grow-diag-final": _final,
     "grow-diag-final-and": _final_and,
 }
-HARD_METHODS: tuple[HardMethod, ...] = get_args(HardMethod)
+HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)

@@ -18,6 +18,7 @@ from nmtalign.cli import (
     sample,
     score,
     score_pairs,
+    symmetrize,
     train,
     translate,
     view,
@@ -86,6 +87,7 @@ app.command("translate", rich_help_panel=RESULTS)(translate.translate)
 app.command("score", rich_help_panel=RESULTS)(score.score)
 app.command("score-pairs", rich_help_panel=RESULTS)(score_pairs.score_pairs)
 app.command("align", rich_help_panel=RESULTS)(align.align)
+app.command("symmetrize", rich_help_panel=RESULTS)(symmetrize.symmetrize)
 app.command("aer", rich_help_panel=RESULTS)(aer.aer)
 app.command("plot", rich_help_panel=RESULTS)(plot.plot)
 app.command("view", rich_help_panel=RESULTS)(view.view)

@@ -1,0 +1,296 @@
+"""`nmtalign align` with two models, its ways of reading weights, and going on with what was cut off."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmtalign.alignment.agreement import soft_links
+from nmtalign.alignment.links import drop_end, format_links, hard_links
+from nmtalign.alignment.store import AlignmentFile
+from nmtalign.alignment.symmetrize import HARD_METHODS, symmetrize
+from nmtalign.cli.app import main
+from nmtalign.text.tokenizer import Tokenizers
+
+SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
+TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "l'", "."]
+SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\nred fox\n"
+TARGET = "le renard voit un bateau rouge .\n\nl' aigrette\n\nrenard rouge\n"
+GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n0-1 1-0\n"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def sharpen(model) -> None:
+    for parameter in model.parameters():
+        parameter.mul_(3)
+
+
+def to_english(folder: Path) -> Path:
+    """Makes a model read French and write English, in name."""
+    config = json.loads((folder / "config.json").read_text())
+    config["source_language"], config["target_language"] = "fr", "en"
+    Tokenizers.moses("fr", "en").save(folder)
+    from nmtalign.files import sha256_of
+
+    config["files"]["tokenizer.json"] = sha256_of(folder / "tokenizer.json")
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> tuple[Path, Path]:
+    """(English to French, French to English)."""
+    folder = tmp_path_factory.mktemp("both")
+    forward = random_model_directory(folder / "ahead", SOURCE_WORDS, TARGET_WORDS, sharpen, seed=5)
+    backward = random_model_directory(folder / "back", TARGET_WORDS, SOURCE_WORDS, sharpen, seed=6)
+    return forward, to_english(backward)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in a folder with texts: (exit code, stdout, stderr)."""
+    for name, text in (("in.en", SOURCE), ("out.fr", TARGET), ("links.gold", GOLD)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nmtalign", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        streams = capsys.readouterr()
+        return int(caught.value.code or 0), streams.out, streams.err
+
+    return call
+
+
+def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> list[np.ndarray]:
+    code, _, err = run("align", *texts, "-m", model, "-o", "one.h5", "--weights", "float32", "--tokenized", *options)
+    assert code == 0, err
+    with AlignmentFile("one.h5") as file:
+        return [record.weights for record in file]
+
+
+def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
+    forward, backward = models
+    return ["align", "in.en", "out.fr", "--forward", forward, "--backward", backward, "--tokenized", *options]
+
+
+def test_each_method_makes_one_of_both_directions(run: Run, models: tuple[Path, Path]) -> None:
+    ahead = weights_of(run, models[0], ("in.en", "out.fr"))
+    back = weights_of(run, models[1], ("out.fr", "in.en"))
+    for method in (*HARD_METHODS, "product", "mutual", "agreement", "bayes-risk"):
+        code, out, err = run(*both_of(models, "--symmetrize", method, "--pharaoh", "-o", "both.h5"))
+        assert code == 0, err
+        expected = []
+        for one, other in zip(ahead, back, strict=True):
+            if method in HARD_METHODS:
+                turned = [(i, j) for j, i in hard_links(other)]
+                expected.append(symmetrize(hard_links(one), turned, method))
+            else:
+                expected.append(soft_links(one, other.T, method) if min(one.shape) > 1 else [])
+        assert out == "".join(format_links(links) + "\n" for links in expected)
+        with AlignmentFile("both.h5") as file:
+            assert [record.links() for record in file] == expected
+            assert file.attributes["direction"] == "en-fr"
+            assert file.attributes["symmetrization"] == method
+            assert len(file.attributes["model_hash"].split("+")) == 2
+            assert ("arithmetic" if method in HARD_METHODS else "geometric") in file.attributes["weights_are"]
+            for record in file:
+                np.testing.assert_allclose(record.weights.sum(1), 0 if record.empty() else 1, atol=2e-3)
+
+
+def test_settings_come_from_the_workspace_and_figures_say_them(run: Run, models: tuple[Path, Path]) -> None:
+    Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\nlinks = "threshold"\nthreshold = 0.4\n')
+    code, out, err = run(*both_of(models, "--gold", "links.gold", "--format", "json", "-q"))
+    assert (code, err) == (0, "")
+    signature = json.loads(out)["signature"]
+    assert signature.startswith("AER|links:threshold|symmetrize:union|threshold:0.4|gold:links.gold|pairs:5|")
+    code, out, _ = run(*both_of(models, "--symmetrize", "product", "--gold", "links.gold", "--format", "json"))
+    assert "AER|symmetrize:product|threshold:0.4|gold" in json.loads(out)["signature"]
+
+
+def test_a_threshold_alone_is_that_of_links(run: Run, models: tuple[Path, Path]) -> None:
+    weights = weights_of(run, models[0], ("in.en", "out.fr"))
+    _, out, _ = run("align", "in.en", "out.fr", "-m", models[0], "--tokenized", "--pharaoh", "--threshold", "0.2")
+    assert out == "".join(format_links(hard_links(one, "threshold", 0.2)) + "\n" for one in weights)
+    assert len(out) > len("".join(format_links(hard_links(one)) + "\n" for one in weights))
+
+
+def test_end_is_dropped_and_its_mass_is_said(run: Run, models: tuple[Path, Path]) -> None:
+    weights = weights_of(run, models[0], ("in.en", "out.fr"))
+    options = ("-m", models[0], "--tokenized", "--weights", "float32", "--drop-end", "--format", "json", "-o", "a.h5")
+    code, out, err = run("align", "in.en", "out.fr", *options)
+    assert code == 0, err
+    words = [one[:-1, -1] for one in weights if min(one.shape) > 1]
+    mean = np.concatenate(words).mean()
+    assert json.loads(out)["end_mass"] == pytest.approx(mean, abs=1e-6)
+    with AlignmentFile("a.h5") as file:
+        assert not file.attributes["end_of_sentence_column"]
+        for record, whole in zip(file, weights, strict=True):
+            assert record.weights.shape == (len(record.target), len(record.source))
+            np.testing.assert_allclose(record.weights, drop_end(whole), atol=1e-6)
+            assert not record.end
+            # No word is NULL: each has exactly one link.
+            words_with_links = [] if record.empty() else list(range(len(record.target)))
+            assert [j for _, j in record.links()] == [j for _, j in record.links("argmax")] == words_with_links
+    code, _, err = run(*both_of(models, "--drop-end", "--symmetrize", "product", "-o", "both.h5"))
+    assert code == 0, err
+    with AlignmentFile("both.h5") as file:
+        assert file[0].weights.shape == (7, 7)
+
+
+def test_temperature_sharpens(run: Run, models: tuple[Path, Path]) -> None:
+    plain = weights_of(run, models[0], ("in.en", "out.fr"))
+    sharp = weights_of(run, models[0], ("in.en", "out.fr"), "--temperature", "0.5")
+    for one, other in zip(plain, sharp, strict=True):
+        squares = one.astype(np.float64) ** 2
+        np.testing.assert_allclose(other, squares / np.maximum(squares.sum(1, keepdims=True), 1e-30), atol=1e-5)
+
+
+def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Path, Path]) -> None:
+    plain = weights_of(run, models[0], ("in.en", "out.fr"))
+    shifted = weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "shifted")
+    for one, other in zip(plain, shifted, strict=True):
+        np.testing.assert_allclose(other[:-1], one[1:], atol=1e-6)
+        np.testing.assert_allclose(other[-1], one[-1], atol=1e-6)
+    assert weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "posterior")[0].shape == (8, 8)
+
+
+def test_an_interrupted_file_is_gone_on_with(
+    run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nmtalign.alignment import forced
+
+    monkeypatch.setattr(forced, "_WINDOW", 1)
+    for name, text in (("many.en", SOURCE * 3), ("many.fr", TARGET * 3)):
+        Path(name).write_text(text)
+    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "2", "-q", "-o"]
+    assert run(*arguments, "whole.h5")[0] == 0
+    force, calls = forced.Aligner._force, []
+
+    def fails(self, pairs):
+        calls.append(1)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return force(self, pairs)
+
+    monkeypatch.setattr(forced.Aligner, "_force", fails)
+    code, _, err = run(*arguments, "cut.h5")
+    assert code == 130
+    assert not Path("cut.h5").exists()
+    assert Path("cut.h5.partial").exists()
+    monkeypatch.setattr(forced.Aligner, "_force", force)
+    code, _, err = run(*arguments, "cut.h5", "--resume", "--threshold", "0.5")
+    assert code == 2
+    assert "cut.h5.partial: was begun with" in err
+    code, _, err = run(*arguments, "cut.h5", "--resume")
+    assert code == 0, err
+    assert Path("cut.h5").read_bytes() == Path("whole.h5").read_bytes()
+    code, _, err = run(*[part for part in arguments if part != "-q"], "cut.h5", "--resume")
+    assert code == 0
+    assert "cut.h5: already done: it holds the alignments of all 15 pairs" in err
+
+
+def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
+    forward, backward = models
+    Path("short.fr").write_text("le\n")
+    Path("odd.fr").write_text(TARGET.replace("l' aigrette", "l'aigrette"))
+    mistakes = [
+        (("--forward", forward), 2, "give --backward DIR too"),
+        (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize makes one of two directions"),
+        (("-m", forward, "--forward", forward, "--backward", backward), 2, "leave out the other"),
+        (("--forward", forward, "--backward", forward), 2, "translates en-fr, and"),
+        (("--forward", backward, "--backward", forward), 2, "in.en comes first"),
+        (("-m", forward, "--backward", backward, "--symmetrize", "grow"), 2, "symmetrize = 'grow': must be one of"),
+        (("-m", forward, "--links", "best"), 2, "links = 'best'"),
+        (("-m", forward, "--reading", "next"), 2, "reading = 'next'"),
+        (("-m", forward, "--temperature", "0"), 2, "temperature = 0.0: must be at least"),
+        (("-m", forward, "--threshold", "1.5"), 2, "threshold = 1.5: must be at most 1"),
+        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print the rest alone"),
+        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would count the rest alone"),
+    ]
+    for options, code, message in mistakes:
+        found, out, err = run("align", "in.en", "out.fr", *options)
+        assert (found, out, err.count("\n")) == (code, "", 1), (options, err)
+        assert message in err
+        assert not list(Path().glob("*.h5*"))
+
+
+def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, Path]) -> None:
+    forward, backward = models
+    options = ("--weights", "float32", "--tokenized", "-q")
+    assert run("align", "in.en", "out.fr", "-m", forward, "-o", "ahead.h5", *options)[0] == 0
+    assert run("align", "out.fr", "in.en", "-m", backward, "-o", "back.h5", *options)[0] == 0
+    for method in ("grow-diag", "product", "bayes-risk"):
+        code, out, err = run("symmetrize", "ahead.h5", "back.h5", "--method", method)
+        assert code == 0, err
+        assert out == run(*both_of(models, "--symmetrize", method, "--pharaoh"))[1]
+        assert run("symmetrize", "ahead.h5", "back.h5", "--method", method, "-o", "one.h5", "-q") == (0, "", "")
+        run(*both_of(models, "--symmetrize", method, "-o", "both.h5", "--weights", "float32"))
+        with AlignmentFile("one.h5") as one, AlignmentFile("both.h5") as both:
+            for ours, theirs in zip(one, both, strict=True):
+                assert ours.links() == theirs.links()
+                np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-6)
+            assert one.attributes["direction"] == "en-fr"
+    run("align", "in.en", "out.fr", "-m", forward, "-o", "dropped.h5", "--drop-end", "-q", "--tokenized")
+    Path("few.en").write_text("the fox\n")
+    Path("few.fr").write_text("le renard\n")
+    run("align", "few.fr", "few.en", "-m", backward, "-o", "few.h5", "-q")
+    Path("other.fr").write_text(TARGET.replace("renard", "chien"))
+    run("align", "other.fr", "in.en", "-m", backward, "-o", "other.h5", "-q", "--tokenized")
+    mistakes = [
+        (("ahead.h5", "ahead.h5"), 2, "is en-fr, and ahead.h5 en-fr; BACKWARD is to be fr-en"),
+        (("ahead.h5", "few.h5"), 4, "ahead.h5 has 5 records, and few.h5 1"),
+        (("ahead.h5", "other.h5"), 3, "ahead.h5 and other.h5: line 1: the two directions see other words"),
+        (("dropped.h5", "back.h5"), 2, "dropped.h5: is without </s>"),
+        (("ahead.h5", "in.en"), 2, "in.en: is text, and ahead.h5 HDF5"),
+        (("ahead.h5", "back.h5", "--backward-order", "source-target"), 2, "--backward-order is for texts"),
+        (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
+        (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is read, too"),
+        (("ahead.h5", "back.h5", "--method", "best"), 2, "--method best: must be one of intersection"),
+    ]
+    for arguments, code, message in mistakes:
+        found, out, err = run("symmetrize", *arguments)
+        assert (found, out, err.count("\n")) == (code, "", 1), (arguments, err)
+        assert message in err
+
+
+def test_texts_of_links_are_made_one(run: Run) -> None:
+    Path("ahead").write_text("0-0 1-1 2-1\n\n0-1 1-0\n")
+    Path("back").write_text("0-0 1-1 3-1\n\n0-1 1-1\n")  # target first
+    Path("turned").write_text("0-0 1-1 1-3\n\n1-0 1-1\n")
+    expected = "0-0 1-1 2-1 1-3\n\n1-0 0-1 1-1\n"
+    assert run("symmetrize", "ahead", "back", "--method", "union", "-q") == (0, expected, "")
+    turned = ("symmetrize", "ahead", "turned", "--backward-order", "source-target", "--method")
+    assert run(*turned, "union", "-o", "out.txt") == (0, "", "nmtalign: 3 pairs, 7 links in out.txt\n")
+    assert Path("out.txt").read_text() == expected
+    assert run(*turned, "intersection")[1] == "0-0 1-1\n\n1-0\n"
+    Path("short").write_text("0-0\n")
+    Path("bad").write_text("0-0\n\n0:0\n")
+    mistakes = [
+        (("ahead", "short"), 3, "short: has no line 2, but ahead has 3 lines"),
+        (("short", "back"), 3, "short: has no line 2, but back has 3 lines"),
+        (("ahead", "bad"), 3, "bad: line 3: '0:0' is not a link"),
+        (("ahead", "missing"), 3, "missing"),
+        (("-", "-"), 2, "only one of FORWARD and BACKWARD"),
+        (("ahead", "back", "--method", "product"), 2, "--method product needs weights"),
+        (("ahead", "back", "--threshold", "0.5"), 2, "--threshold is for weights"),
+        (("ahead", "back", "-o", "x.h5"), 2, "x.h5: links alone make no HDF5 file"),
+    ]
+    for arguments, code, message in mistakes:
+        found, _, err = run("symmetrize", *arguments)
+        assert (found, err.count("\n")) == (code, 1), (arguments, err)
+        assert message in err
+
+
+def test_links_written_the_other_way_round_are_noticed(run: Run) -> None:
+    Path("ahead").write_text("0-1 1-2 2-3\n" * 5)
+    code, _, err = run("symmetrize", "ahead", "ahead", "-q")
+    assert code == 0
+    assert "would be with --backward-order source-target: is that how they are written?" in err
+    assert run("symmetrize", "ahead", "ahead", "-q", "--backward-order", "source-target")[2] == ""
