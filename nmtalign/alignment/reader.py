@@ -20,6 +20,7 @@ from nmtalign.errors import FormatError
 from nmtalign.version import __version__
 
 _PAGE = 1024  # records whose offsets are read together
+_OFFSETS_READ = tuple(name for name in OFFSETS if name != "source/word_offsets")  # words are counted as they are read
 _PAGES = 64  # pages kept in memory
 _BLOCK_CELLS = 2_000_000  # cells that are read together, of more than one record
 
@@ -197,7 +198,7 @@ class AlignmentFile:
         """Offsets, log-probabilities and ids of the records of a page; the pages last used are kept."""
         if number not in self._pages:
             begin = number * _PAGE
-            page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in OFFSETS}
+            page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in _OFFSETS_READ}
             page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id")}
             page["rank"] = self._ranks(begin, begin + _PAGE)
             self._pages[number] = page

@@ -117,7 +117,7 @@ class AlignmentWriter:
             check_same(self.partial, content.settings, self._settings())
             self._spool.cut(content.end)
             self._take_up(content)
-        elif self._whole is None:
+        elif self._whole is None and self._background is None:
             self._spool.cut(0)
             self._start()
 

@@ -227,7 +227,7 @@ def test_h5dump_reads_it(tmp_path: Path) -> None:
     for name, value in {**attributes_of(end=True), **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
         dumped = re.search(rf'ATTRIBUTE "{name}" {{ .*?\(0\): (.+?) }} }}', told)
         assert dumped, name
-        assert dumped[1].strip('"') == str(value).upper() if isinstance(value, bool) else str(value), name
+        assert dumped[1].strip('"') == (str(value).upper() if isinstance(value, bool) else str(value)), name
 
 
 def _first_word(file: AlignmentFile, index: int) -> tuple[str, float]:

@@ -348,7 +348,8 @@ def test_a_disk_without_room_is_noticed_before_the_file_is_built(
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
 
 
-@given(st.lists(st.floats(width=32)), st.floats(-20, 20))
+@settings(deadline=None)
+@given(st.lists(st.floats(width=32), max_size=20), st.floats(-20, 20))
 def test_halves_are_those_of_numpy(values: list[float], scale: float) -> None:
     array = np.concatenate([np.array(values, np.float32), np.geomspace(1e-9, 1e-3, 200).astype(np.float32) * scale])
     with np.errstate(all="ignore"):
