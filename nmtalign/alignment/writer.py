@@ -81,6 +81,8 @@ class AlignmentWriter:
         try:
             self._begin()
         except BaseException:
+            with contextlib.suppress(NmtalignError):
+                self._stop()
             self._spool.close(remove=self._spool.is_empty())
             raise
         return self
@@ -122,7 +124,11 @@ class AlignmentWriter:
             self._start()
 
     def _start(self) -> None:
-        self._spool.begin(self._settings())
+        try:
+            self._spool.begin(self._settings())
+        except NmtalignError:
+            self._spool.cut(0)
+            raise
         self._background = Background(self._spool, Columns(self._dtype, {}, {}), State())
 
     def _take_up(self, content: Content) -> None:
