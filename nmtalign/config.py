@@ -228,7 +228,7 @@ class AlignConfig:
     reading: Reading = "current"
     temperature: float = 1.0  # weights to the power 1 / temperature
     drop_end: bool = False  # without `</s>`: rows are of words alone
-    symmetrize: Symmetrization = "grow-diag-final-and"  # of two directions
+    symmetrize: Symmetrization = "agreement"  # of two directions
     batch_size: int = 80
     weights: Literal["float16", "float32"] = "float16"
     device: Device = "auto"

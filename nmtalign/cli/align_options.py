@@ -29,8 +29,8 @@ Symmetrize = Annotated[
     str | None,
     _option(
         _BOTH,
-        "How both become one: intersection, union, grow-diag, grow-diag-final, grow-diag-final-and (the default), of "
-        "links; product, mutual, agreement, bayes-risk, of weights.",
+        "How both become one: intersection, union, grow-diag, grow-diag-final, grow-diag-final-and, of links; product, "
+        "mutual, agreement (the default), bayes-risk, of weights.",
         "METHOD",
     ),
 ]

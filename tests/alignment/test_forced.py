@@ -13,6 +13,7 @@ import torch
 from nmtalign.alignment import forced
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.links import argmax_links
+from nmtalign.alignment.sides import SideReader
 from nmtalign.config import AlignConfig, ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -214,3 +215,14 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     (given,) = align_pairs(loaded, [("fox, boats", "l'bateaux")], AlignConfig(), tokenized=True)
     assert (raw.source, raw.target) == (("fox", ",", "boats"), ("l'", "bateaux"))
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
+
+
+@pytest.mark.parametrize("line", ["the fox sees", "  a  boat ", "▁ boats", "fox▁es ▁▁ see", "é x", "", "\x01"])
+def test_a_side_has_the_tokeniser_s_words_and_places(pieces: SentencePieces, line: str) -> None:
+    side = SideReader(pieces, SOURCE, tokenized=False).read(line)
+    tokens = pieces.tokenize(line)
+    assert side.words == tuple(pieces.words(tokens))
+    assert side.ids == SOURCE.encode(tokens)
+    assert side.starts is not None
+    assert np.repeat(np.arange(len(side.words)), np.diff(side.starts)).tolist() == pieces.word_index(tokens)
+    assert side.starts[-1] == len(tokens)

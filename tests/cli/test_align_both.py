@@ -164,9 +164,10 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
 def test_an_interrupted_file_is_gone_on_with(
     run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nmtalign.alignment import forced
+    from nmtalign.alignment import forced, writer
 
     monkeypatch.setattr(forced, "_WINDOW", 1)
+    monkeypatch.setattr(writer, "_SECONDS", 0.0)  # all is brought to the disk at once
     for name, text in (("many.en", SOURCE * 3), ("many.fr", TARGET * 3)):
         Path(name).write_text(text)
     arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "2", "-q", "-o"]
