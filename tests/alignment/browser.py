@@ -36,7 +36,7 @@ class Browser:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
         self._driver = subprocess.Popen(
-            [str(DRIVER), "--port=0", "--silent"],
+            [str(DRIVER), "--port=0"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=self._output,

@@ -158,8 +158,10 @@ class App {
       tab.addEventListener("click", () => this.chooseEntry(number));
       return tab;
     });
+    const focused = find("entries").contains(document.activeElement);
     find("entries").hidden = tabs.length < 2;
     find("entries").replaceChildren(...tabs);
+    if (focused) tabs[this.entry].focus();
   }
 
   drawPlayer() {

@@ -16,6 +16,7 @@ class Finder {
     for (const [name, [label]] of Object.entries(ORDERS)) {
       if (name !== "aer" || store.about.gold) find("order").append(make("option", { value: name }, label));
     }
+    find("list").classList.toggle("with-gold", Boolean(store.about.gold));
     this.listen();
     this.search("");
   }
