@@ -90,7 +90,7 @@ def test_the_bytes_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.M
         assert written(tmp_path / "a.h5") == whole
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, often: None, data: st.DataObject) -> None:
     whole, partial = tmp_path / "whole.h5", tmp_path / "a.h5.partial"
@@ -99,8 +99,9 @@ def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, often: None, dat
         cut_off(tmp_path / "b.h5", COUNT)
     spool = bytearray((tmp_path / "b.h5.partial").read_bytes())
     cut = data.draw(st.integers(0, len(spool)))
-    spool = spool[:cut] + data.draw(st.binary(max_size=40))
-    if cut > 100:  # a power failure may leave an older byte behind
+    spool = spool[:cut]
+    if cut > 100:  # a power failure may leave other bytes behind
+        spool += data.draw(st.binary(max_size=40))
         spool[data.draw(st.integers(100, cut - 1))] ^= 64
     partial.write_bytes(spool)
     with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
