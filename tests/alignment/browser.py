@@ -29,6 +29,14 @@ PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is f
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # chromedriver is here, whatever proxies say
 
 
+def _humbly() -> list[str]:
+    """What to start a browser with so that it keeps the priority it is given: as root it would raise its own."""
+    command = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    if not shutil.which(command[0]) or subprocess.run([*command, "true"], capture_output=True).returncode:
+        return []
+    return command
+
+
 class Browser:
     """One window; `log` and `requests` tell what the page complained of and what it asked for."""
 
@@ -36,7 +44,7 @@ class Browser:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
         self._driver = subprocess.Popen(
-            [str(DRIVER), "--port=0"],
+            [*_humbly(), str(DRIVER), "--port=0"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=self._output,
