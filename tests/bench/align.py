@@ -141,7 +141,7 @@ def storing(path: Path, dtype: str, given: dict[str, Any]) -> dict[str, float]:
 def reading(path: Path, reads: int) -> dict[str, float]:
     """Milliseconds of a random record, with the file in the system's memory and on the disk; records read in turn."""
     with AlignmentFile(path) as file:
-        chosen = [random.Random(1).randrange(len(file)) for _ in range(reads)]
+        chosen = random.Random(1).choices(range(len(file)), k=reads)
         file[0].links()
         cold = [_timed(file, index, path) for index in chosen]
         warm = [_timed(file, index) for index in chosen]
