@@ -3,6 +3,7 @@
 const LEAVING = 90; // milliseconds in which the pointer may cross from one word to the next
 const LAYOUTS = { auto: "Auto", lines: "Lines", columns: "Columns" };
 
+const counted = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 const sameWord = (a, b) => a?.side === b?.side && a?.index === b?.index;
 
 class App {
@@ -39,10 +40,9 @@ class App {
 
   introduce() {
     const { about } = this.store;
-    const count = (number, unit) => `${number.toLocaleString("en")} ${unit}${number === 1 ? "" : "s"}`;
-    const facts = [count(about.sentences, "sentence")];
+    const facts = [counted(about.sentences, "sentence")];
     if (!about.complete) facts[0] = `the first ${facts[0]} of a longer file`;
-    if (about.entries !== about.sentences) facts.push(count(about.entries, "entry").replace("entrys", "entries"));
+    if (about.entries !== about.sentences) facts.push(counted(about.entries, "entry", "entries"));
     const [first] = about.models;
     if (first.attributes.direction) facts.push(first.attributes.direction);
     for (const { name, counts } of about.models) {
@@ -56,7 +56,7 @@ class App {
 
   describeFiles(about) {
     const rows = about.models.flatMap(({ name, file, records, attributes, counts }) => [
-      [name, `${file}, ${records.toLocaleString("en")} records`],
+      [name, `${file}, ${counted(records, "record")}`],
       ...Object.entries(attributes).map(([key, value]) => [key.replaceAll("_", " "), value]),
       ...(counts ? [["against gold", `AER ${fixed(counts.aer, 4)}, precision ${fixed(counts.precision, 4)}, recall ${fixed(counts.recall, 4)}`]] : []),
     ]);
@@ -107,6 +107,7 @@ class App {
     if (this.picked && !alignments[0].holds(this.picked)) this.picked = null;
     this.drawControls();
     this.lay();
+    if (this.picked) this.panes[0].words.reach(this.picked);
   }
 
   nameOf(entry) {

@@ -44,7 +44,7 @@ class ReadingView {
     const target = selection.side === "target";
     const word = make("strong", { dir: "auto" }, alignment[selection.side][selection.index]);
     const rest = ranked(alignment, selection);
-    const listed = rest.slice(0, TOP).filter(({ weight }) => weight > 0);
+    const listed = rest.slice(0, TOP).filter(({ weight }) => weight >= 0.005);
     const sum = rest.reduce((total, { weight }) => total + weight, 0);
     const left = sum - listed.reduce((total, { weight }) => total + weight, 0);
     const items = listed.map((other) => this.item(other, selection));
