@@ -86,7 +86,7 @@ def pack_weights(entries: Sequence[Entry]) -> str:
 def _quantised(weights: NDArray[Any]) -> bytes:
     """A byte a weight."""
     bounded = np.nan_to_num(weights.astype(np.float32)).clip(0, 1)
-    return np.rint(bounded * 255).astype(np.uint8).tobytes()
+    return bytes(np.rint(bounded * 255).astype(np.uint8))
 
 
 def _surprise(log_probs: NDArray[Any]) -> list[int]:

@@ -81,13 +81,18 @@ def sentences(
     are read beside it, so all must be in the order of the sentence numbers where there are several.
     Raises UsageError for a number that the first file does not have, InputError for gold links that do not fit.
     """
+    links_of = gold.of if gold else _no_gold
     first, *others = (_groups(_chosen(file, numbers)) for file in files)
     fellows = [_Fellow(groups) for groups in others]
     for number, records in first:
-        entries = [Entry(record, 0, place == 0, gold and gold.of(record)) for place, record in enumerate(records)]
+        entries = [Entry(record, 0, place == 0, links_of(record)) for place, record in enumerate(records)]
         for model, fellow in enumerate(fellows, 1):
-            entries += [Entry(record, model, False, gold and gold.of(record)) for record in fellow.of(number)]
+            entries += [Entry(record, model, False, links_of(record)) for record in fellow.of(number)]
         yield entries
+
+
+def _no_gold(record: AlignmentRecord) -> GoldLinks | None:
+    return None
 
 
 class _Fellow:
