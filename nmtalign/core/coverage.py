@@ -14,7 +14,7 @@ from nmtalign.core.attention import Looks, steady_product
 from nmtalign.core.elementwise import tanh, wide
 
 MOST = 2.0  # N, what no fertility reaches
-_VECTOR = 16  # numbers; the last ones of a function, where this does not divide them, are rounded otherwise
+_VECTOR = 64  # numbers; the last ones of a function, where this does not divide them, are rounded otherwise
 
 
 class Coverage(nn.Module):
