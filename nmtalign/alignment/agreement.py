@@ -57,7 +57,7 @@ def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -
         source_null = _NULL * np.square(backward[-1:, :-1], dtype=np.float64)
     by_target = both / (both.sum(1, keepdims=True) + target_null + _LEAST)
     by_source = both / (both.sum(0, keepdims=True) + source_null + _LEAST)
-    return ((by_target + by_source) / 2).astype(np.float32)
+    return np.asarray((by_target + by_source) / 2, dtype=np.float32)
 
 
 def expected_f1_links(posteriors: NDArray[Any]) -> list[Link]:
@@ -95,18 +95,18 @@ def combined_words(forward: NDArray[Any], backward: NDArray[Any], mean: Literal[
 
 
 def _mean(first: NDArray[Any], second: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> NDArray[Any]:
-    return np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2
+    return np.asarray(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
 
 
 def _normalised(weights: NDArray[Any]) -> Matrix:
     total = weights.sum(axis=1, keepdims=True)
-    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0).astype(np.float32)
+    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
 
 
 def _both(forward: NDArray[Any], backward: NDArray[Any], end: bool) -> NDArray[np.float64]:
     """The product of both weights of each pair of words."""
     stop = -1 if end else None
-    return forward[:stop, :stop].astype(np.float64) * backward[:stop, :stop]
+    return np.asarray(forward[:stop, :stop].astype(np.float64) * backward[:stop, :stop])
 
 
 def _linked(chosen: NDArray[np.bool_]) -> list[Link]:

@@ -80,7 +80,7 @@ def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
     scaled **= 1 / temperature
     total = scaled.sum(axis=-1, keepdims=True)
     np.divide(scaled, total, out=scaled, where=total > 0)
-    return scaled.astype(np.float32)
+    return np.asarray(scaled, dtype=np.float32)
 
 
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
