@@ -322,6 +322,8 @@ def test_other_scripts_long_sentences_and_pairs_without_words(browser, small):
         "return [...document.querySelectorAll('.line.source .word')].map(w => w.getBoundingClientRect().left)"
     )
     assert places[0] > places[1]
+    browser.press("Home")
+    assert browser.run("return getComputedStyle(document.querySelector('.line.source .amount')).direction") == "ltr"
     browser.open(small, "#sentence=3")
     assert "no words" in text(browser, ".figures")
     browser.press("Right", "Space", "Up")
