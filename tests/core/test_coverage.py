@@ -96,7 +96,7 @@ def test_shares_are_the_same_to_the_last_bit_whatever_stands_beside_them():
             parameter.normal_()
         annotations = torch.randn(64, 7, 20)
         together = coverage.shares(annotations)
-        for start, stop in ((0, 4), *((start, stop) for start in (0, 4, 12) for stop in range(start + 4, 64, 4))):
+        for start, stop in ((first, last) for first in (0, 4, 12) for last in range(first + 4, 64, 4)):
             assert torch.equal(coverage.shares(annotations[start:stop]), together[start:stop])
         assert torch.equal(coverage.shares(annotations[:4, :3]), together[:4, :3])
         torch.testing.assert_close(together, 1 / (2 * (annotations @ coverage.fertility_weight[0]).sigmoid()))
