@@ -30,7 +30,7 @@ GuidedLoss = Literal["cross-entropy", "sum"]
 GuidedReading = Literal["current", "shifted"]
 Search = Literal["beam", "paper"]
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["current", "shifted", "posterior"]
+Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
@@ -225,7 +225,7 @@ class AlignConfig:
 
     links: LinkMethod = "argmax"
     threshold: float = 0.0  # least weight of a link, where there is one; 0 = the method's own
-    reading: Reading = "current"
+    reading: Reading = "auto"  # current with one model, as in the paper; posterior with two, which then agree best
     temperature: float = 1.0  # weights to the power 1 / temperature
     drop_end: bool = False  # without `</s>`: rows are of words alone
     symmetrize: Symmetrization = "agreement"  # of two directions

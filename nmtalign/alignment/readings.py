@@ -8,17 +8,19 @@
   look of step t + 2 is the first that knows it. For the last word the decoder then goes one step beyond `</s>`.
   `</s>` itself, which is nowhere an input, keeps the weights of its own step.
 - "posterior": those of the step that writes the word, by Bayes' rule given that word (`nmtalign.core.posterior`).
+- "auto": current with one model, as the paper shows them; posterior with one of each direction.
 
 Steps are those of the model's own tokens: pieces, where it has them, before they are merged to words.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.config import Order, Reading
+from nmtalign.config import AlignConfig, Order, Reading
 from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.text.vocabulary import EOS_ID
@@ -30,6 +32,11 @@ STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-gene
 def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     """Forced decoding of a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) as read."""
     return READINGS[reading](model, batch)
+
+
+def chosen_reading(config: AlignConfig, models: int) -> AlignConfig:
+    """The settings with "auto" made the reading that it stands for with so many models."""
+    return config if config.reading != "auto" else replace(config, reading="current" if models == 1 else "posterior")
 
 
 def _current(model: TranslationModel, batch: Batch) -> Forced:
@@ -64,6 +71,7 @@ def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
 
 
 READINGS: Mapping[Reading, Callable[[TranslationModel, Batch], Forced]] = {
+    "auto": _current,
     "current": _current,
     "shifted": _shifted,
     "posterior": _posterior,

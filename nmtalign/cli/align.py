@@ -76,7 +76,8 @@ def align(
     weights are where it looked: where, not why. Each target word has one
     link, to the source word with the largest weight, or none (NULL) where
     that is </s>. Positions count from 0. Two models, one of each direction,
-    align better than one: --symmetrize says how both become one. Without SRC
+    align better than one: --symmetrize says how both become one, and their
+    weights are read given the word (--reading posterior). Without SRC
     and TGT the test set of the workspace is aligned and compared with its
     gold links.
 
@@ -88,7 +89,9 @@ def align(
 
       nmtalign align in.en out.fr --pharaoh > links.txt
 
-      nmtalign align in.en out.fr --forward en-fr/ --backward fr-en/ --symmetrize agreement --reading posterior
+      nmtalign align in.en out.fr --forward en-fr/ --backward fr-en/ --pharaoh > links.txt
+
+      nmtalign align in.en out.fr --reading posterior --pharaoh > links.txt
 
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
@@ -104,6 +107,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
     task = _task(workspace, option)
     choose_wait_policy()
     with Signals() as signals:
+        from nmtalign.alignment.readings import chosen_reading
         from nmtalign.cli.align_job import Job
         from nmtalign.core.devices import use_threads
         from nmtalign.model_directory import load_model
@@ -114,6 +118,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
             load_model(folder, device=settings.device, precision=settings.precision, which=option.which)
             for folder in folders
         ]
+        settings = chosen_reading(settings, len(models))
         Job(task, tuple(models), settings, option.quiet).run(signals)
 
 

@@ -41,15 +41,16 @@ Links = Annotated[
 Threshold = Annotated[
     float | None,
     _option(
-        _LINKS, "Least weight of a link, of a row's 1 (0.3); of --symmetrize product 0.15, agreement 0.5, ...", "P"
+        _LINKS, "Least weight of a link, of a row's 1 (0.3); of --symmetrize product 0.15, agreement 0.6, ...", "P"
     ),
 ]
 Reading = Annotated[
     str | None,
     _option(
         _LINKS,
-        "Weights of the step that writes the word, of the one that reads it, or given the word (current).",
-        "current|shifted|posterior",
+        "Weights of the step that writes the word, of the one that reads it, or given the word; auto: current with one "
+        "model, posterior with two (auto).",
+        "auto|current|shifted|posterior",
     ),
 ]
 Temperature = Annotated[

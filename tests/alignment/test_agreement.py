@@ -53,7 +53,7 @@ def test_posteriors_are_fractions_and_turn_round_with_the_matrices(seed: int) ->
     assert found.min() >= 0
     assert found.max() <= 1
     np.testing.assert_allclose(posterior(backward.T, forward.T), found.T, atol=1e-6)
-    links = soft_links(forward, backward, "agreement")
+    links = soft_links(forward, backward, "agreement", 0.5)
     assert links == [(i, j) for j, i in zip(*np.nonzero(found >= 0.5), strict=True)]
 
 
@@ -62,7 +62,8 @@ def test_a_posterior_by_hand() -> None:
     by_target = both / (both.sum(1, keepdims=True) + 0.01 * 0.1**2)
     by_source = both / (both.sum(0) + 0.01 * np.array([0.0, 0.7, 0.2]) ** 2)
     np.testing.assert_allclose(posterior(FORWARD, BACKWARD), (by_target + by_source) / 2, atol=1e-6)
-    assert soft_links(FORWARD, BACKWARD, "agreement") == [(0, 0), (1, 1), (2, 1)]
+    assert soft_links(FORWARD, BACKWARD, "agreement", 0.5) == [(0, 0), (1, 1), (2, 1)]
+    assert soft_links(FORWARD, BACKWARD, "agreement") == [(0, 0), (2, 1)]
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6))

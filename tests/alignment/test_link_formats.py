@@ -66,9 +66,9 @@ def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None
 
 
 def test_links_are_called_links() -> None:
-    with pytest.raises(InputError, match="'0:0' is not a link; .*"):
+    with pytest.raises(InputError, match=r"'0:0' is not a link; .*"):
         parse_gold("0:0", "f: line 1", role="links")
-    with pytest.raises(InputError, match="give --links-base 0$"):
+    with pytest.raises(InputError, match=r"give --links-base 0$"):
         parse_gold("0-0", "f: line 1", base=1, role="links")
 
 
@@ -84,5 +84,5 @@ def test_gold_files_of_numbered_lines(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 sentences, but there are 1 pairs: sentence 2 belongs to no pair"):
         gold.finish()
     gold = GoldFile(tmp_path / "links")
-    with pytest.raises(InputError, match="line 2: link 2-3 points outside .* counted from 1"):
+    with pytest.raises(InputError, match=r"line 2: link 2-3 points outside .* counted from 1"):
         gold.compare([], 3, 2)

@@ -1,5 +1,8 @@
 """Links of two directions made one: against the published pseudocode, laws, and cases made by hand."""
 
+import itertools
+from collections.abc import Callable, Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,47 +16,52 @@ any_links = st.frozensets(st.tuples(words, words), max_size=14)
 one_a_word = st.dictionaries(words, words, max_size=SIZE)  # as argmax gives them
 
 
-def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str) -> list[Link]:
+class Pseudocode:
     """Koehn et al. (2005) with nothing clever, e over target words and f over source words."""
-    alignment = set(forward & backward)
-    union = forward | backward
 
-    def aligned_e(e: int) -> bool:
-        return any(j == e for _, j in alignment)
+    def __init__(self, forward: frozenset[Link], backward: frozenset[Link]) -> None:
+        self.forward, self.backward = forward, backward
+        self.union, self.alignment = forward | backward, set(forward & backward)
 
-    def aligned_f(f: int) -> bool:
-        return any(i == f for i, _ in alignment)
+    def aligned_e(self, e: int) -> bool:
+        return any(j == e for _, j in self.alignment)
 
-    def grow_diag() -> None:
-        neighbouring = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]  # (e, f)
+    def aligned_f(self, f: int) -> bool:
+        return any(i == f for i, _ in self.alignment)
+
+    def grow_diag(self) -> None:
         added = True
         while added:
             added = False
-            for e in range(SIZE):
-                for f in range(SIZE):
-                    if (f, e) not in alignment:
-                        continue
-                    for down, right in neighbouring:
-                        new_e, new_f = e + down, f + right
-                        if (not aligned_e(new_e) or not aligned_f(new_f)) and (new_f, new_e) in union:
-                            alignment.add((new_f, new_e))
-                            added = True
+            for e, f in itertools.product(range(SIZE), range(SIZE)):
+                if (f, e) in self.alignment:
+                    added |= self.grow_from(e, f)
 
-    def final(links: frozenset[Link], both: bool) -> None:
-        for e in range(SIZE):
-            for f in range(SIZE):
-                free = [not aligned_e(e), not aligned_f(f)]
-                if (all(free) if both else any(free)) and (f, e) in links:
-                    alignment.add((f, e))
+    def grow_from(self, e: int, f: int) -> bool:
+        added = False
+        for down, right in [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]:  # (e, f)
+            new_e, new_f = e + down, f + right
+            if (not self.aligned_e(new_e) or not self.aligned_f(new_f)) and (new_f, new_e) in self.union:
+                self.alignment.add((new_f, new_e))
+                added = True
+        return added
 
+    def final(self, links: frozenset[Link], enough: Callable[[Iterable[bool]], bool]) -> None:
+        for e, f in itertools.product(range(SIZE), range(SIZE)):
+            if enough([not self.aligned_e(e), not self.aligned_f(f)]) and (f, e) in links:
+                self.alignment.add((f, e))
+
+
+def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str) -> list[Link]:
+    code = Pseudocode(forward, backward)
     if method == "union":
-        alignment = set(union)
+        code.alignment = set(code.union)
     if method.startswith("grow-diag"):
-        grow_diag()
+        code.grow_diag()
     if "final" in method:
-        final(forward, method.endswith("and"))
-        final(backward, method.endswith("and"))
-    return sorted(alignment, key=lambda link: (link[1], link[0]))
+        for links in (forward, backward):
+            code.final(links, all if method.endswith("and") else any)
+    return sorted(code.alignment, key=lambda link: (link[1], link[0]))
 
 
 @given(any_links, any_links)

@@ -77,7 +77,8 @@ def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> 
 
 def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
     forward, backward = models
-    return ["align", "in.en", "out.fr", "--forward", forward, "--backward", backward, "--tokenized", *options]
+    of_both = ("--forward", forward, "--backward", backward, "--reading", "current")
+    return ["align", "in.en", "out.fr", *of_both, "--tokenized", *options]
 
 
 def test_each_method_makes_one_of_both_directions(run: Run, models: tuple[Path, Path]) -> None:
@@ -112,6 +113,21 @@ def test_settings_come_from_the_workspace_and_figures_say_them(run: Run, models:
     assert signature.startswith("AER|links:threshold|symmetrize:union|threshold:0.4|gold:links.gold|pairs:5|")
     code, out, _ = run(*both_of(models, "--symmetrize", "product", "--gold", "links.gold", "--format", "json"))
     assert "AER|symmetrize:product|threshold:0.4|gold" in json.loads(out)["signature"]
+
+
+def test_two_directions_are_read_given_the_word_and_one_is_as_the_paper_shows_it(
+    run: Run, models: tuple[Path, Path]
+) -> None:
+    forward, backward = models
+    for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
+        options = ("--forward", forward, "--backward", backward, "--tokenized", "-o", "both.h5", *chosen)
+        code, _, err = run("align", "in.en", "out.fr", *options)
+        assert code == 0, err
+        with AlignmentFile("both.h5") as file:
+            assert file.attributes["reading"] == reading
+    assert run("align", "in.en", "out.fr", "-m", forward, "-o", "one.h5")[0] == 0
+    with AlignmentFile("one.h5") as file:
+        assert file.attributes["reading"] == "current"
 
 
 def test_a_threshold_alone_is_that_of_links(run: Run, models: tuple[Path, Path]) -> None:
