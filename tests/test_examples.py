@@ -73,6 +73,15 @@ def test_align_bitext(shell, workspace):
     assert (workspace / "figure3.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_align_both_ways(shell, workspace):
+    output = shell("align-both-ways.sh", workspace, *QUICK, cwd=workspace.parent)
+    assert "both.h5" in output
+    assert "reordered" in output
+    assert (workspace / "both-ways.png").read_bytes().startswith(b"\x89PNG")
+    assert len((workspace / "test.links").read_text().splitlines()) == 40
+    assert "<!doctype html>" in (workspace / "both-ways.html").read_text(encoding="utf-8")[:100].lower()
+
+
 def test_fast_translation(shell, workspace, tmp_path):
     arguments = workspace / "model", workspace / "data", workspace / "test.en", tmp_path / "out.fr"
     shell("fast-translation.sh", *arguments, cwd=tmp_path)

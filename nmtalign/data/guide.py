@@ -147,7 +147,8 @@ def _read(
     text = b"".join(raw)
     if not _LINKS.fullmatch(text):
         raise _no_link(path, raw, first)
-    links = np.fromstring(text.replace(b"-", b" "), dtype=np.int64, sep=" ").reshape(-1, 2)
+    numbers = text.replace(b"-", b" ").strip()  # NumPy reads a number from white space alone
+    links = (np.fromstring(numbers, dtype=np.int64, sep=" ") if numbers else np.empty(0, np.int64)).reshape(-1, 2)
     characters = np.frombuffer(text, dtype=np.uint8)
     lines = np.searchsorted(np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord("-")))
     places = np.full(len(raw), -1)

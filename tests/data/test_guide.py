@@ -99,6 +99,12 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
     assert seen > 50
 
 
+def test_a_file_may_hold_no_link_at_all(tmp_path):
+    corpus, path = prepared(tmp_path, links=[""] * len(PAIRS))
+    guide = read_guide(path, corpus)
+    assert not cells(guided(corpus, guide, [0, 1, 2]))
+
+
 def test_packed_and_plain_files_are_one(tmp_path):
     corpus, path = prepared(tmp_path)
     packed = tmp_path / "links.gz"
