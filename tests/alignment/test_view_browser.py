@@ -334,6 +334,28 @@ def test_other_scripts_long_sentences_and_pairs_without_words(browser, small):
     assert browser.log() == []
 
 
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_word_is_broken_in_columns(browser, small, width):
+    browser.size(width, 800)
+    browser.open(small, "#sentence=2")
+    while not browser.run("return document.querySelector('.stage').classList.contains('in-columns')"):
+        browser.press("o")
+    texts = "return [...document.querySelectorAll('.word .text')]"
+    heights = browser.run(f"{texts}.map(t => t.offsetHeight / parseFloat(getComputedStyle(t).fontSize))")
+    assert max(heights) < 2
+    assert browser.run("const w = document.querySelector('.words'); return w.scrollWidth <= w.clientWidth")
+    browser.size(1280, 800)
+
+
+def test_two_entries_stand_side_by_side(browser, small):
+    browser.size(1400, 800)
+    browser.open(small, "#sentence=1&beside=1")
+    browser.until("return document.querySelectorAll('.pane').length === 2")
+    tops = browser.run("return [...document.querySelectorAll('.pane')].map(p => p.getBoundingClientRect().top)")
+    assert tops[0] == tops[1]
+    browser.size(1280, 800)
+
+
 def test_a_narrow_window(browser, small):
     browser.size(400, 800)
     browser.open(small)
