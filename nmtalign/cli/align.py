@@ -163,12 +163,20 @@ def _task(workspace: Workspace, option: SimpleNamespace) -> Task:
         output = _DEFAULT_OUTPUT
     if output is not None and (output == STDIN or output.is_dir()):
         raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
+    if output is not None:
+        _check_is_not_read(output, (source, target, gold))
     _check_resume(option)
     base = None if option.gold_base is None else int(option.gold_base)
     given = option.gold is not None
     return Task(
         source, target, gold, base, given, output, option.resume, option.pharaoh, option.tokenized, option.format
     )
+
+
+def _check_is_not_read(output: Path, read: tuple[Path | None, ...]) -> None:
+    """Raises UsageError where the output, under whatever name, is a file that is read: it would be replaced."""
+    if output.exists() and any(path is not None and path.exists() and output.samefile(path) for path in read):
+        raise UsageError(f"{output}: is read, too; give -o another name")
 
 
 def _check_resume(option: SimpleNamespace) -> None:

@@ -68,7 +68,7 @@ class Job:
         self._check_suffixes()
         task = self._without_foreign_gold()
         tally, gold = Tally(), GoldFile(task.gold, task.gold_base) if task.gold else None
-        writer = self._writer()
+        writer, printing = self._writer(), task.pharaoh
         with _telling_what_is_left(writer, signals), writer or contextlib.nullcontext():
             done = self._begun(writer)
             for record in self._counted(done):
@@ -77,8 +77,7 @@ class Job:
                     gold.compare(record.hard_links, len(record.source), len(record.target))
                 if writer is not None:
                     writer.add(record)
-                if task.pharaoh:
-                    sys.stdout.write(format_links(record.hard_links) + "\n")
+                printing = printing and self._print(record)
             if gold:
                 gold.finish()
         self._report(tally, gold, done)
@@ -90,6 +89,16 @@ class Job:
         if writer.kept is not None:
             say(f"{writer.partial} was there; kept as {writer.kept}, and --resume would have gone on with it")
         return writer.sentences
+
+    def _print(self, record: AlignmentRecord) -> bool:
+        """Prints the links of a pair; False if nobody reads them any more, but a file is to become whole."""
+        try:
+            sys.stdout.write(format_links(record.hard_links) + "\n")
+        except BrokenPipeError:
+            if self.task.output is None:
+                raise
+            return False
+        return True
 
     def _counted(self, done: int) -> Iterator[AlignmentRecord]:
         quiet = self.quiet or (self.task.pharaoh and sys.stdout.isatty())

@@ -86,6 +86,19 @@ def test_pharaoh_alone_writes_no_file(texts: Path, model: Path) -> None:
     assert not (texts / "alignments.h5").exists()
 
 
+def test_a_file_becomes_whole_though_nobody_reads_the_links(tmp_path: Path, model: Path) -> None:
+    for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
+        (tmp_path / name).write_text(f"{words}\n" * 1000)
+    command = [sys.executable, "-m", "nmtalign", "align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    reader, gone = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(gone)
+    assert (done.returncode, b"wrote a.h5" in done.stderr) == (0, True), done.stderr.decode()
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
+
+
 def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path) -> None:
     run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32", "--batch-size", "1", "--tokenized")
     run(texts, "in.en", "out.fr", "-m", model, "-o", "b.h5", "--weights", "float32", "--tokenized", "--threads", "1")
@@ -141,6 +154,8 @@ MISTAKES = [
     (("-", "-"), 2, "only one of"),
     (("in.en", "out.fr", "-o", "-"), 2, "HDF5 needs a file"),
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
+    (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is read, too"),
+    (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is read, too"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "cannot write"),
     (("in.en", "out.fr", "--weights", "float8"), 2, "weights = 'float8'"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 points outside"),
