@@ -1,5 +1,7 @@
 """Both directions trained together, so that their weights agree (Cheng et al. 2015, Agreement-based Joint Training)."""
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +12,11 @@ from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import Loss, TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.reversed import ReversedCorpus
-from nmtalign.errors import UsageError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import disk_errors
-from nmtalign.model_directory import check_files, create_model_directory, read_settings
+from nmtalign.model_directory import CONFIG, check_files, create_model_directory, read_settings
 from nmtalign.training.guidance import LEAST, Guidance
+from nmtalign.training.state import forget
 
 BACKWARD = "backward"  # the folder of the other direction, in that of the first
 
@@ -138,3 +141,36 @@ def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Cor
         Direction(folder, corpus, models.there),
         Direction(backward, ReversedCorpus(corpus, backward), models.back),
     ]
+
+
+def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfig, restart: bool) -> None:
+    """Makes the directory of every direction, that of the first, which says that there is a run, last.
+
+    With `restart` the weights that they held go first, and a direction that an earlier run trained and this one does
+    not. Raises UsageError where those are the weights to start from.
+    """
+    first = Path(config.init_from).resolve() if config.init_from else None
+    if restart and first in [direction.folder.resolve() for direction in directions]:
+        raise UsageError(f"init_from: {config.init_from} is what --restart would remove; give another folder with -o")
+    if restart and not config.agreement:
+        _remove_backward(directions[0].folder / BACKWARD)
+    for direction in reversed(directions):
+        if restart:
+            forget(direction.folder)
+        direction.create(preset, config)
+
+
+def _remove_backward(folder: Path) -> None:
+    """Removes the other direction that a run with agreement left; a model trained there by itself stays."""
+    try:
+        settings = read_settings(folder)
+    except FormatError:
+        return  # no model, or none that this run is to judge
+    if not settings["training"].get("agreement"):
+        return
+    forget(folder)
+    with disk_errors(folder):
+        for name in (*settings["files"], CONFIG):
+            (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a folder that holds more stays
+        folder.rmdir()

@@ -14,6 +14,7 @@ from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import (
+    CONFIG,
     SOURCE_VOCABULARY,
     TARGET_VOCABULARY,
     check_files,
@@ -51,6 +52,11 @@ class Given:
         if config.init_from:
             weights.append(_weights_of(Path(config.init_from), corpus, model))
         if config.init_from and config.agreement:
+            if not (Path(config.init_from) / BACKWARD / CONFIG).exists():
+                raise UsageError(
+                    f"init_from: {config.init_from} holds no {BACKWARD}/, the other direction, to start from; "
+                    "give a model that was trained with --agreement"
+                )
             other = ReversedCorpus(corpus, corpus.folder)
             weights.append(_weights_of(Path(config.init_from) / BACKWARD, other, turned_round(model)))
         return cls(guide, weights)

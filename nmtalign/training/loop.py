@@ -15,7 +15,7 @@ from nmtalign.core.triton import missing
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
-from nmtalign.training.both import directions_of, make_models
+from nmtalign.training.both import directions_of, lay_down, make_models
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
@@ -24,7 +24,7 @@ from nmtalign.training.log import EventLog
 from nmtalign.training.optimizers import learning_rate, make_optimizer
 from nmtalign.training.progress import Meter
 from nmtalign.training.runs import find_run, fingerprint_of
-from nmtalign.training.state import Position, forget, load_state, save_best, save_last, save_state, take_over
+from nmtalign.training.state import Position, load_state, save_best, save_last, save_state, take_over
 from nmtalign.training.updates import Group, Updater, cut_groups
 from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
@@ -80,10 +80,7 @@ class Trainer:
                 take_over(direction.folder, found)
             self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
         elif self.world.first:
-            for direction in reversed(self.directions):  # the one that says that there is a run comes last
-                if restart:
-                    forget(direction.folder)
-                direction.create(preset, config)
+            lay_down(self.directions, preset, config, restart)
         self._join_others()
         self.budget = Budget.of(config)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)

@@ -201,6 +201,24 @@ def test_other_settings_are_refused_and_restart_begins_both_anew(reversal, tmp_p
     assert not train(reversal, tmp_path / "m", replace(config, agreement_weight=0.5), restart=True)[0].resumed
 
 
+def test_restart_removes_a_direction_that_is_no_longer_trained_and_no_other_model(reversal, tmp_path):
+    alone = replace(CONFIG, agreement=False, max_updates=1)
+    train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
+    train(reversal, tmp_path / "m", alone, restart=True)
+    assert not (tmp_path / "m/backward").exists()
+    train(reversal, tmp_path / "m/backward", alone)
+    train(reversal, tmp_path / "m", alone, restart=True)
+    assert weights(tmp_path / "m/backward")
+
+
+def test_restart_does_not_remove_the_model_to_start_from(reversal, tmp_path):
+    train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
+    with pytest.raises(UsageError, match=r"init_from: .*m is what --restart would remove; give another folder"):
+        train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "m")), restart=True)
+    assert weights(tmp_path / "m")
+    assert weights(tmp_path / "m/backward")
+
+
 def test_what_cannot_agree_is_refused(reversal, tmp_path):
     with pytest.raises(UsageError, match="no attention that could agree"):
         train(reversal, tmp_path / "m", attention="none")
@@ -216,7 +234,7 @@ def test_both_directions_start_from_models_of_both(reversal, tmp_path):
         given = weights(tmp_path / "first" / way, "best")
         assert all(torch.equal(tensor, given[name]) for name, tensor in model.state_dict().items())
     train(reversal, tmp_path / "alone", replace(CONFIG, agreement=False, max_updates=2))
-    with pytest.raises(FormatError, match=r"alone/backward: no nmtalign model here"):
+    with pytest.raises(UsageError, match=r"alone holds no backward/, .* trained with --agreement"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "alone")))
 
 
