@@ -150,9 +150,9 @@ def aer(
 
       nmtalign aer alignments.h5 test.gold --by-length --by-type --worst 5
 
-      nmtalign aer ours=alignments.h5 theirs=fast_align.txt -g test.gold --format csv
+      nmtalign aer ours=a.h5 theirs=links.txt -g test.gold --format csv
 
-      nmtalign align test.en test.fr -m model/ --pharaoh | nmtalign aer - answers.wpt --gold-base 1
+      nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """
     workspace = load_workspace(config)
     chosen = _files(workspace, files or [], gold, source, target)

@@ -172,7 +172,8 @@ def _record(store: "AlignmentFile", number: int, rank: int) -> "AlignmentRecord"
     if not entries:
         raise UsageError(f"{store.path}: no sentence {number}: {_range(store)}")
     if rank >= len(entries):
-        raise UsageError(f"{store.path}: sentence {number} has {len(entries)} entries; give a --rank from 0")
+        has = f"sentence {number} has {len(entries)} entries"
+        raise UsageError(f"{store.path}: {has}; give a --rank from 0 to {len(entries) - 1}")
     return entries[rank]
 
 

@@ -38,8 +38,9 @@ Method = Annotated[
 Order = Annotated[
     BackwardOrder | None,
     typer.Option(
-        help="How the text BACKWARD has its links: as `nmtalign align TGT SRC --pharaoh` writes them, target first "
-        "[dim](default)[/dim], or as `fast_align -r` does."
+        metavar="ORDER",
+        help="How the text BACKWARD has its links: target-source, as `nmtalign align TGT SRC --pharaoh` writes them "
+        "[dim](default)[/dim], or source-target, as `fast_align -r` does.",
     ),
 ]
 Threshold = Annotated[

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmtalign.training.loop import Trainer
 
 MODEL, OPTIMISER, BATCHES, BUDGET, MACHINE = "Model", "Optimiser", "Batches", "How long", "Machine"
-ALIGNMENT = "Alignment"
+READING, ALIGNMENT = "Attention", "Alignment"
 Presets = Literal["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30", "small", "tiny"]
 Numbers = int | None
 INTERRUPTED = "interrupted"
@@ -32,23 +32,24 @@ def _option(flag: str, help: str, panel: str, metavar: str | None = None) -> Any
 
 Data = Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Model directory, made or gone on with.")]
-Preset = Annotated[Presets | None, typer.Option(help="Settings to start from \\[small].")]
+_PRESETS = "Settings to start from: rnnsearch-50, rnnsearch-30, rnnencdec-50, rnnencdec-30, small, tiny \\[small]."
+Preset = Annotated[Presets | None, typer.Option(metavar="NAME", help=_PRESETS)]
 Cell = Annotated[Literal["paper", "cudnn"] | None, _option("--cell", "Gated unit.", MODEL)]
 Order = Annotated[
     Literal["look-generate-update", "look-update-generate"] | None,
-    _option("--order", "Order of operations in the decoder.", MODEL),
+    _option("--order", "Of the decoder: look-generate-update or look-update-generate.", MODEL, "ORDER"),
 ]
 Attention = Annotated[
-    Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", MODEL)
+    Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", READING)
 ]
 Bidirectional = Annotated[bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)]
 Hidden = Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)]
 Embedding = Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)]
-AttentionTemperature = Annotated[float | None, _option("--attention-temperature", "Below 1, sharper weights.", MODEL)]
+AttentionTemperature = Annotated[float | None, _option("--attention-temperature", "Below 1, sharper weights.", READING)]
 Coverage = Annotated[
-    Literal["none", "linguistic"] | None, _option("--coverage", "Looks see what was read before.", MODEL)
+    Literal["none", "linguistic"] | None, _option("--coverage", "Looks see what was read before.", READING)
 ]
-AttentionHidden = Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", MODEL)]
+AttentionHidden = Annotated[Numbers, _option("--attention-hidden", "Alignment model units n'.", READING)]
 Maxout = Annotated[Numbers, _option("--maxout", "Maxout units l.", MODEL)]
 OutputRank = Annotated[Numbers, _option("--output-rank", "Width before the softmax; 0 = direct.", MODEL)]
 Dropout = Annotated[float | None, _option("--dropout", "Share of activations dropped.", MODEL)]
@@ -58,7 +59,7 @@ Optimizer = Annotated[
 LearningRate = Annotated[float | None, _option("--learning-rate", "Highest rate.", OPTIMISER)]
 Schedule = Annotated[
     Literal["constant", "linear", "inverse-sqrt"] | None,
-    _option("--schedule", "Course of the rate; linear falls to 0 over the budget.", OPTIMISER),
+    _option("--schedule", "constant, linear (falls to 0 over the budget) or inverse-sqrt.", OPTIMISER, "COURSE"),
 ]
 Warmup = Annotated[Numbers, _option("--warmup", "Updates of linear rise.", OPTIMISER)]
 WeightDecay = Annotated[float | None, _option("--weight-decay", "Of AdamW.", OPTIMISER)]
@@ -96,7 +97,7 @@ GuidedWeight = Annotated[
 ]
 GuidedLoss = Annotated[
     Literal["cross-entropy", "sum"] | None,
-    _option("--guided-loss", "sum = the linked words together are to have all weight.", ALIGNMENT),
+    _option("--guided-loss", "cross-entropy, or sum: all weight on the linked words together.", ALIGNMENT, "LOSS"),
 ]
 GuidedReading = Annotated[
     Literal["current", "shifted"] | None,
@@ -185,8 +186,8 @@ Under torchrun several processes train one model, with the updates that one
 would make: --batch-size counts the batch of all. Each has a GPU, or --threads
 threads (torchrun's choice is one). The first alone writes and speaks. If one
 dies, all end with a line that names it, and the same command, with any number
-of processes, goes on. torchrun adds a report of its own to that line, a little
-shorter with TORCH_LOGS=-distributed.
+of processes, goes on. torchrun adds a report of its own to that line, which
+TORCH_LOGS=-distributed makes a little shorter.
 
 Examples:
 
@@ -198,7 +199,7 @@ Examples:
 
   torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
 
-  nmtalign train data/ -o guided/ --guided-alignment links.txt --init-from model/
+  nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
 
   nmtalign train data/ -o model/ --agreement
 """

@@ -42,7 +42,6 @@ def translate(
     alignments_of: options.AlignmentsOf = "best",
     weights: options.Weights = "float16",
     tokenized: options.Tokenized = None,
-    max_source_length: options.MaxSourceLength = None,
     beam: options.Beam = None,
     search: options.Search = None,
     length_penalty: options.LengthPenalty = None,
@@ -55,6 +54,7 @@ def translate(
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
     seed: options.Seed = None,
+    max_source_length: options.MaxSourceLength = None,
     prefix_file: options.PrefixFile = None,
     phrase_file: options.PhraseFile = None,
     candidates: options.Candidates = None,
@@ -71,7 +71,9 @@ def translate(
 ) -> None:
     """Translate text: one line out for each line in, always, each as soon as it can be.
 
-    A blank line stays blank; bytes that are not UTF-8 become U+FFFD. Examples:
+    A blank line stays blank; bytes that are not UTF-8 become U+FFFD.
+
+    Examples:
 
       nmtalign translate -m model/ < in.en > out.fr
 

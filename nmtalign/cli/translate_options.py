@@ -58,7 +58,7 @@ Tokenized = Annotated[
         names="--tokenized/--raw",
     ),
 ]
-MaxSourceLength = Annotated[int | None, _option(_TEXT, "Longer lines are translated in pieces (500 tokens).", "N")]
+MaxSourceLength = Annotated[int | None, _option(_SEARCH, "Longer lines are translated in pieces (500 tokens).", "N")]
 
 Beam = Annotated[int | None, _option(_SEARCH, "Width of the beam (12).", "N")]
 Search = Annotated[

@@ -80,4 +80,5 @@ def view(
     say = notifier(quiet)
     if not summary.complete:
         say(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
-    say(f"wrote {output}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
+    place = "the page to stdout" if output == _STDOUT else output
+    say(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")

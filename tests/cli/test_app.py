@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer import rich_utils
+from typer.testing import CliRunner
 
+from nmtalign.cli.commands import app
 from nmtalign.version import __version__
 
 
@@ -37,6 +40,20 @@ def test_a_mistake_is_one_line_on_stderr_and_an_exit_code(nmtalign, arguments, c
     assert lines[0].startswith("nmtalign: error: ")
     assert words in lines[0]
     assert result.stdout == b""
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_help_cuts_no_name_and_says_what_a_heat_map_is_not(monkeypatch, width):
+    monkeypatch.setattr(rich_utils, "MAX_WIDTH", int(width))
+    monkeypatch.setenv("TERMINAL_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", width)
+    for command in ("", *(str(one.name) for one in app.registered_commands)):
+        text = CliRunner().invoke(app, [*command.split(), "--help"]).output
+        assert "Usage: nmtalign" in text, command
+        assert "…" not in text, command
+        assert max(map(len, text.splitlines())) <= int(width), command
+        if command in ("plot", "view"):
+            assert "What a heat map is not" in " ".join(text.split())
 
 
 def test_unknown_settings_in_the_workspace_name_the_nearest(nmtalign, tmp_path):

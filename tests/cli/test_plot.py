@@ -137,7 +137,7 @@ def test_an_n_best_entry(tmp_path: Path) -> None:
     done = run(tmp_path, "--rank", "1")
     assert done.stdout.startswith("sentence 0, rank 1, log-probability")
     assert "chatte ██" in done.stdout
-    assert "sentence 0 has 2 entries" in run(tmp_path, "--rank", "2").stderr
+    assert "sentence 0 has 2 entries; give a --rank from 0 to 1" in run(tmp_path, "--rank", "2").stderr
 
 
 MISTAKES = [
