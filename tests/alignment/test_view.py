@@ -296,6 +296,7 @@ def test_the_command(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "<title>Ours · alignments</title>" in done.stdout
     assert done.stdout.endswith("</html>\n")
+    assert "wrote the page to stdout: " in run("-o", "-").stderr
     done = run("-o", "alignments.h5")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
