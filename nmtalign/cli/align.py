@@ -1,12 +1,12 @@
 """`nmtalign align`: soft alignments of given pairs to HDF5, links to stdout, error rates against gold links."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 from nmtalign.cli import align_options as options
+from nmtalign.cli.align_options import Task
 from nmtalign.cli.common import (
     ConfigOption,
     DeviceOption,
@@ -24,22 +24,6 @@ from nmtalign.workspace import Workspace, load_workspace
 
 STDIN = Path("-")
 _DEFAULT_OUTPUT = Path("alignments.h5")
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is aligned, and what comes out."""
-
-    source: Path
-    target: Path
-    gold: Path | None
-    gold_base: int | None
-    gold_was_given: bool  # and is not the workspace's
-    output: Path | None
-    resume: bool
-    pharaoh: bool
-    tokenized: bool
-    format: str
 
 
 def align(

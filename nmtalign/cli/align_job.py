@@ -16,7 +16,7 @@ from nmtalign.alignment.gold import GoldFile
 from nmtalign.alignment.links import THRESHOLD, format_links
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.store import AlignmentWriter
-from nmtalign.cli.align import Task
+from nmtalign.cli.align_options import Task
 from nmtalign.cli.common import notifier, say
 from nmtalign.cli.counting import counted
 from nmtalign.cli.stopping import Signals

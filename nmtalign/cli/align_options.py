@@ -1,5 +1,6 @@
-"""The options of `nmtalign align`, a type each."""
+"""The options of `nmtalign align`, a type each, and what they come to."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,3 +84,19 @@ GoldBase = Annotated[
 Weights = Annotated[str | None, _option(_OUTPUT, "How weights are stored.", "float16|float32")]
 Format = Annotated[Literal["text", "json"], _option(_OUTPUT, "How the figures are printed.")]
 BatchSize = Annotated[int | None, _option(MACHINE, "Pairs aligned together.", "N")]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is aligned, and what comes out."""
+
+    source: Path
+    target: Path
+    gold: Path | None
+    gold_base: int | None
+    gold_was_given: bool  # and is not the workspace's
+    output: Path | None
+    resume: bool
+    pharaoh: bool
+    tokenized: bool
+    format: str
