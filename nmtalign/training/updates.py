@@ -41,7 +41,7 @@ def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Gro
 class BatchLoss(nn.Module):
     """The model's loss as a module's own forward pass, with that of its weights where a guide is given."""
 
-    def __init__(self, model: TranslationModel, label_smoothing: float, guidance: Guidance) -> None:
+    def __init__(self, model: TranslationModel, label_smoothing: float, guidance: Guidance | None = None) -> None:
         super().__init__()
         self.model, self.label_smoothing, self.guidance = model, label_smoothing, guidance
 
@@ -58,7 +58,7 @@ class BatchLoss(nn.Module):
         Without a guide (B, Ty, Tx) the sums are a number, with one a vector of two.
         """
         loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing)
-        if guide is None or loss.weights is None:
+        if guide is None or self.guidance is None or loss.weights is None:
             return loss.objective, loss.nll.detach()
         cost = self.guidance.cost(loss.weights, guide)
         return loss.objective + self.guidance.weight * cost, torch.stack([loss.nll, cost]).detach()

@@ -61,6 +61,7 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
     covered = torch.zeros(len(h), dtype=torch.float64)
 
     def look(s):
+        nonlocal covered
         if not attends:
             return fixed, None
         a = decoder.attention
@@ -72,7 +73,7 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         weights = e.exp() / e.exp().sum()
         if decoder.coverage is not None:
             fertility = torch.stack([2 * sigmoid(decoder.coverage.fertility_weight[0] @ h_j) for h_j in h])
-            covered.add_(weights / fertility)
+            covered = covered + weights / fertility
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
 
     def output(s, e, c):
