@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmtalign.alignment.links import THRESHOLD, Matrix, drop_end, hard_links, merge_starts, sharpened
-from nmtalign.alignment.readings import force
+from nmtalign.alignment.readings import chosen_reading, force
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.sides import Side, SideReader
 from nmtalign.config import AlignConfig
@@ -54,7 +54,7 @@ def align_pairs(
     batches, and given to the model; a pair with an empty side is not. Reading, temperature, links and whether `</s>` is
     dropped are those of `config`. Raises UsageError for a model without attention.
     """
-    aligner = Aligner(loaded, config, tokenized)
+    aligner = Aligner(loaded, chosen_reading(config, 1), tokenized)
     return (record for window in windows([aligner], pairs, config, first) for record in aligner.records(window[0]))
 
 
@@ -77,6 +77,7 @@ def windows(
 
 
 def _one_ahead(work: Callable[[T], list[list[Pair]]], items: Iterator[T]) -> Iterator[list[list[Pair]]]:
+    # Not `prefetched`: its thread would read the texts too, and Ctrl-C would wait for a pipe that says nothing.
     with ThreadPoolExecutor(1, "tokenise") as thread:
         coming: Future[list[list[Pair]]] | None = None
         for item in items:

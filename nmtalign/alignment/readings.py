@@ -71,7 +71,6 @@ def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
 
 
 READINGS: Mapping[Reading, Callable[[TranslationModel, Batch], Forced]] = {
-    "auto": _current,
     "current": _current,
     "shifted": _shifted,
     "posterior": _posterior,

@@ -60,8 +60,13 @@ class AlignmentRecord:
         return not (self.source and self.target)
 
 
-def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any]) -> None:
-    """Raises ValueError unless the weights have a row a target word and a column a source word, and one for `</s>`."""
-    expected = (len(target) + 1, len(source) + 1)
+def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any], end: bool = True) -> None:
+    """Raises ValueError unless the weights have a row a target word and a column a source word, and one for `</s>`.
+
+    Without `end` that of `</s>` is not there.
+    """
+    more = 1 if end else 0
+    expected = (len(target) + more, len(source) + more)
     if weights.shape != expected:
-        raise ValueError(f"weights have the shape {weights.shape}; these words and </s> need {expected}")
+        words = "these words and </s>" if end else "these words"
+        raise ValueError(f"weights have the shape {weights.shape}; {words} need {expected}")

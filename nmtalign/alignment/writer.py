@@ -15,7 +15,7 @@ from nmtalign.alignment.chunks import Columns, Row
 from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, attributes_of
 from nmtalign.alignment.links import argmax_links
 from nmtalign.alignment.reader import AlignmentFile
-from nmtalign.alignment.record import AlignmentRecord, Link
+from nmtalign.alignment.record import AlignmentRecord, Link, check_shape
 from nmtalign.alignment.settings import check_same, plain
 from nmtalign.alignment.spool import Content, Spool
 from nmtalign.errors import NmtalignError, UsageError
@@ -190,7 +190,7 @@ class AlignmentWriter:
         are not a number. The entries of an n-best list come one after the other, `rank` counting from 0. Raises
         ValueError for shapes that do not fit, for a word that holds a line feed, and for ranks out of order.
         """
-        self._check_shape(source_tokens, target_tokens, weights)
+        check_shape(source_tokens, target_tokens, weights, self._end)
         rows = len(target_tokens) + 1
         log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
         if log_probs.shape != (rows,):
@@ -225,13 +225,6 @@ class AlignmentWriter:
             record.token_log_probs,
             record.rank,
         )
-
-    def _check_shape(self, source: Sequence[str], target: Sequence[str], weights: NDArray[Any]) -> None:
-        more = 1 if self._end else 0
-        expected = (len(target) + more, len(source) + more)
-        if weights.shape != expected:
-            words = "these words and </s>" if self._end else "these words"
-            raise ValueError(f"weights have the shape {weights.shape}; {words} need {expected}")
 
     def _take(self, row: Row) -> None:
         if self._whole is not None:
