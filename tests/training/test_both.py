@@ -1,39 +1,36 @@
 """Both directions in one run: what their disagreement costs, two whole model directories, and exact resumption."""
 
+import dataclasses
+import importlib.util
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
+from nmtalign.config import ModelConfig, PrepConfig
 from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model, load_tensors
+from nmtalign.model_directory import load_model
 from nmtalign.training.both import BothLoss, BothWays, disagreement
 from nmtalign.training.events import Progressed, Validated
 from nmtalign.training.graphs import EagerLoss, GraphedLoss
 from nmtalign.training.loop import Trainer
 
-CONFIG = TrainingConfig(
-    optimizer="adamw",
-    learning_rate=5e-3,
-    epsilon=1e-8,
-    loss_normalization="tokens",
-    batch_size=40,
-    shuffle="epoch",
-    max_updates=12,
-    validate_every="6",
-    checkpoint_every="5",
-    log_every=3,
-    bleu_sentences=5,
-    precision="fp32",
-    device="cpu",
-    agreement=True,
-)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+trainings = load("trainings")
+CONFIG, weights = dataclasses.replace(trainings.CONFIG, agreement=True), trainings.weights
 SMALL = {"embedding": 4, "hidden": 6, "attention_hidden": 5, "maxout": 4, "initialisation": "xavier"}
 
 
@@ -47,20 +44,7 @@ def sizes(corpus, **changes):
 
 
 def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, **model):
-    events = []
-
-    def listen(event):
-        events.append(event)
-        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
-            trainer.stop("interrupted")
-
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen, restart)
-    trainer.run()
-    return events
-
-
-def weights(folder, name="last"):
-    return load_tensors(folder / f"{name}.safetensors")[0]
+    return trainings.train(corpus, folder, sizes(corpus, **model), config, stop_at, restart)
 
 
 def same(one, other, name="last"):

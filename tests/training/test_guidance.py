@@ -1,13 +1,15 @@
 """Guided alignment: what it costs, what it teaches, and that all else of a training holds with it."""
 
+import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.config import ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.data.guide import read_guide
@@ -20,21 +22,16 @@ from nmtalign.training.guidance import Guidance
 from nmtalign.training.loop import Trainer
 from nmtalign.training.updates import BatchLoss
 
-CONFIG = TrainingConfig(
-    optimizer="adamw",
-    learning_rate=5e-3,
-    epsilon=1e-8,
-    loss_normalization="tokens",
-    batch_size=40,
-    shuffle="epoch",
-    max_updates=12,
-    validate_every="6",
-    checkpoint_every="5",
-    log_every=3,
-    bleu_sentences=5,
-    precision="fp32",
-    device="cpu",
-)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+trainings = load("trainings")
+CONFIG = trainings.CONFIG
 LOSSES = ["cross-entropy", "sum"]
 
 
@@ -58,16 +55,7 @@ def sizes(corpus, **changes):
 
 
 def train(corpus, folder, config, stop_at=None, **model):
-    events = []
-
-    def listen(event):
-        events.append(event)
-        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
-            trainer.stop("interrupted")
-
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen)
-    trainer.run()
-    return events
+    return trainings.train(corpus, folder, sizes(corpus, **model), config, stop_at)
 
 
 def same(one, other, name="last"):

@@ -1,33 +1,30 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops when told, and keeps what it must."""
 
+import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig
+from nmtalign.config import ModelConfig
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, TrainingError, UsageError
 from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.training.events import Damaged, Finished, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
 
-CONFIG = TrainingConfig(
-    optimizer="adamw",
-    learning_rate=5e-3,
-    epsilon=1e-8,
-    loss_normalization="tokens",
-    batch_size=40,
-    shuffle="epoch",
-    max_updates=12,
-    validate_every="6",
-    checkpoint_every="5",
-    log_every=3,
-    bleu_sentences=5,
-    precision="fp32",
-    device="cpu",
-)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+trainings = load("trainings")
+CONFIG, weights = trainings.CONFIG, trainings.weights
 
 
 def sizes(corpus, **changes):
@@ -45,21 +42,7 @@ def sizes(corpus, **changes):
 
 
 def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, **model):
-    """Runs a training; `stop_at` asks it to stop as a signal would, at the progress report of that update."""
-    events = []
-
-    def listen(event):
-        events.append(event)
-        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
-            trainer.stop("interrupted")
-
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen, restart)
-    trainer.run()
-    return events
-
-
-def weights(folder, name="last"):
-    return load_tensors(folder / f"{name}.safetensors")[0]
+    return trainings.train(corpus, folder, sizes(corpus, **model), config, stop_at, restart)
 
 
 def same(one, other):

@@ -1,0 +1,40 @@
+"""A short training on a corpus of the tests: for tests, which load this file by its path."""
+
+from nmtalign.config import TrainingConfig
+from nmtalign.model_directory import load_tensors
+from nmtalign.training.events import Progressed
+from nmtalign.training.loop import Trainer
+
+CONFIG = TrainingConfig(
+    optimizer="adamw",
+    learning_rate=5e-3,
+    epsilon=1e-8,
+    loss_normalization="tokens",
+    batch_size=40,
+    shuffle="epoch",
+    max_updates=12,
+    validate_every="6",
+    checkpoint_every="5",
+    log_every=3,
+    bleu_sentences=5,
+    precision="fp32",
+    device="cpu",
+)
+
+
+def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False):
+    """Runs a training; `stop_at` asks it to stop as a signal would, at the progress report of that update."""
+    events = []
+
+    def listen(event):
+        events.append(event)
+        if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
+            trainer.stop("interrupted")
+
+    trainer = Trainer(corpus, folder, "tiny", sizes, config, listen, restart)
+    trainer.run()
+    return events
+
+
+def weights(folder, name="last"):
+    return load_tensors(folder / f"{name}.safetensors")[0]
