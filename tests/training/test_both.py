@@ -1,6 +1,5 @@
 """Both directions in one run: what their disagreement costs, two whole model directories, and exact resumption."""
 
-import dataclasses
 import importlib.util
 import json
 import shutil
@@ -30,7 +29,7 @@ def load(name):
 
 
 trainings = load("trainings")
-CONFIG, weights = dataclasses.replace(trainings.CONFIG, agreement=True), trainings.weights
+CONFIG, weights = replace(trainings.CONFIG, agreement=True), trainings.weights
 SMALL = {"embedding": 4, "hidden": 6, "attention_hidden": 5, "maxout": 4, "initialisation": "xavier"}
 
 
