@@ -2,16 +2,8 @@
 
 import pytest
 
-from nmtalign.config import (
-    ModelConfig,
-    PrepConfig,
-    TrainingConfig,
-    TranslateConfig,
-    interval,
-    pair_of_sizes,
-    resolve,
-    seconds,
-)
+from nmtalign.checks import interval, pair_of_sizes, seconds
+from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig, resolve
 from nmtalign.errors import UsageError
 from nmtalign.presets import PRESETS, preset
 from nmtalign.workspace import Workspace, load_workspace

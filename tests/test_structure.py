@@ -18,7 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Each layer imports from itself and from those below it.
 LAYERS = [
     {"errors", "version"},
-    {"files", "config"},
+    {"files", "checks"},
+    {"config"},
     {"presets", "tensor_file"},
     {"workspace"},
     {"text", "sample"},

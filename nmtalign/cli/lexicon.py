@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtalign.checks import fraction
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
-from nmtalign.config import fraction
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.text.lines import shown

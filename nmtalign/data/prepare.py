@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nmtalign.config import PrepConfig, pair_of_sizes
+from nmtalign.checks import pair_of_sizes
+from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
 from nmtalign.data.spool import PairSpool, SeenPairs

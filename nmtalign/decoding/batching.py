@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from nmtalign.config import ModelConfig, byte_count
+from nmtalign.checks import byte_count
+from nmtalign.config import ModelConfig
 
 _SHARE = 0.1  # of the machine's memory, where nothing else is said
 _CARD_SHARE = 0.5  # of what is free of a GPU's

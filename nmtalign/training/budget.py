@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from nmtalign.config import TrainingConfig, interval, seconds
+from nmtalign.checks import interval, seconds
+from nmtalign.config import TrainingConfig
 
 
 @dataclass(frozen=True)
