@@ -20,7 +20,7 @@ LAYERS = [
     {"errors", "version"},
     {"files", "checks"},
     {"config"},
-    {"presets", "tensor_file"},
+    {"presets", "tensor_file", "figures"},
     {"workspace"},
     {"text", "sample"},
     {"data"},

@@ -1,98 +1,97 @@
-"""All figures of one system: of all sentences, by source length, and of the sentences without an unknown word."""
+"""What a scoring gives: every figure of every system, before anything is printed, drawn or written.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+A report holds no text of its own but names and labels; sections, breakdowns and parts are subsets of the sentences, and
+the figures of a part stand in the order of the report's metrics.
+"""
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from nmtalign.scoring.lengths import Bucket
-from nmtalign.scoring.metrics import Statistics
+if TYPE_CHECKING:
+    from nmtalign.scoring.differences import Difference
+    from nmtalign.scoring.words import UnknownRates, WordTable
 
-Mask = NDArray[np.bool_]
+Mark = Literal["winner", "tie", ""]
+Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
+
+    mean: float  # over the samples
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """What sacreBLEU prints after ±."""
+        return 0.5 * (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class Part:
     """The corpus scores of some of the sentences, one value a metric; None where there is no sentence."""
 
-    label: str
+    label: str  # `11-20`, `all`
     sentences: int
     values: tuple[float | None, ...]
-    length_ratio: float | None  # tokens of the hypotheses over tokens of the references
+    length_ratio: float | None  # tokens of the hypotheses over tokens of the references, as BLEU counts them
+    intervals: tuple[Interval | None, ...] = ()  # one a metric; () where none was asked for
+    # One a metric, of the test against the first system; {} for that one and where nothing was tested.
+    p_values: Mapping[Test, tuple[float | None, ...]] = field(default_factory=dict)
+    # One a metric; () where there is one system or nothing was tested. Better than every other system, significantly by
+    # every test made: winner. Not the winner, and not significantly worse than the best one by some test: tie.
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The sentences cut by one property of them, a part each, in order."""
+
+    by: Literal["length", "place"]
+    title: str  # `by words of the source`, `by place in the text`
+    heading: str  # of the column of labels: `words`, `lines`
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Section:
-    """The scores of a subset as a whole, and by length where that was asked for."""
+    """The scores of a subset as a whole, and cut by what was asked for."""
 
     whole: Part
-    by_length: tuple[Part, ...] | None = None
+    breakdowns: tuple[Breakdown, ...] = ()
+
+
+@dataclass(frozen=True)
+class SystemReport:
+    """All figures of one system."""
+
+    name: str
+    everything: Section
+    no_unk: Section | None = None
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals and p-values were drawn; sacreBLEU's numbers and seed where nothing else is said."""
+
+    samples: int = 1000  # bootstrap samples, of intervals and of the test bs
+    trials: int = 10_000  # of the test ar
+    seed: int = 12345
+    level: float = 0.05  # p-values below it are significant
 
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of one system."""
+    """All figures of all systems; the first one is the baseline that the others are tested against."""
 
-    names: tuple[str, ...]
-    signatures: tuple[str, ...]
-    everything: Section
-    no_unk: Section | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The report for JSON: unrounded figures, null where there is nothing to score."""
-        record = self._section(self.everything)
-        if self.no_unk:
-            record["no_unk"] = self._section(self.no_unk)
-        return record
-
-    def _section(self, section: Section) -> dict[str, Any]:
-        whole = section.whole
-        columns = zip(self.names, whole.values, self.signatures, strict=True)
-        record: dict[str, Any] = {
-            "sentences": whole.sentences,
-            "scores": [{"name": name, "value": value, "signature": text} for name, value, text in columns],
-            "length_ratio": whole.length_ratio,
-        }
-        if section.by_length is not None:
-            record["by_length"] = [self._row(part) for part in section.by_length]
-        return record
-
-    def _row(self, part: Part) -> dict[str, Any]:
-        scores = dict(zip(self.names, part.values, strict=True))
-        return {"words": part.label, "sentences": part.sentences, **scores, "length_ratio": part.length_ratio}
-
-
-def make_report(
-    table: Sequence[Statistics],
-    lengths: NDArray[np.int64] | None = None,
-    buckets: Sequence[Bucket] = (),
-    known: Mask | None = None,
-) -> Report:
-    """Scores the statistics of `table`: by `buckets` where `lengths` (N,) are given, `known` (N,) apart where given."""
-    everything = np.ones(len(table[0]), dtype=np.bool_)
-    return Report(
-        tuple(statistics.name for statistics in table),
-        tuple(statistics.signature for statistics in table),
-        _section(table, everything, lengths, buckets),
-        None if known is None else _section(table, known, lengths, buckets),
-    )
-
-
-def _section(
-    table: Sequence[Statistics], subset: Mask, lengths: NDArray[np.int64] | None, buckets: Sequence[Bucket]
-) -> Section:
-    whole = _part("all", table, subset)
-    if lengths is None:
-        return Section(whole)
-    parts = [_part(bucket.label, table, subset & bucket.members(lengths)) for bucket in buckets]
-    # Lines without a word are rare: their row is there only when they are.
-    return Section(whole, tuple(part for part in parts if part.label != "0" or part.sentences))
-
-
-def _part(label: str, table: Sequence[Statistics], subset: Mask) -> Part:
-    sentences = int(subset.sum())
-    values = tuple(statistics.score(subset).value if sentences else None for statistics in table)
-    ratios = (statistics.length_ratio(subset) for statistics in table)
-    return Part(label, sentences, values, next((ratio for ratio in ratios if ratio is not None), None))
+    metrics: tuple[str, ...]  # names as printed: BLEU, chrF2, chrF2++, TER, multi-bleu
+    signatures: tuple[str, ...]  # one a metric
+    systems: tuple[SystemReport, ...]
+    resampling: Resampling | None = None  # None where no interval and no p-value was asked for
+    tests: tuple[Test, ...] = ()
+    words: tuple["WordTable", ...] = ()  # by training frequency, by place in the sentence
+    unknown: "UnknownRates | None" = None
+    differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
