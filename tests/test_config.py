@@ -2,7 +2,6 @@
 
 import pytest
 
-from nmtalign.checks import interval, pair_of_sizes, seconds
 from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig, resolve
 from nmtalign.errors import UsageError
 from nmtalign.presets import PRESETS, preset
@@ -106,15 +105,6 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
 def test_values_out_of_range_are_refused(cls, values):
     with pytest.raises(UsageError):
         resolve(cls, ("command line", values))
-
-
-def test_units():
-    assert pair_of_sizes("shortlist", "30000") == (30000, 30000)
-    assert pair_of_sizes("shortlist", "8000:9000") == (8000, 9000)
-    assert [seconds("max_time", text) for text in ("60s", "1.5m", "2h")] == [60, 90, 7200]
-    assert interval("validate_every", "500") == ("updates", 500)
-    assert interval("validate_every", "10m") == ("seconds", 600)
-    assert interval("validate_every", "epoch")[0] == "epoch"
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -1,4 +1,4 @@
-"""Every command in README.md is run, with smaller budgets, one after the other as a reader would."""
+"""Every command in README.md, and the code in nmtalign/FORMATS.md, is run, with smaller budgets, one after the other as a reader would."""
 
 import os
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README, FORMATS = ROOT / "README.md", ROOT / "nmtalign" / "FORMATS.md"
 SMALLER = [
     (r"--max-time \d+[smh]", "--max-updates 4"),
     (r"--pairs \d+", "--pairs 200"),
@@ -16,8 +17,8 @@ SMALLER = [
 ]
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.M | re.S)
+def blocks(language, path=README):
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_commands_and_code(folder):
             code = re.sub(pattern, smaller, code)
         result = run(code, folder)
         assert result.returncode == 0, f"{code}\n{result.stderr}"
-    for code in blocks("python"):
+    for code in [*blocks("python"), *blocks("python", FORMATS)]:
         result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         assert "(" in result.stdout
