@@ -37,15 +37,15 @@ def test_other_words_are_refused_with_the_settings_name(check, text):
         check("option", text)
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf, -0.1, 1.0, 2.0, math.inf])
+@pytest.mark.parametrize("value", [math.nan, -math.inf, -0.1, 1.0, math.inf])
 def test_what_is_out_of_bounds_is_refused(value):
-    with pytest.raises(UsageError, match="^rate = "):
-        fraction(rate=value)
-    with pytest.raises(UsageError, match="^rate = "):
-        if value < 0.5:
-            at_least(0.5, rate=value)
-        else:
-            at_most(0.5, rate=value)
-    if not math.isfinite(value):
-        with pytest.raises(UsageError, match="must be a finite number"):
-            finite(rate=value)
+    bound = at_least if value < 0.5 else at_most
+    for check in (fraction, lambda **values: bound(0.5, **values)):
+        with pytest.raises(UsageError, match=r"^rate = .*: must be at "):
+            check(rate=value)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, math.inf])
+def test_what_is_no_finite_number_is_refused(value):
+    with pytest.raises(UsageError, match="must be a finite number"):
+        finite(rate=value)

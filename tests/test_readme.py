@@ -1,4 +1,4 @@
-"""Every command in README.md, and the code in nmtalign/FORMATS.md, is run, with smaller budgets, one after the other as a reader would."""
+"""Every command in README.md is run, with smaller budgets, one after the other as a reader would; so is its Python."""
 
 import os
 import re
