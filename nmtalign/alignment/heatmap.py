@@ -5,19 +5,16 @@ picture files only, and imported only then.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from nmtalign.alignment.fonts import families
 from nmtalign.alignment.panels import Panel
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_path
+from nmtalign.figures import check_figure_name, need_matplotlib, save, svg_for_page, usual_settings
 
-FORMATS = ("png", "svg", "pdf")
 _CELL = 0.22  # inches
 _SIDE = 40.0  # inches at most: cells and letters shrink where a picture would be larger
 _FONT = 0.62 * 72  # points an inch of cell
@@ -25,14 +22,6 @@ _EM = _FONT / 72  # cells a point of the font's size
 _DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, for words to be read, a side at most
 _GOLD, _LINK = "#ff7f0e", "#2b8cff"  # as far from black as from white
 _BAR = 3.0  # cells that the colour bar takes
-
-
-def check_figure_name(path: Path) -> str:
-    """The format that the name asks for; raises UsageError for a name that asks for none of png, svg, pdf."""
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise UsageError(f"{path}: give a name that ends in .png, .svg or .pdf")
-    return kind
 
 
 def draw(
@@ -45,36 +34,24 @@ def draw(
     UsageError for a name without a known ending, for a pair without words, and where matplotlib is missing.
     """
     kind = check_figure_name(path)
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise UsageError(
-            'pictures need matplotlib: pip install "nmtalign[plot]"; without -o the picture is drawn in the terminal'
-        ) from None
-    # Neither the user's matplotlibrc nor the date of the day changes the file.
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    need_matplotlib("without -o the picture is drawn in the terminal")
     words = {word for panel in panels for side in panel.labels(end=end)[:2] for word in side}
-    with mpl.rc_context(), warnings.catch_warnings():
-        mpl.rcdefaults()
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        fonts, missing = families("".join([*words, *(panel.caption for panel in panels)]), embedded=kind == "pdf")
-        mpl.rcParams["font.family"] = ["sans-serif"]
-        mpl.rcParams["font.sans-serif"] = fonts
-        mpl.rcParams["svg.hashsalt"] = "nmtalign"
-        mpl.rcParams["svg.fonttype"] = "none"  # text as text
-        mpl.rcParams["pdf.fonttype"] = 42  # fonts are embedded as they are, and text can be searched
+    with usual_settings([*words, *(panel.caption for panel in panels)], kind) as notes:
         figure = make_figure(panels, across=across, end=end, color_bar=color_bar)
         first, sides = figure.axes[0], figure.get_size_inches()
         cell = first.get_position().width * sides[0] / first.images[0].get_array().shape[1]  # inches
         dpi = min(max(_DPI, _PIXELS_A_CELL / cell), _PIXELS / max(sides))
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
-    notes = []
-    if missing and kind != "svg":
-        notes.append(f"no font on this machine has {missing[:40]}: install one, or write an .svg, which holds text")
+        save(figure, path, dpi)
     if kind == "png" and cell * dpi < 0.8 * _PIXELS_A_CELL:
         notes.append("the words are too small to be read; write an .svg or a .pdf, which can be magnified")
     return notes
+
+
+def heatmap_svg(panels: Sequence[Panel], title: str, *, end: bool = True) -> str:
+    """One or several alignments beside each other as an `<svg>` element for a page of HTML; raises as `draw`."""
+    need_matplotlib()
+    with usual_settings([], "svg"):
+        return svg_for_page(make_figure(panels, across=len(panels), end=end), title)
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,9 @@ def plot(
 
       nmtalign plot small=a.h5 large=b.h5 -s 12 -o both.svg
     """
-    from nmtalign.alignment.heatmap import check_figure_name, draw
+    from nmtalign.alignment.heatmap import draw
     from nmtalign.alignment.link_files import read_links
+    from nmtalign.figures import check_figure_name
 
     if output:
         check_figure_name(output)

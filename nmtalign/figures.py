@@ -1,0 +1,138 @@
+"""Picture files: png, svg and pdf, whole or not at all, the same bytes for the same input; SVG for a page of HTML.
+
+matplotlib is needed here only, and imported only when a picture is drawn.
+"""
+
+import contextlib
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nmtalign.errors import UsageError
+from nmtalign.files import atomic_path
+
+FORMATS = ("png", "svg", "pdf")
+# Colours as far apart for the colour-blind as for others (Okabe & Ito 2008), and of different darkness on grey paper;
+# lines differ in their dashes and marks as well.
+COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#8b4513", "#e69f00", "#5e3c99", "#7f7f7f")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.2, 2)), (0, (8, 2, 2, 2, 2, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">")
+_DPI = 150  # of a PNG
+_FIRST = "DejaVu Sans"  # comes with matplotlib
+_BOXES = "Last Resort High-Efficiency"  # so may this one, of boxes that name a letter's script
+_USUAL = ("400", "normal", "regular", "book")
+_TRUETYPE = (b"\x00\x01\x00\x00", b"true")
+_ID, _USE = re.compile(r'\bid="([^"]*)"'), re.compile(r'(href="|url\()#([^")]*)')
+
+
+def check_figure_name(path: Path) -> str:
+    """The format that the name asks for; raises UsageError for a name that asks for none of png, svg, pdf."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise UsageError(f"{path}: give a name that ends in .png, .svg or .pdf")
+    return kind
+
+
+def need_matplotlib(without: str = "") -> None:
+    """Raises UsageError, which says what is to be installed and what can be had `without`, where it is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        rest = f"; {without}" if without else ""
+        raise UsageError(f'pictures need matplotlib: pip install "nmtalign[plot]"{rest}') from None
+
+
+@contextlib.contextmanager
+def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
+    """matplotlib as it comes, whatever the user's matplotlibrc says, with fonts for the letters of the texts.
+
+    Yields what the reader of the picture should know, a sentence each: letters for which this machine has no font,
+    which are boxes then (an SVG holds text, and whoever shows it has the fonts).
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        fonts, missing = families("".join(texts), embedded=kind == "pdf")
+        mpl.rcParams["font.family"] = ["sans-serif"]
+        mpl.rcParams["font.sans-serif"] = fonts
+        mpl.rcParams["svg.hashsalt"] = "nmtalign"
+        mpl.rcParams["svg.fonttype"] = "none"  # text as text
+        mpl.rcParams["pdf.fonttype"] = 42  # fonts are embedded as they are, and text can be searched
+        said = f"no font on this machine has {missing[:40]}: install one, or write an .svg, which holds text"
+        yield [said] if missing and kind != "svg" else []
+
+
+def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
+    """Writes a figure, cut to what is drawn, whole or not at all; the date of the day does not change the file."""
+    kind = check_figure_name(path)
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
+
+
+def svg_for_page(figure: Any, title: str) -> str:
+    """The figure as an `<svg>` element to stand in HTML, with a title for those who do not see it.
+
+    It has no prolog and no metadata, its style touches nothing outside of it, and its ids, which hold a hash of all
+    that is drawn, are not those of another figure.
+    """
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :].rstrip("\n")
+    for name in ("metadata", "style"):
+        text = re.sub(rf"\s*<{name}\b.*?</{name}>", "", text, flags=re.S)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:8]
+    used = {match[2] for match in _USE.finditer(text)}
+    text = _ID.sub(lambda match: f'id="{mark}-{match[1]}"' if match[1] in used else "", text)
+    text = _USE.sub(lambda match: f"{match[1]}#{mark}-{match[2]}", text)
+    start, rest = text.split(">", 1)
+    # What the style said of every element is inherited from the first one.
+    start += f' stroke-linejoin="round" stroke-linecap="butt" role="img" aria-label="{escape(title)}">'
+    return f"{start}\n <title>{escape(title)}</title>{rest}"
+
+
+def families(text: str, embedded: bool = False) -> tuple[list[str], str]:
+    """(names of fonts, in the order in which letters are looked for, letters that none of them has).
+
+    The first one is matplotlib's own. Of the others those are taken that hold letters which are still missing, in the
+    order of their names; for a file with embedded fonts only those that can be.
+    """
+    from matplotlib.font_manager import fontManager, get_font
+
+    chosen = [_FIRST]
+    wanted = {letter for letter in text if letter.isprintable() and not letter.isspace()}
+    missing = wanted - _letters(get_font(fontManager.findfont(_FIRST)), wanted)
+    if not missing:
+        return chosen, ""
+    usual = (entry for entry in fontManager.ttflist if entry.style == "normal" and str(entry.weight) in _USUAL)
+    for entry in sorted(usual, key=lambda entry: ("Sans" not in entry.name, entry.name, entry.fname)):
+        if entry.name in (*chosen, _BOXES) or (embedded and not _is_truetype(Path(entry.fname))):
+            continue
+        with contextlib.suppress(OSError, RuntimeError):  # a font that cannot be read
+            found = _letters(get_font(entry.fname), missing)
+            if found:
+                chosen.append(entry.name)
+                missing -= found
+        if not missing:
+            break
+    return chosen, "".join(sorted(missing))
+
+
+def _letters(font: object, wanted: set[str]) -> set[str]:
+    held = font.get_charmap()  # type: ignore[attr-defined]
+    return {letter for letter in wanted if ord(letter) in held}
+
+
+def _is_truetype(path: Path) -> bool:
+    """Whether the outlines are TrueType's, in a file of one font: others cannot be embedded as they are."""
+    with contextlib.suppress(OSError), path.open("rb") as stream:
+        return stream.read(4) in _TRUETYPE
+    return False
