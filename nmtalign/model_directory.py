@@ -12,17 +12,17 @@
 | training_state.safetensors          | the last checkpoint: what it takes to go on (nmtalign.training.state)  |
 | training_state.previous.safetensors | the one before it                                                      |
 | train.jsonl                         | every event of the training, a line each                               |
+| translations                        | what `nmtalign score` has translated with it, to be used again         |
 | backward                            | the model of the other direction, where both were trained to agree     |
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,7 +31,24 @@ from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of, sweep
-from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
+from nmtalign.model_files import (
+    BEST,
+    CONFIG,
+    FORMAT,
+    FORMAT_VERSION,
+    LAST,
+    PREVIOUS_BEST,
+    PREVIOUS_STATE,
+    SOURCE_VOCABULARY,
+    STATE,
+    TARGET_VOCABULARY,
+    Which,
+    check_files,
+    find_weights,
+    hash_of,
+    read_settings,
+)
+from nmtalign.tensor_file import check_tensors
 from nmtalign.tensor_file import load_tensors as load_tensors
 from nmtalign.tensor_file import save_tensors as save_tensors
 from nmtalign.text.tokenizer import Tokenizers
@@ -40,12 +57,6 @@ from nmtalign.version import __version__
 
 if TYPE_CHECKING:
     from nmtalign.data.corpus import Corpus  # what translates has no use for HDF5
-
-CONFIG = "config.json"
-SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
-BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
-STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
-Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +85,7 @@ class LoadedModel:
     @cached_property
     def hash(self) -> str:
         """SHA-256 over config.json, which holds the hashes of vocabularies and tokeniser, and the weights."""
-        parts = sha256_of(self.folder / CONFIG) + sha256_of(self.weights_file)
-        return hashlib.sha256(parts.encode()).hexdigest()
+        return hash_of(self.folder, sha256_of(self.weights_file))
 
 
 def create_model_directory(
@@ -111,41 +121,6 @@ def create_model_directory(
         stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """config.json of a model directory, checked; raises FormatError for a folder that holds none or a foreign one."""
-    path = folder / CONFIG
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise FormatError(
-            f"{folder}: no nmtalign model here (no {CONFIG}); name one with -m, or train one with `nmtalign train`"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}; the model directory is damaged") from None
-    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        raise FormatError(f"{path}: not a model of nmtalign (its format is not '{FORMAT}')")
-    if settings.get("format_version") != FORMAT_VERSION:
-        raise FormatError(
-            f"{path}: format {settings.get('format_version')} is not the format {FORMAT_VERSION} that nmtalign "
-            f"{__version__} reads; use the version that wrote it ({settings.get('nmtalign_version')})"
-        )
-    if missing := [key for key in ("model", "training", "files", "source_language") if key not in settings]:
-        raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
-    return settings
-
-
-def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises FormatError naming the first vocabulary or tokeniser file that is missing or was edited."""
-    for name, expected in settings["files"].items():
-        path = folder / Path(name).name  # a name from a file never leads out of the folder
-        if not path.is_file():
-            raise FormatError(f"{path}: missing; the model directory is not whole: copy all of it")
-        if sha256_of(path) != expected:
-            raise FormatError(
-                f"{path}: was changed after training, and no longer fits the weights; put the original back"
-            )
-
-
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
     """The sizes and options that config.json records."""
     try:
@@ -177,15 +152,6 @@ def load_model(
     model.eval().requires_grad_(False)
     tokenizers = Tokenizers.load(folder)
     return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen)
-
-
-def find_weights(folder: Path, which: Which) -> Path:
-    """The weights asked for; the last where there is no best yet."""
-    for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
-        path = folder / name
-        if path.is_file():
-            return path
-    raise FormatError(f"{folder}: holds no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
 
 
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:

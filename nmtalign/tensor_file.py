@@ -20,9 +20,8 @@ from torch import Tensor
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, exclusive
+from nmtalign.model_files import FORMAT, FORMAT_VERSION
 
-FORMAT = "nmtalign model"
-FORMAT_VERSION = 1
 CHUNK = 8 << 20  # bytes written, read and hashed at a time
 _PREFIX = b'{"__metadata__":{"sha256":"'
 _BLANK = b"0" * 64

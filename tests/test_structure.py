@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "version"},
     {"files", "checks"},
-    {"config"},
+    {"config", "model_files"},
     {"presets", "tensor_file", "figures"},
     {"workspace"},
     {"text", "sample"},

@@ -26,7 +26,7 @@ from nmtalign.decoding.results import Translation
 from nmtalign.decoding.stream import AtHand, Rest
 from nmtalign.decoding.translator import Translator, load_models
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.model_directory import Which
+from nmtalign.model_files import Which
 from nmtalign.text.lines import STDIN
 from nmtalign.text.tokenizer import SentencePieces
 

@@ -26,7 +26,8 @@ from nmtalign.decoding.trace import Scoring
 from nmtalign.decoding.unknowns import Weights, read_lexicon, replace_unknowns
 from nmtalign.decoding.workers import Workers
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import LoadedModel, Which, load_model
+from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.model_files import Which
 from nmtalign.presets import translate_config
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID

@@ -14,7 +14,8 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import disk_errors
-from nmtalign.model_directory import CONFIG, check_files, create_model_directory, read_settings
+from nmtalign.model_directory import create_model_directory
+from nmtalign.model_files import CONFIG, check_files, read_settings
 from nmtalign.training.guidance import LEAST, Guidance
 from nmtalign.training.state import forget
 

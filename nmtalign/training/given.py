@@ -13,15 +13,8 @@ from nmtalign.data.guide import Guide, read_guide
 from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import (
-    CONFIG,
-    SOURCE_VOCABULARY,
-    TARGET_VOCABULARY,
-    check_files,
-    find_weights,
-    load_tensors,
-    read_settings,
-)
+from nmtalign.model_directory import load_tensors
+from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.both import BACKWARD, turned_round
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import CONFIG, check_files, read_settings
+from nmtalign.model_files import CONFIG, check_files, read_settings
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import disk_errors, sweep
-from nmtalign.model_directory import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
-from nmtalign.model_directory import STATE as STATE
+from nmtalign.model_files import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
+from nmtalign.model_files import STATE as STATE
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
 
 
