@@ -27,7 +27,7 @@ _FIRST = "DejaVu Sans"  # comes with matplotlib
 _BOXES = "Last Resort High-Efficiency"  # so may this one, of boxes that name a letter's script
 _USUAL = ("400", "normal", "regular", "book")
 _TRUETYPE = (b"\x00\x01\x00\x00", b"true")
-_ID, _USE = re.compile(r'\bid="([^"]*)"'), re.compile(r'(href="|url\()#([^")]*)')
+_ID, _USE = re.compile(r'\s+id="([^"]*)"'), re.compile(r'(href="|url\()#([^")]*)')
 
 
 def check_figure_name(path: Path) -> str:
@@ -91,7 +91,7 @@ def svg_for_page(figure: Any, title: str) -> str:
         text = re.sub(rf"\s*<{name}\b.*?</{name}>", "", text, flags=re.S)
     mark = hashlib.sha256(text.encode()).hexdigest()[:8]
     used = {match[2] for match in _USE.finditer(text)}
-    text = _ID.sub(lambda match: f'id="{mark}-{match[1]}"' if match[1] in used else "", text)
+    text = _ID.sub(lambda match: f' id="{mark}-{match[1]}"' if match[1] in used else "", text)
     text = _USE.sub(lambda match: f"{match[1]}#{mark}-{match[2]}", text)
     start, rest = text.split(">", 1)
     # What the style said of every element is inherited from the first one.
