@@ -1,0 +1,106 @@
+"""The sentences in which two systems differ most."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics import CHRF
+
+from nmtalign.errors import UsageError
+from nmtalign.scoring.differences import Segment, most_different, split_segments
+from nmtalign.scoring.metrics import MetricOptions, measure
+
+REFERENCE = ["the cat sleeps here", "a dog runs", "two birds sing now", "rain falls"]
+FIRST = ["the cat sleeps here", "a dog runs", "two fish swim", "rain fell"]
+SECOND = ["a tiger eats there", "a dog runs", "two birds sing now", "rain falls"]
+PIECES = st.lists(st.sampled_from(["a", "b", " ", "  ", ".", "'", "été", "日", "\u00a0", "x1", "-"]), max_size=12)
+
+
+def test_the_most_different_sentences_come_first_whichever_system_is_better():
+    found = most_different([FIRST, SECOND], [REFERENCE], 5)
+    assert [difference.line for difference in found] == [3, 1, 4]  # line 2 is the same in both
+    assert found[0].scores[1] == pytest.approx(100)
+    assert found[0].scores[0] < 50
+    assert found[1].scores[0] == pytest.approx(100)
+    assert found[1].scores[1] < 50
+    assert found[1].references == ("the cat sleeps here",)
+    assert (found[0].source, found[0].metric) == (None, "chrF2")
+
+
+@pytest.mark.parametrize("references", [[REFERENCE], [REFERENCE, SECOND]])
+def test_the_scores_are_those_of_sacrebleu(references):
+    for difference in most_different([FIRST, SECOND], references, 5):
+        for text, score in zip(difference.texts, difference.scores, strict=True):
+            expected = CHRF().sentence_score(text, list(difference.references)).score
+            assert score == pytest.approx(expected, abs=1e-9)
+
+
+def test_statistics_that_are_there_are_not_measured_again():
+    options = MetricOptions(("bleu", "chrf"))
+    table = [measure(system, [REFERENCE], options) for system in (FIRST, SECOND)]
+    given_table = most_different([FIRST, SECOND], [REFERENCE], 2, statistics=table)
+    assert given_table == most_different([FIRST, SECOND], [REFERENCE], 2)
+    without = [measure(system, [REFERENCE], MetricOptions(("bleu",))) for system in (FIRST, SECOND)]
+    assert most_different([FIRST, SECOND], [REFERENCE], 2, statistics=without) == given_table
+
+
+def test_only_the_first_two_of_three_systems_are_set_side_by_side():
+    found = most_different([FIRST, SECOND, REFERENCE], [REFERENCE], 1, source=["s1", "s2", "s3", "s4"])
+    assert found[0].texts == (FIRST[2], SECOND[2])
+    assert found[0].source == "s3"
+
+
+def test_ties_stand_in_the_order_of_their_lines():
+    found = most_different([["x y"] * 4, ["a b"] * 4], [["a b"] * 4], 3)
+    assert [difference.line for difference in found] == [1, 2, 3]
+
+
+def test_equal_systems_have_no_differences():
+    assert most_different([FIRST, FIRST], [REFERENCE], 3) == ()
+
+
+def test_empty_lines_can_differ():
+    (found,) = most_different([[""], ["a b"]], [["a b"]], 3)
+    assert found.scores == (0.0, pytest.approx(100))
+    assert found.segments == ((), (Segment("a b", "only", True),))
+
+
+def test_what_differs_is_marked_and_what_the_reference_has_is_told():
+    first, second = split_segments("the big cat sleeps.", "the cat naps!", ["the small cat naps."])
+    assert first == (
+        Segment("the ", "same", True),
+        Segment("big", "only", False),
+        Segment(" cat ", "same", True),
+        Segment("sleeps", "only", False),
+        Segment(".", "only", True),
+    )
+    assert second == (
+        Segment("the cat ", "same", True),
+        Segment("naps", "only", True),
+        Segment("!", "only", False),
+    )
+
+
+def test_ideographs_are_compared_one_by_one():
+    first, _ = split_segments("我喜欢猫", "我喜欢狗", ["我喜欢狗"])
+    assert first == (Segment("我喜欢", "same", True), Segment("猫", "only", False))
+
+
+@given(PIECES, PIECES, PIECES)
+def test_segments_joined_are_the_lines_and_what_is_shared_is_shared_by_both(first, second, reference):
+    lines = "".join(first), "".join(second)
+    both = split_segments(*lines, ["".join(reference)])
+    words = []
+    for line, segments in zip(lines, both, strict=True):
+        assert "".join(segment.text for segment in segments) == line
+        assert all(segment.text for segment in segments)
+        words.append("".join("".join(segment.text for segment in segments if segment.kind == "same").split()))
+    assert words[0] == words[1]
+    if lines[0] == lines[1]:
+        assert {segment.kind for segment in both[0]} <= {"same"}
+
+
+def test_two_systems_are_needed_and_one_sentence_at_least():
+    with pytest.raises(UsageError, match="give two"):
+        most_different([FIRST], [REFERENCE], 3)
+    with pytest.raises(UsageError, match="give 1 or more"):
+        most_different([FIRST, SECOND], [REFERENCE], 0)
