@@ -83,7 +83,9 @@ def by_figure(report: Report, metric: str = "BLEU", by: By = "length") -> Any:
     figure, axes, strip = _frame([part.label for part in first.parts], first.title.removeprefix("by "))
     lines = [_Line.of(cut, column) for cut in cuts]
     apart = 0.08 if len(first.parts) == 1 else 0.0  # of one bucket the systems stand beside each other
-    marks = [_draw_line(axes, line, number, apart * (number - len(lines) / 2)) for number, line in enumerate(lines)]
+    marks = [
+        _draw_line(axes, line, number, apart * (number - (len(lines) - 1) / 2)) for number, line in enumerate(lines)
+    ]
     _limit(axes, lines)
     axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=_USUAL)
     if by == "length" and len(first.parts) > 1 and first.parts[-1].label.startswith(">"):
@@ -131,8 +133,8 @@ class _Line:
         intervals: list[Interval | None] = [part.intervals[column] if part.intervals else None for part in cut.parts]
         return cls(
             [_number(part.values[column]) for part in cut.parts],
-            [_number(interval and interval.low) for interval in intervals],
-            [_number(interval and interval.high) for interval in intervals],
+            [interval.low if interval else math.nan for interval in intervals],
+            [interval.high if interval else math.nan for interval in intervals],
         )
 
     def alone(self) -> list[int]:
