@@ -1,4 +1,4 @@
-"""Buckets of source length (PAPER: Figure 2 plots BLEU over the length of the source sentence)."""
+"""Buckets of sentence length (PAPER: Figure 2 plots BLEU over the length of the source sentence)."""
 
 import itertools
 import re
@@ -20,10 +20,12 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """`11-20`, `7` where both ends are the same, or `>60`."""
+        """`11-20`, `7` where both ends are the same, `>60`, `<=10` where shorter ones belong to it too, or `all`."""
         if self.high is None:
-            return f">{self.low - 1}"
-        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+            return f">{self.low - 1}" if self.low else "all"
+        if self.low == self.high:
+            return str(self.low)
+        return f"{self.low}-{self.high}" if self.low else f"<={self.high}"
 
     def members(self, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(N,) True where the sentence's length is in the bucket."""
@@ -31,10 +33,11 @@ class Bucket:
         return inside if self.high is None else inside & (lengths <= self.high)
 
 
-def parse_buckets(text: str) -> list[Bucket]:
+def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     """Buckets of their upper ends: "10,20" is 1-10, 11-20 and >20, and before them 0 for lines without a word.
 
-    Together they hold every length once. Raises UsageError unless the ends are whole numbers that rise.
+    Together they hold every length once. Cumulative ones are <=10, <=20 and all: each holds the ones before it, and a
+    line without a word is in every one. Raises UsageError unless the ends are whole numbers that rise.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
@@ -44,6 +47,8 @@ def parse_buckets(text: str) -> list[Bucket]:
         raise UsageError(
             f"buckets = {text!r}: each upper end must be greater than the one before, the first at least 1"
         )
+    if cumulative:
+        return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
 

@@ -54,6 +54,7 @@ class Breakdown:
     title: str  # `by words of the source`, `by place in the text`
     heading: str  # of the column of labels: `words`, `lines`
     parts: tuple[Part, ...]
+    common: bool = True  # the parts hold the same sentences of every system; not so by words of the hypothesis
 
 
 @dataclass(frozen=True)
