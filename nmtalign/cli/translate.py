@@ -120,9 +120,13 @@ def _run(given_options: Mapping[str, Any]) -> None:
 def _settings(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConfig:
     flags = {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
     flags["lexicon"] = str(options["lexicon"]) if options["lexicon"] else None
-    layers = workspace.section("translate"), given(flags)
-    settings = translate_config(*layers)
-    if settings.lexicon and not settings.replace_unk and options["candidates"] is None and not settings.candidates:
+    return search_settings(workspace, flags)
+
+
+def search_settings(workspace: Workspace, flags: Mapping[str, Any]) -> TranslateConfig:
+    """The settings of section [translate] under the flags that were given (None = not given)."""
+    settings = translate_config(workspace.section("translate"), given(flags))
+    if settings.lexicon and not settings.replace_unk and flags.get("candidates") is None and not settings.candidates:
         return dataclasses.replace(settings, candidates=_CANDIDATES)
     return settings
 
