@@ -7,8 +7,9 @@ import contextlib
 import hashlib
 import io
 import re
+import textwrap
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ FORMATS = ("png", "svg", "pdf")
 COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#8b4513", "#e69f00", "#5e3c99", "#7f7f7f")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.2, 2)), (0, (8, 2, 2, 2, 2, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">")
+GREY = "#8c8c8c"
+SMALL, USUAL = 7, 9  # points
+LETTERS_AN_INCH = 15  # of small print, at the least
+_LETTERS_OF_NAMES, _HANDLE = 11, 8  # an inch, and what the line beside a name takes
 _DPI = 150  # of a PNG
 _FIRST = "DejaVu Sans"  # comes with matplotlib
 _BOXES = "Last Resort High-Efficiency"  # so may this one, of boxes that name a letter's script
@@ -97,6 +102,32 @@ def svg_for_page(figure: Any, title: str) -> str:
     # What the style said of every element is inherited from the first one.
     start += f' stroke-linejoin="round" stroke-linecap="butt" role="img" aria-label="{escape(title)}">'
     return f"{start}\n <title>{escape(title)}</title>{rest}"
+
+
+def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:
+    """The names above the axes, long ones broken, in as many columns as have room in `inches` or the axes' width."""
+    room = int((inches or axes.get_window_extent().width / axes.figure.dpi) * _LETTERS_OF_NAMES)
+    texts = ["\n".join(textwrap.wrap(name, room - _HANDLE)) or "·" for name in names]
+    longest = max(len(line) for text in texts for line in text.split("\n"))
+    columns = max(1, min(len(texts), room // (longest + _HANDLE)))
+    drawn = axes.legend(
+        handles, [str(number) for number, _ in enumerate(texts)], loc="lower left", bbox_to_anchor=(0, 1.01),
+        ncols=columns, frameon=False, fontsize=USUAL - 0.5, handlelength=3.4, borderaxespad=0.2, columnspacing=1.5,
+    )  # fmt: skip
+    for text, entry in zip(texts, drawn.get_texts(), strict=True):
+        entry.set_parse_math(False)  # a `$` in a name is not the start of a formula
+        entry.set_text(text)
+
+
+def small_print(figure: Any, texts: Sequence[str]) -> None:
+    """Texts below everything else, a paragraph each, broken at the bars of signatures and at spaces."""
+    letters = int(figure.get_figwidth() * LETTERS_AN_INCH)
+    lines = [line for text in texts for line in textwrap.wrap(text.replace("|", "| "), letters)]
+    boxes = [axes.get_tightbbox().transformed(figure.transFigure.inverted()) for axes in figure.axes]
+    figure.text(
+        figure.axes[0].get_position().x0, min(box.y0 for box in boxes) - 0.02, "\n".join(lines).replace("| ", "|"),
+        fontsize=SMALL - 1, color="0.35", va="top", parse_math=False,
+    )  # fmt: skip
 
 
 def families(text: str, embedded: bool = False) -> tuple[list[str], str]:

@@ -5,7 +5,6 @@ bucket, the signature, and what the intervals were drawn with. A bucket without 
 """
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,16 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import (
     COLOURS,
     DASHES,
+    GREY,
+    LETTERS_AN_INCH,
     MARKERS,
+    SMALL,
+    USUAL,
     check_figure_name,
+    legend_above,
     need_matplotlib,
     save,
+    small_print,
     svg_for_page,
     usual_settings,
 )
@@ -29,9 +34,6 @@ By = Literal["length", "place"]
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches, more where there are many buckets
 _BUCKET = 0.5  # inches a bucket at least
 _WIDEST = 16.0
-_SMALL, _USUAL = 7, 9  # points
-_LETTERS_AN_INCH = 15  # of small print, at the least
-_GREY = "#8c8c8c"
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo", "||||", "**")
 
 
@@ -87,13 +89,13 @@ def by_figure(report: Report, metric: str = "BLEU", by: By = "length") -> Any:
         _draw_line(axes, line, number, apart * (number - (len(lines) - 1) / 2)) for number, line in enumerate(lines)
     ]
     _limit(axes, lines)
-    axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=_USUAL)
+    axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=USUAL)
     if by == "length" and len(first.parts) > 1 and first.parts[-1].label.startswith(">"):
         for each in (axes, strip):  # the last bucket has no end: it is no further step of the scale
             each.axvspan(len(first.parts) - 1.5, len(first.parts) - 0.5, facecolor="0.94", edgecolor="none", zorder=0)
     _count(strip, [[part.sentences for part in cut.parts] for cut in cuts], "sentences")
-    _legend(axes, marks, names)
-    _foot(figure, strip, [report.signatures[column], *_intervals(report, lines)])
+    legend_above(axes, marks, names)
+    small_print(figure, [report.signatures[column], *_intervals(report, lines)])
     return figure
 
 
@@ -111,11 +113,11 @@ def words_figure(table: WordTable, names: Sequence[str]) -> Any:
         )  # fmt: skip
         bars.append(drawn)
         if len(names) <= 3:
-            axes.bar_label(drawn, ["" if value is None else f"{value:.1f}" for value in values], fontsize=_SMALL - 1)
+            axes.bar_label(drawn, ["" if value is None else f"{value:.1f}" for value in values], fontsize=SMALL - 1)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("F1 of words, %", fontsize=_USUAL)
+    axes.set_ylabel("F1 of words, %", fontsize=USUAL)
     _count(strip, [[row.counts[0].reference for row in table.rows]], "words")
-    _legend(axes, bars, names)
+    legend_above(axes, bars, names)
     return figure
 
 
@@ -164,7 +166,7 @@ def _frame(labels: Sequence[str], label: str, weight: int = 1) -> tuple[Any, Any
         2, 1, sharex=True, height_ratios=(5, 1), gridspec_kw={"hspace": 0.08, "left": 0.1, "right": 0.98}
     )
     for each in (axes, strip):
-        each.tick_params(labelsize=_USUAL - 1, length=2, color=_GREY)
+        each.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
         each.set_axisbelow(True)
         for side in ("top", "right"):
             each.spines[side].set_visible(False)
@@ -172,10 +174,10 @@ def _frame(labels: Sequence[str], label: str, weight: int = 1) -> tuple[Any, Any
     axes.tick_params(bottom=False, labelbottom=False)
     axes.set_xlim(-0.5, len(labels) - 0.5)
     step = math.ceil(len(labels) / 40)
-    crowded = step * width / max(1, len(labels)) * _LETTERS_AN_INCH < max(map(len, labels), default=0) + 2
+    crowded = step * width / max(1, len(labels)) * LETTERS_AN_INCH < max(map(len, labels), default=0) + 2
     turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     strip.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False, **turned)
-    strip.set_xlabel(label, fontsize=_USUAL, parse_math=False)
+    strip.set_xlabel(label, fontsize=USUAL, parse_math=False)
     return figure, axes, strip
 
 
@@ -202,7 +204,7 @@ def _limit(axes: Any, lines: Sequence[_Line]) -> None:
     numbers = [n for line in lines for n in (*line.values, *line.lows, *line.highs) if not math.isnan(n)]
     if not numbers:
         axes.set_ylim(0, 1)
-        axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=_GREY)
+        axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=GREY)
         return
     low, high = min(numbers), max(numbers)
     room = 0.06 * (high - low) or 1.0
@@ -219,31 +221,15 @@ def _count(strip: Any, counts: Sequence[Sequence[int]], label: str) -> None:
         colour = "0.75" if same else COLOURS[number % len(COLOURS)]
         bars = strip.bar(places, row, 0.92 * share, color=colour, alpha=1 if same else 0.6)
         if same and len(row) <= 30:
-            strip.bar_label(bars, [_short(count) for count in row], fontsize=_SMALL - 0.5, padding=1, color="0.25")
+            strip.bar_label(bars, [_short(count) for count in row], fontsize=SMALL - 0.5, padding=1, color="0.25")
     strip.set_ylim(0, 1.45 * max(1, *(count for row in rows for count in row)))
     strip.set_yticks([])
     strip.spines["left"].set_visible(False)
-    strip.set_ylabel(label, fontsize=_SMALL, color="0.25", rotation=0, ha="right", va="center")
+    strip.set_ylabel(label, fontsize=SMALL, color="0.25", rotation=0, ha="right", va="center")
 
 
 def _short(count: int) -> str:
     return f"{count:,}" if count < 100_000 else f"{count / 1000:,.0f}k" if count < 10**7 else f"{count / 10**6:,.0f}M"
-
-
-def _legend(axes: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """The names above the axes, long ones broken, in as many columns as have room."""
-    width = axes.get_window_extent().width / axes.figure.dpi
-    most = int(width * 11) - 8  # letters of the legend's size beside their mark
-    texts = ["\n".join(textwrap.wrap(name, most)) or "·" for name in names]
-    longest = max(len(line) for text in texts for line in text.split("\n"))
-    columns = max(1, min(len(texts), int(width * 11) // (longest + 8)))
-    drawn = axes.legend(
-        handles, [f"{number}" for number, _ in enumerate(texts)], loc="lower left", bbox_to_anchor=(0, 1.01),
-        ncols=columns, frameon=False, fontsize=_USUAL - 0.5, handlelength=3.4, borderaxespad=0.2, columnspacing=1.5,
-    )  # fmt: skip
-    for text, entry in zip(texts, drawn.get_texts(), strict=True):
-        entry.set_parse_math(False)  # a `$` in a name is not the start of a formula
-        entry.set_text(text)
 
 
 def _intervals(report: Report, lines: Sequence[_Line]) -> list[str]:
@@ -251,15 +237,3 @@ def _intervals(report: Report, lines: Sequence[_Line]) -> list[str]:
         return []
     drawn = report.resampling
     return [f"bands: 95% intervals of {drawn.samples:,} bootstrap samples, seed {drawn.seed}"]
-
-
-def _foot(figure: Any, lowest: Any, texts: Sequence[str]) -> None:
-    """Small print below everything else, broken at the bars of signatures and at spaces."""
-    letters = int(figure.get_figwidth() * _LETTERS_AN_INCH)
-    lines = [line for text in texts for line in textwrap.wrap(text.replace("|", "| "), letters)]
-    box = lowest.get_tightbbox().transformed(figure.transFigure.inverted())
-    left = figure.axes[0].get_position().x0
-    figure.text(
-        left, box.y0 - 0.02, "\n".join(lines).replace("| ", "|"), fontsize=_SMALL - 1, color="0.35", va="top",
-        parse_math=False,
-    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""Learning curves as a picture: loss, perplexity, dev BLEU and speed of one or several models, a colour each."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmtalign.figures import (
+    COLOURS,
+    DASHES,
+    GREY,
+    MARKERS,
+    SMALL,
+    USUAL,
+    check_figure_name,
+    legend_above,
+    need_matplotlib,
+    save,
+    small_print,
+    usual_settings,
+)
+from nmtalign.training.curves import Axis, CurvePanel, Curves, Trace, panels, short
+
+_PANEL = (3.9, 2.6)  # inches
+_LABELS = {"updates": "updates", "epochs": "epochs", "hours": "hours of training", "words": "target words"}
+
+
+def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:
+    """Writes a .png, .svg or .pdf file; returns what its reader should know, a sentence each.
+
+    Raises UsageError for a name without a known ending, where matplotlib is missing, and as `panels`.
+    """
+    kind = check_figure_name(path)
+    need_matplotlib("without -o the curves are drawn in the terminal")
+    with usual_settings(names, kind) as notes:
+        save(curve_figure(curves, names, axis), path)
+    return notes
+
+
+def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "updates") -> Any:
+    """The matplotlib figure: axes a panel, two side by side."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    drawn = panels(curves, axis) or [CurvePanel("loss a word", ())]
+    across = min(2, len(drawn))
+    down = math.ceil(len(drawn) / across)
+    figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down))
+    grid = figure.subplots(down, across, squeeze=False, gridspec_kw={"hspace": 0.42, "wspace": 0.2})
+    places = grid.flatten()
+    reach = max((x for panel in drawn for trace in panel.traces for x in trace.x if math.isfinite(x)), default=0) or 1
+    for number, (axes, panel) in enumerate(zip(places, drawn, strict=False)):
+        _draw_panel(axes, panel, with_key=number == 0)
+        axes.set_xlim(-0.02 * reach, 1.04 * reach)
+        axes.set_xlabel(_LABELS[axis], fontsize=USUAL - 1)
+    for axes in places[len(drawn) :]:
+        axes.remove()
+    lines = [
+        Line2D([], [], color=_colour(model), marker=_marker(model), linestyle=_dashes(model))
+        for model in range(len(names))
+    ]
+    width = figure.get_figwidth() * (places[across - 1].get_position().x1 - places[0].get_position().x0)
+    _legend(figure, places[0], lines, names, width)
+    small_print(figure, _signatures(curves, names))
+    return figure
+
+
+def _colour(model: int) -> str:
+    return COLOURS[model % len(COLOURS)]
+
+
+def _marker(model: int) -> str:
+    return MARKERS[model % len(MARKERS)]
+
+
+def _dashes(model: int) -> Any:
+    return DASHES[model % len(DASHES)]
+
+
+def _legend(figure: Any, first: Any, lines: Sequence[Any], names: Sequence[str], width: float) -> None:
+    """The models above all panels; an invisible pair of axes holds them, clear of the first panel's title."""
+    box = first.get_position()
+    height = 0.3 / figure.get_figheight()
+    holder = figure.add_axes((box.x0, box.y1, box.width, height))
+    holder.set_axis_off()
+    legend_above(holder, lines, names, width)
+
+
+def _draw_panel(axes: Any, panel: CurvePanel, with_key: bool) -> None:
+    axes.set_title(panel.title, fontsize=USUAL, loc="left")
+    axes.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
+    axes.grid(axis="y", color="0.88", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if not panel.values:
+        axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color=GREY)
+        return
+    trained = any(not trace.dev for trace in panel.traces)
+    for trace in panel.traces:
+        _draw_trace(axes, trace, beside_training=trained)
+    _scale(axes, panel)
+    if with_key and any(trace.dev and trace.x for trace in panel.traces):
+        _key(axes)
+
+
+def _draw_trace(axes: Any, trace: Trace, beside_training: bool) -> None:
+    """Training is a line, dev a line with marks; a ring is the look whose weights were kept."""
+    colour = _colour(trace.model)
+    style: dict[str, Any] = {"linestyle": _dashes(trace.model), "linewidth": 1.1}
+    if trace.dev:
+        line = {"linewidth": 1.1, "linestyle": (0, (1, 1.5))} if beside_training else style
+        style = line | {"marker": _marker(trace.model), "markersize": 4.5, "markeredgewidth": 0, "zorder": 3}
+    elif sum(map(math.isfinite, trace.y)) == 1:
+        style["marker"] = "."  # a line of one point is nothing to see
+    axes.plot(trace.x, trace.y, color=colour, **style)
+    if trace.best:
+        ring = {"marker": "o", "markersize": 10, "fillstyle": "none", "markeredgewidth": 1.1}
+        axes.plot(*([value] for value in trace.best), color=colour, linestyle="none", zorder=4, **ring)
+
+
+def _scale(axes: Any, panel: CurvePanel) -> None:
+    """Numbers at the axes as `short`; a speed is seen from 0."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    plain = FuncFormatter(lambda value, _: short(value))
+    axes.xaxis.set_major_formatter(plain)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
+    if panel.log:
+        axes.set_yscale("log")
+        narrow = max(panel.values) < 10 * min(panel.values)
+        axes.yaxis.set_major_locator(MaxNLocator(5) if narrow else LogLocator(subs=(1, 2, 5), numticks=8))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(plain)
+
+
+def _key(axes: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    style = {"color": "0.35", "linewidth": 1.1}
+    ring = {"marker": "o", "markersize": 8, "fillstyle": "none", "linestyle": "none", "color": "0.35"}
+    handles = [
+        Line2D([], [], label="training", **style),
+        Line2D([], [], label="dev", linestyle=(0, (1, 1.5)), marker="o", markersize=4, **style),
+        Line2D([], [], label="kept as best", **ring),
+    ]
+    axes.legend(handles=handles, loc="upper right", frameon=False, fontsize=SMALL, handlelength=2.6)
+
+
+def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
+    """What it takes to get the BLEU again: once where all models have the same."""
+    named = [(each.signature, name) for each, name in zip(curves, names, strict=True) if each.signature]
+    signatures = list(dict.fromkeys(signature for signature, _ in named))
+    if len(signatures) == 1:
+        return [f"dev BLEU, greedy: {signatures[0]}"]
+    return [
+        f"dev BLEU, greedy, of {', '.join(name for other, name in named if other == signature)}: {signature}"
+        for signature in signatures
+    ]
