@@ -27,6 +27,7 @@ PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before the processes have s
 _IN_FLIGHT = 3  # chunks a process
 _COUNTED_WHOLE = 4  # chunks of which every line is looked at for its spacing, and then one line of
 _COUNTED_STEP = 16
+_KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
 
 
 @dataclass(frozen=True)
@@ -154,11 +155,11 @@ def _in_processes(
 
 @contextlib.contextmanager
 def process_pool(
-    workers: int, tokenizers: Tokenizers | None = None, limit: LengthLimit | None = None
+    workers: int, tokenizers: Tokenizers | None = None, limit: LengthLimit | None = None, killed: str = _KILLED
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
 
-    An error or an interruption ends them at once. Raises ResourceError where one of them was killed.
+    An error or an interruption ends them at once. Raises ResourceError with the message `killed` where one was killed.
     """
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
@@ -172,7 +173,7 @@ def process_pool(
                 child.terminate()
             pool.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
-                raise ResourceError("a process of prep was killed (out of memory?); try fewer with --workers") from None
+                raise ResourceError(killed) from None
             raise
 
 
