@@ -83,7 +83,9 @@ def sentence_chrf(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     precision = np.divide(match, hypothesis, out=np.zeros_like(match), where=used).sum(axis=1) / orders
     recall = np.divide(match, reference, out=np.zeros_like(match), where=used).sum(axis=1) / orders
     scored = precision + recall > 0
-    return np.divide(500 * precision * recall, 4 * precision + recall, out=np.zeros_like(recall), where=scored)
+    scores = np.zeros(len(rows))
+    np.divide(500 * precision * recall, 4 * precision + recall, out=scores, where=scored)
+    return scores
 
 
 def split_segments(

@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
-from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+from nmtalign.scoring.word_ids import WordIds
+from nmtalign.scoring.words import UnknownRates
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import TOKENIZER_FILE, SentencePieces, Tokenizer, Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
 
 SOURCE_VOCABULARY = "source.vocabulary.txt"
 TARGET_VOCABULARY = "target.vocabulary.txt"
@@ -45,10 +49,71 @@ class Vocabularies:
 
     def without_unknowns(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """(N,) True for the sentences all of whose words are known, in the source and in every reference."""
-        known = _all_known(self.tokenizers.source, self.source, sources)
-        for lines in references:
-            known &= _all_known(self.tokenizers.target, self.target, lines)
+        return UnknownWords([self]).without(sources, references)
+
+
+class UnknownWords:
+    """The words that vocabularies of one or more models lack, in texts that are tokenised once however often asked for.
+
+    The texts must stay as they are while this lives.
+    """
+
+    def __init__(self, vocabularies: Sequence[Vocabularies]) -> None:
+        self._vocabularies = tuple(vocabularies)
+        self._indices: dict[object, WordIndex] = {}  # a tokeniser each
+        self._texts: dict[tuple[object, int], tuple[Sequence[str], WordIds]] = {}
+
+    def without(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """(N,) True for the sentences all of whose words all vocabularies hold, in the source and every reference."""
+        known = np.ones(len(sources), dtype=np.bool_)
+        for one in self._vocabularies:
+            known &= self._all_known(one.tokenizers.source, one.source, sources)
+            for lines in references:
+                known &= self._all_known(one.tokenizers.target, one.target, lines)
         return known
+
+    def rates(
+        self, sources: Sequence[str] | None, references: Sequence[Sequence[str]], systems: Sequence[Sequence[str]]
+    ) -> UnknownRates:
+        """The share of the texts' tokens (pieces where those are subwords) that the first vocabularies do not hold."""
+        one = self._vocabularies[0]
+        unknown = [self._unknown(one.tokenizers.target, one.target, lines) for lines in (*references, *systems)]
+        of_source = None if sources is None else _share([self._unknown(one.tokenizers.source, one.source, sources)])
+        count = len(references)
+        return UnknownRates(of_source, _share(unknown[:count]), tuple(_share([text]) for text in unknown[count:]))
+
+    def _all_known(self, tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
+        tokens = self._tokens(tokenizer, lines)
+        unknown = self._unknown(tokenizer, vocabulary, lines)
+        known: NDArray[np.bool_] = np.bincount(tokens.sentences[unknown], minlength=len(tokens)) == 0
+        return known
+
+    def _unknown(self, tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
+        """(tokens,) True for the tokens that the vocabulary does not hold."""
+        tokens = self._tokens(tokenizer, lines)
+        words = self._indices[_identity(tokenizer)]
+        return np.fromiter((word not in vocabulary for word in words), np.bool_, len(words))[tokens.ids]
+
+    def _tokens(self, tokenizer: Tokenizer, lines: Sequence[str]) -> WordIds:
+        identity = _identity(tokenizer)
+        key = identity, id(lines)
+        if key not in self._texts:
+            index = self._indices.setdefault(identity, WordIndex())
+            # The lines are kept so that no other text gets their id.
+            self._texts[key] = lines, WordIds.of(lines, tokenizer.tokenize, index)
+        return self._texts[key][1]
+
+
+def _identity(tokenizer: Tokenizer) -> object:
+    """Equal for tokenisers that cut text alike."""
+    if isinstance(tokenizer, MosesWords):
+        return tokenizer.kind, tokenizer.language
+    return tokenizer.kind, tokenizer.model if isinstance(tokenizer, SentencePieces) else b""
+
+
+def _share(parts: Sequence[NDArray[np.bool_]]) -> float:
+    total = sum(len(part) for part in parts)
+    return sum(int(part.sum()) for part in parts) / total if total else 0.0
 
 
 def _refuse_edited(folder: Path) -> None:
@@ -63,7 +128,3 @@ def _refuse_edited(folder: Path) -> None:
     for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
         if hashes.get(name) != sha256_of(folder / name):
             raise FormatError(f"{folder / name}: was changed after training; put the original back")
-
-
-def _all_known(tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
-    return np.array([UNK_ID not in vocabulary.encode(tokenizer.tokenize(line)) for line in lines], dtype=np.bool_)
