@@ -19,7 +19,7 @@ from nmtalign.figures import (
     small_print,
     usual_settings,
 )
-from nmtalign.training.curves import Axis, CurvePanel, Curves, Trace, panels, short
+from nmtalign.training.curves import Axis, CurvePanel, Curves, Trace, panels, short, signatures
 
 _PANEL = (3.9, 2.6)  # inches
 _LABELS = {"updates": "updates", "epochs": "epochs", "hours": "hours of training", "words": "target words"}
@@ -61,7 +61,7 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
     ]
     width = figure.get_figwidth() * (places[across - 1].get_position().x1 - places[0].get_position().x0)
     _legend(figure, places[0], lines, names, width)
-    small_print(figure, _signatures(curves, names))
+    small_print(figure, signatures(curves, names))
     return figure
 
 
@@ -139,23 +139,11 @@ def _scale(axes: Any, panel: CurvePanel) -> None:
 def _key(axes: Any) -> None:
     from matplotlib.lines import Line2D
 
-    style = {"color": "0.35", "linewidth": 1.1}
-    ring = {"marker": "o", "markersize": 8, "fillstyle": "none", "linestyle": "none", "color": "0.35"}
+    style: dict[str, Any] = {"color": "0.35", "linewidth": 1.1}
+    ring: dict[str, Any] = {"marker": "o", "markersize": 8, "fillstyle": "none", "linestyle": "none", "color": "0.35"}
     handles = [
         Line2D([], [], label="training", **style),
         Line2D([], [], label="dev", linestyle=(0, (1, 1.5)), marker="o", markersize=4, **style),
         Line2D([], [], label="kept as best", **ring),
     ]
     axes.legend(handles=handles, loc="upper right", frameon=False, fontsize=SMALL, handlelength=2.6)
-
-
-def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
-    """What it takes to get the BLEU again: once where all models have the same."""
-    named = [(each.signature, name) for each, name in zip(curves, names, strict=True) if each.signature]
-    signatures = list(dict.fromkeys(signature for signature, _ in named))
-    if len(signatures) == 1:
-        return [f"dev BLEU, greedy: {signatures[0]}"]
-    return [
-        f"dev BLEU, greedy, of {', '.join(name for other, name in named if other == signature)}: {signature}"
-        for signature in signatures
-    ]

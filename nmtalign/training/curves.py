@@ -162,6 +162,18 @@ def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]
     return [panel for panel in drawn if panel.values]
 
 
+def signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
+    """What it takes to get the BLEU again: once where all models have the same."""
+    named = [(each.signature, name) for each, name in zip(curves, names, strict=True) if each.signature]
+    different = list(dict.fromkeys(signature for signature, _ in named))
+    if len(different) == 1:
+        return [f"dev BLEU, greedy: {different[0]}"]
+    return [
+        f"dev BLEU, greedy, of {', '.join(name for other, name in named if other == signature)}: {signature}"
+        for signature in different
+    ]
+
+
 def short(value: float) -> str:
     """A number of at most about four digits, as people write it at an axis: 0.05, 12.5, 800, 2.5k, 1.5M."""
     for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
