@@ -51,7 +51,9 @@ def pictures(
         if system not in attending:
             say(f"{system.where}: this model has no attention: there is no picture of it")
     if not attending:
-        raise UsageError("--attention: no system has any; leave it out, or give files of alignments with --alignments")
+        raise UsageError(
+            "--attention: no system has attention; leave it out, or give files of alignments with --alignments"
+        )
     for system in attending:
         records = attention(system.where, [(n, source[n], system.lines[n]) for n in numbers], settings)
         for number, record in zip(numbers, records, strict=True):

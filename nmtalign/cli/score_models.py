@@ -13,7 +13,7 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig
 from nmtalign.decoding.cached import KeptTranslations, Origin
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
-from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, find_weights, read_settings
+from nmtalign.model_files import BEST, CONFIG, FORMAT, LAST, PREVIOUS_BEST, check_files, find_weights, read_settings
 from nmtalign.scoring.texts import Text
 from nmtalign.workspace import Workspace
 
@@ -46,7 +46,7 @@ def _every_model(workspace: Workspace, source: Path | None) -> list[Model]:
     home = _home(workspace)
     folders = _model_folders(home)
     if not folders:
-        raise UsageError(
+        raise FormatError(
             f"{home}: holds no model; train one with `nmtalign train -o {home / 'NAME'}`, or name it with -m"
         )
     reads = _language(workspace, source)
@@ -210,6 +210,8 @@ class _Maker:
         """The lines of the translation."""
         check_files(self.folder, read_settings(self.folder))
         weights = find_weights(self.folder, "best")
+        if weights.name == LAST:
+            notifier(self.quiet)(f"{self.folder}: has no best weights yet: its last ones translate")
         kept = KeptTranslations(self.folder, weights)
         origin = kept.origin(source.lines, self.settings)
         lines = kept.find(origin)
