@@ -45,20 +45,28 @@ class BleuTokens:
     def __init__(self, metric: BLEU) -> None:
         self._tokenizer: Any = metric.tokenizer
         self._lowercase = metric.lowercase
-        self._by_word = metric.tokenizer_signature == "13a"
-        self._tokens = Tokens(lambda word: self._tokenizer(word).split())
+        self._kind: str = metric.tokenizer_signature
+        self._tokens = Tokens(self._cut)
 
     def numbered(self, texts: Sequence[Sequence[str]], split: Sequence[Sequence[Sequence[str]]]) -> list[Numbered]:
         """The texts' tokens; `split` are their lines' words between blanks."""
         self._tokens.bound()
         if self._lowercase:
             texts = [[line.lower() for line in lines] for lines in texts]
-        if self._by_word and not any("\n" in line for lines in texts for line in lines):
+            split = [[line.split() for line in lines] for lines in texts]
+        if self._kind == "none":
+            return [self._tokens.whole(lines) for lines in split]
+        if self._kind == "13a" and not any("\n" in line for lines in texts for line in lines):
             # No rule of 13a looks beyond a blank, only at a line's end within the text.
-            words = [[line.split() for line in lines] for lines in texts] if self._lowercase else split
-            return [self._tokens.cut(lines) for lines in words]
+            return [self._tokens.cut(lines) for lines in split]
         tokenized = [[self._tokenizer(line.rstrip()).split() for line in lines] for lines in texts]
         return [self._tokens.whole(lines) for lines in tokenized]
+
+    def _cut(self, word: str) -> list[str]:
+        if word.isalnum():  # 13a cuts at marks only
+            return [word]
+        tokens: list[str] = self._tokenizer(word).split()
+        return tokens
 
 
 def _numbered(lines: Iterable[Iterable[int]]) -> Numbered:
