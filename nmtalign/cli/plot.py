@@ -1,4 +1,4 @@
-"""`nmtalign plot`: alignments as pictures, in a file or in the terminal."""
+"""`nmtalign plot`: alignments or learning curves as pictures, in a file or in the terminal."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ import typer
 
 from nmtalign.cli.aer import named
 from nmtalign.cli.common import QuietOption, notifier
+from nmtalign.cli.plot_training import plot_training
 from nmtalign.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from nmtalign.alignment.store import AlignmentFile
 
 _OVER = "What is drawn over it"
+_CURVES = "Learning curves"
 
 Alignments = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[NAME=]ALIGNMENTS.h5...",
         help="Files of `nmtalign align` or `translate --alignments`; several are drawn side by side "
-        "[dim](default: alignments.h5)[/dim].",
+        "[dim](default: alignments.h5)[/dim]. With --training model directories or their train.jsonl.",
         show_default=False,
     ),
 ]
@@ -61,6 +63,18 @@ GoldBase = Annotated[
         rich_help_panel=_OVER,
     ),
 ]
+Training = Annotated[
+    bool,
+    typer.Option(
+        "--training",
+        help="Learning curves of models, from their train.jsonl [dim](default: of the workspace's model)[/dim].",
+        rich_help_panel=_CURVES,
+    ),
+]
+Along = Annotated[
+    Literal["updates", "epochs", "hours", "words"] | None,
+    typer.Option("--x", help="What they are drawn over [dim](default: updates)[/dim].", rich_help_panel=_CURVES),
+]
 ReverseGold = Annotated[bool, typer.Option("--reverse-gold", help="They have the target first.", rich_help_panel=_OVER)]
 
 
@@ -76,37 +90,51 @@ def plot(
     gold: Gold = None,
     gold_base: GoldBase = None,
     reverse_gold: ReverseGold = False,
+    training: Training = False,
+    x: Along = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw soft alignments as in the paper's Figure 3: source along x, target along y, grey from 0 black to 1 white.
+    """Draw soft alignments as in the paper's Figure 3, or with --training learning curves.
 
-    Several sentences make a grid, several files stand side by side. Gold links
-    are dots (sure) and dashed rings (possible), hard links frames. Without -o
-    the picture is drawn in the terminal: in grey where that has colours (not
-    with NO_COLOR), else █ is 1; gold links are ● and ○ there, hard links +.
+    Source along x, target along y, grey from 0 black to 1 white. Several
+    sentences make a grid, several files stand side by side. Gold links are dots
+    (sure) and dashed rings (possible), hard links frames. Without -o the
+    picture is drawn in the terminal: in grey where that has colours (not with
+    NO_COLOR), else █ is 1; gold links are ● and ○ there, hard links +.
 
     What a heat map is not: the weights say where the model read when it wrote
     a word, not why it wrote it. Whether attention explains anything is
     disputed (Jain & Wallace 2019; Wiegreffe & Pinter 2019).
 
-    Examples:
+    Learning curves are loss a word, perplexity, dev BLEU (greedy, with its
+    signature) and speed, of one or several models.
 
-      nmtalign plot
+    Examples:
 
       nmtalign plot alignments.h5 --sentence 12 --gold test.gold --links
 
-      nmtalign plot alignments.h5 --sentence 12 --sentence 40 -o figure.pdf
+      nmtalign plot small=a.h5 large=b.h5 -s 12 -s 40 -o both.svg
 
-      nmtalign plot small=a.h5 large=b.h5 -s 12 -o both.svg
+      nmtalign plot --training model/
+
+      nmtalign plot --training small=models/a large=models/b --x hours -o c.pdf
     """
+    of_alignments = {
+        "--sentence": sentence, "--rank": rank, "--no-end": not end, "--colorbar": color_bar, "--links": links,
+        "--gold": gold, "--gold-base": gold_base, "--reverse-gold": reverse_gold,
+    }  # fmt: skip
+    if training:
+        _refuse(of_alignments, "is of alignments, and --training draws learning curves: leave one of them out")
+        plot_training(alignments or [], output, x or "updates", width, has_colour(sys.stdout, os.environ), quiet)
+        return
+    _refuse({"--x": x}, "is of learning curves: give --training too, and model directories")
     from nmtalign.alignment.heatmap import draw
-    from nmtalign.alignment.link_files import read_links
     from nmtalign.figures import check_figure_name
 
     if output:
         check_figure_name(output)
-    files = [named(file) for file in alignments or [Path("alignments.h5")]]
-    answers = read_links(gold, "gold", None if gold_base is None else int(gold_base), reverse_gold) if gold else None
+    files = _files(alignments or [Path("alignments.h5")])
+    answers = _answers(gold, gold_base, reverse_gold)
     panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)
     if output:
         notes = draw(panels, output, across=len(files) if len(files) > 1 else None, end=end, color_bar=color_bar)
@@ -114,6 +142,26 @@ def plot(
             notifier(quiet)(line)
         return
     _show(panels, len(files), width or shutil.get_terminal_size().columns, end)
+
+
+def _files(arguments: list[Path]) -> list[tuple[str, Path]]:
+    files = [named(argument) for argument in arguments]
+    for _, path in files:
+        if path.is_dir():
+            raise UsageError(f"{path}: a folder; for the learning curves of a model give --training too")
+    return files
+
+
+def _answers(gold: Path | None, base: str | None, reverse: bool) -> "LinkFile | None":
+    from nmtalign.alignment.link_files import read_links
+
+    return read_links(gold, "gold", None if base is None else int(base), reverse) if gold else None
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raises UsageError where one of these options was given."""
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(f"{given[0]} {why}")
 
 
 def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:

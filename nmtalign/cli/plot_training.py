@@ -1,0 +1,69 @@
+"""`nmtalign plot --training`: learning curves of models, in a file or in the terminal."""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmtalign.cli.aer import named
+from nmtalign.cli.common import notifier
+from nmtalign.errors import UsageError
+from nmtalign.workspace import load_workspace
+
+if TYPE_CHECKING:
+    from nmtalign.training.curves import Axis
+
+
+def plot_training(
+    models: Sequence[Path], output: Path | None, axis: "Axis", width: int | None, colour: bool, quiet: bool
+) -> None:
+    """Draws the curves of models, of `NAME=DIR` under that name; without any, of the workspace's model."""
+    from nmtalign.figures import check_figure_name
+    from nmtalign.training.curves import read_curves
+
+    if output:
+        check_figure_name(output)
+    chosen = name_models(models or [load_workspace(None).model])
+    curves = [read_curves(path) for path in chosen.values()]
+    names, note = list(chosen), notifier(quiet)
+    for (name, path), each in zip(chosen.items(), curves, strict=True):
+        if each.has_backward and len(chosen) == 1:
+            note(f"{name} was trained with the other direction: its curves are drawn with {path / 'backward'}")
+    if output:
+        from nmtalign.training.curve_figure import draw_curves
+
+        for line in (*draw_curves(curves, names, output, axis), f"wrote {output}"):
+            note(line)
+        return
+    from nmtalign.training.curve_text import render_curves
+
+    text = render_curves(curves, names, width or shutil.get_terminal_size().columns, axis, colour)
+    # Dots and blocks go out whatever the terminal's locale claims.
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+
+
+def name_models(arguments: Sequence[Path]) -> Mapping[str, Path]:
+    """Models by their names: those given, else of their folders, else, where two are alike, all of what was typed.
+
+    Raises UsageError where two have the same name all the same.
+    """
+    pairs = [named(argument) for argument in arguments]
+    given = [name if path != argument else "" for argument, (name, path) in zip(arguments, pairs, strict=True)]
+    paths = [path for _, path in pairs]
+    short = [name or _own_name(path) for name, path in zip(given, paths, strict=True)]
+    names = [
+        str(path) if short.count(own) > 1 and not name else own
+        for name, own, path in zip(given, short, paths, strict=True)
+    ]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two models are called {twice[0]}: give each a name of its own, as in NAME=DIR")
+    return dict(zip(names, paths, strict=True))
+
+
+def _own_name(path: Path) -> str:
+    """The folder's name; `model/backward` for the other direction of a model."""
+    folder = path.resolve()
+    folder = folder.parent if path.is_file() else folder
+    return f"{folder.parent.name}/{folder.name}" if folder.name == "backward" else folder.name or str(path)
