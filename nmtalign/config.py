@@ -32,6 +32,8 @@ LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+LengthOf = Literal["source", "reference", "hypothesis"]
+Significance = Literal["bs", "ar", "both", "none"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 
@@ -210,12 +212,32 @@ class TranslateConfig:
 
 @dataclass(frozen=True)
 class ScoreConfig:
-    """What `score` prints (section [score])."""
+    """What `score` measures and prints (section [score])."""
 
     by_length: bool = False
+    length_of: LengthOf = "source"
+    buckets: str = "10,20,30,40,50,60"  # upper ends, in words
+    cumulative: bool = False  # a bucket holds all sentences up to its end
+    by_place: bool = False
+    by_frequency: bool = False
     no_unk: bool = False
-    buckets: str = "10,20,30,40,50,60"  # upper ends, in source words
-    format: Literal["text", "json"] = "text"
+    metrics: str = ""  # names with commas; "" = all, multi-bleu where the target language is known
+    lowercase: bool = False  # of BLEU
+    tokenize: str = "13a"  # of BLEU
+    confidence: bool | None = None  # None = by length, with several systems, and for figure and page
+    bootstrap: int = 1000  # samples
+    trials: int = 10_000  # of approximate randomisation
+    seed: int | None = None  # None = $SACREBLEU_SEED, or 12345
+    significance: Significance = "bs"  # of several systems
+    format: Literal["text", "json", "csv"] = "text"
+
+    def __post_init__(self) -> None:
+        at_least(1, trials=self.trials)
+        at_least(2, bootstrap=self.bootstrap)  # of one sample there is no interval
+        at_most(1_000_000, bootstrap=self.bootstrap, trials=self.trials)
+        if self.seed is not None:
+            at_least(0, seed=self.seed)
+            at_most(2**32 - 1, seed=self.seed)  # what numpy's generator takes
 
 
 @dataclass(frozen=True)

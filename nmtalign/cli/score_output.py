@@ -1,83 +1,269 @@
-"""How `score` prints its report: a table on a terminal, aligned columns in a pipe, or JSON."""
+"""How `score` prints its report: tables, one JSON object, or comma-separated values."""
 
+import csv
 import json
 import sys
+from collections.abc import Iterator, Sequence
 
-from nmtalign.scoring.report import Part, Report, Section
+from nmtalign.cli.score_differences import print_differences
+from nmtalign.cli.tables import Row, Table, print_table
+from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
+from nmtalign.scoring.report import Breakdown, Part, Report, Section
+from nmtalign.scoring.words import UnknownRates, WordTable
 
-Table = list[list[str]]
-SIGNATURE = "signature"
+BAR = 20  # places on the screen
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_SIGNS = {"winner": " *", "tie": " =", "": "  "}
+_TESTS = {"bs": "paired bootstrap of {samples} samples", "ar": "paired approximate randomisation of {trials} trials"}
 
 
 def print_json(report: Report) -> None:
-    """One JSON object."""
-    json.dump(report.record(), sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
+    """One JSON object; nmtalign.scoring.records says of what shape."""
+    json.dump(record(report), sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def print_text(report: Report) -> None:
-    """Counts, then a table of the metrics, then one by length for every section that has it."""
-    whole, no_unk = report.everything, report.no_unk
-    sys.stdout.write(f"sentences: {whole.whole.sentences}\n")
-    if no_unk:
-        sys.stdout.write(f"no unknown word: {no_unk.whole.sentences} of {whole.whole.sentences} sentences\n")
-    _print_table(_metrics_table(report))
-    for title, section in (("all", whole), ("no unknown word", no_unk)):
-        if section and section.by_length is not None:
-            sys.stdout.write(f"\nby words of the source ({title}):\n")
-            _print_table(_length_table(report, section, section.by_length))
+def print_csv(report: Report) -> None:
+    """One table with a head, a figure a row."""
+    writer = csv.DictWriter(sys.stdout, CSV_COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(csv_rows(report))
 
 
-def _metrics_table(report: Report) -> Table:
-    columns = [report.everything.whole.values]
-    head = ["metric", "all"]
-    if report.no_unk:
-        columns.append(report.no_unk.whole.values)
-        head.append("no-unk")
-    rows = [
-        [name, *map(_figure, values), signature]
-        for name, values, signature in zip(report.names, zip(*columns, strict=True), report.signatures, strict=True)
-    ]
-    return [[*head, SIGNATURE], *rows]
+def print_text(report: Report, table1: bool = False) -> None:
+    """Counts, the scores of all sentences, then every table that was asked for."""
+    first = report.systems[0]
+    total = first.everything.whole.sentences
+    sys.stdout.write(f"sentences: {total}\n")
+    if first.no_unk:
+        sys.stdout.write(f"no unknown word: {first.no_unk.whole.sentences} of {total} sentences\n")
+    if report.unknown:
+        _print_unknown(report, report.unknown)
+    if table1:
+        print_table(_table1(report))
+    elif len(report.systems) == 1:
+        _print_one(report)
+    else:
+        _print_several(report)
+    if table1 or len(report.systems) > 1:
+        _print_legend(report)
+        _print_lines(report.signatures)
+    for subset, sections in _subsets(report):
+        for number in range(len(sections[0].breakdowns)):
+            _print_breakdown(report, subset, [section.breakdowns[number] for section in sections], sections)
+    for words in report.words:
+        sys.stdout.write(f"\n{words.title}:\n")
+        print_table(_words_table(report, words))
+    if report.differences:
+        print_differences(report)
 
 
-def _length_table(report: Report, section: Section, parts: tuple[Part, ...]) -> Table:
-    has_ratio = any(part.length_ratio is not None for part in parts)
-    table = [["words", "sentences", *report.names, *(["ratio"] if has_ratio else [])]]
-    for part in (*parts, section.whole):
-        ratio = [_figure(part.length_ratio)] if has_ratio else []
-        table.append([part.label, str(part.sentences), *map(_figure, part.values), *ratio])
-    return table
-
-
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
+    """A score as it is printed: two decimals, as `sacrebleu -w 2`; `-` where there is nothing to score."""
     return "-" if value is None else f"{value:.2f}"
 
 
-def _print_table(table: Table) -> None:
-    """Figures to the right, the first column and signatures to the left; two blanks or more between columns."""
-    signed = table[0][-1] == SIGNATURE
+def bar(value: float | None, low: float | None, high: float | None, top: float, width: int = BAR) -> str:
+    """A bar of `value` where `top` fills `width` places; with an interval, full to its low end, then shaded."""
+    if value is None or top <= 0:
+        return ""
+    if low is None or high is None:
+        eighths = round(8 * width * max(0.0, value) / top)
+        return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    full, shaded = (round(width * max(0.0, end) / top) for end in (low, high))
+    return "█" * full + "▒" * (shaded - full)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:
+    """What a subset is called, and it of every system."""
+    yield "all", [system.everything for system in report.systems]
+    without = [system.no_unk for system in report.systems if system.no_unk]
+    if without:
+        yield "no unknown word", without
+
+
+def _print_one(report: Report) -> None:
+    """A row a metric; signatures beside them in a pipe, under the table on a terminal, where no column breaks them."""
+    sections = [("all", report.systems[0].everything)]
+    if report.systems[0].no_unk:
+        sections.append(("no-unk", report.systems[0].no_unk))
+    head, columns = ["metric"], [list(report.metrics)]
+    for name, section in sections:
+        part = section.whole
+        head.append(name)
+        columns.append([figure(value) for value in part.values])
+        if part.intervals:
+            head.append("mean ± 95%")
+            columns.append([_mean(part, number) for number in range(len(report.metrics))])
     if sys.stdout.isatty():
-        _print_rich([row[:-1] for row in table] if signed else table)
-        if signed:  # under the table, where no column breaks them
-            sys.stdout.writelines(f"{row[-1]}\n" for row in table[1:])
+        print_table(Table(head, list(zip(*columns, strict=True))))
+        _print_lines(report.signatures)
+    else:
+        rows: list[Row] = list(zip(*columns, report.signatures, strict=True))
+        print_table(Table([*head, "signature"], rows, left=frozenset({0, len(head)})))
+
+
+def _mean(part: Part, number: int) -> str:
+    interval = part.intervals[number]
+    return f"{interval.mean:.2f} ± {interval.half_width:.2f}" if interval else "-"
+
+
+def _print_several(report: Report) -> None:
+    """Systems as rows, metrics as columns, for each subset."""
+    for subset, sections in _subsets(report):
+        if subset != "all":
+            sys.stdout.write(f"\n{subset} ({sections[0].whole.sentences} sentences):\n")
+        parts = [section.whole for section in sections]
+        print_table(_systems_table(report, parts, [(name, number) for number, name in enumerate(report.metrics)]))
+
+
+def _systems_table(report: Report, parts: Sequence[Part], metrics: Sequence[tuple[str, int]]) -> Table:
+    """Systems as rows; of each metric its value and mark, ± and p-values."""
+    head, groups = ["system"], []
+    rows = [[system.name] for system in report.systems]
+    for name, number in metrics:
+        names, cells = _metric_columns(report, name, number, parts)
+        head += names
+        groups.append(len(names))
+        for row, more in zip(rows, cells, strict=True):
+            row += more
+    return Table(head, rows, groups)
+
+
+def _metric_columns(report: Report, name: str, number: int, parts: Sequence[Part]) -> tuple[list[str], list[list[str]]]:
+    """(names of the columns of one metric, the cells of each part)."""
+    marked = any(part.marks for part in parts)
+    names, cells = [name + ("  " if marked else "")], [[_marked(part, number, marked)] for part in parts]
+    if any(part.intervals for part in parts):
+        names.append("±")
+        for row, part in zip(cells, parts, strict=True):
+            interval = part.intervals[number] if part.intervals else None
+            row.append(figure(interval.half_width if interval else None))
+    for test in report.tests:
+        names.append("p" if len(report.tests) == 1 else f"p ({test})")
+        for row, part in zip(cells, parts, strict=True):
+            row.append(_p_value(part, test, number))
+    return names, cells
+
+
+def _marked(part: Part, number: int, marked: bool) -> str:
+    return figure(part.values[number]) + (_SIGNS[part.marks[number]] if part.marks else "  " if marked else "")
+
+
+def _p_value(part: Part, test: str, number: int) -> str:
+    values = {**part.p_values}.get(test)  # type: ignore[call-overload]
+    value = values[number] if values else None
+    return "" if value is None else f"{value:.4f}"
+
+
+def _print_legend(report: Report) -> None:
+    """What marks and p-values mean, where there are any."""
+    if not report.tests or report.resampling is None:
         return
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
-        cells[0] = row[0].ljust(widths[0])
-        if signed:
-            cells[-1] = row[-1]
-        sys.stdout.write("  ".join(cells) + "\n")
+    drawn = report.resampling
+    tests = " and ".join(_TESTS[test].format(samples=drawn.samples, trials=drawn.trials) for test in report.tests)
+    sys.stdout.write(
+        f"* better than every other system, = not worse than the best, by p < {drawn.level:g}; p: against "
+        f"{report.systems[0].name}; {tests}, seed {drawn.seed}\n"
+    )
 
 
-def _print_rich(table: Table) -> None:
-    from rich.console import Console
-    from rich.table import Table as RichTable
+def _table1(report: Report) -> Table:
+    """The paper's Table 1: systems as rows, BLEU of all sentences and of those without unknown words as columns."""
+    subsets = [(name, [section.whole for section in sections]) for name, sections in _subsets(report)]
+    titles = {"all": "All", "no unknown word": "No UNK"}
+    head, groups = ["model"], []
+    rows = [[system.name] for system in report.systems]
+    chosen = [(number, name) for number, name in enumerate(report.metrics) if "bleu" in name.lower()]
+    for number, metric in chosen or [(0, report.metrics[0])]:
+        for subset, parts in subsets:
+            name = titles[subset] if metric == "BLEU" else f"{titles[subset]} ({metric})"
+            names, cells = _metric_columns(report, name, number, parts)
+            head += names
+            groups.append(len(names))
+            for row, more in zip(rows, cells, strict=True):
+                row += more
+    return Table(head, rows, groups)
 
-    drawn = RichTable()
-    for number, name in enumerate(table[0]):
-        drawn.add_column(name, justify="right" if number else "left")
-    for row in table[1:]:
-        drawn.add_row(*row)
-    Console(markup=False, highlight=False).print(drawn)
+
+def _print_breakdown(report: Report, subset: str, cuts: Sequence[Breakdown], sections: Sequence[Section]) -> None:
+    """A table a system, and one that sets the systems side by side where there are several."""
+    values = [
+        end
+        for section, cut in zip(sections, cuts, strict=True)
+        for part in (*cut.parts, section.whole)
+        for end in (part.values[0], part.intervals[0].high if part.intervals and part.intervals[0] else None)
+        if end is not None
+    ]
+    top = max(values, default=0.0)
+    for system, cut, section in zip(report.systems, cuts, sections, strict=True):
+        of = f", {system.name}" if len(sections) > 1 else ""
+        sys.stdout.write(f"\n{cut.title} ({subset}{of}):\n")
+        print_table(_parts_table(report, cut, section, top))
+    if len(sections) > 1:
+        sys.stdout.write(f"\n{report.metrics[0]} {cuts[0].title} ({subset}, all systems):\n")
+        print_table(_comparison(report, cuts, sections))
+
+
+def _parts_table(report: Report, cut: Breakdown, section: Section, top: float) -> Table:
+    """Words, sentences, the scores, the length ratio, and a bar of the first score."""
+    parts = [*cut.parts, section.whole]
+    confident = any(part.intervals for part in parts)
+    has_ratio = any(part.length_ratio is not None for part in parts)
+    first, *others = report.metrics
+    head = [cut.heading, "sentences", first, *(["[low, high]"] if confident else []), *others]
+    head += [*(["ratio"] if has_ratio else []), first]
+    rows = []
+    for part in parts:
+        interval = part.intervals[0] if part.intervals else None
+        row = [part.label, str(part.sentences), figure(part.values[0])]
+        if confident:
+            row.append(f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else "-")
+        row += [figure(value) for value in part.values[1:]]
+        row += [figure(part.length_ratio)] if has_ratio else []
+        low, high = (interval.low, interval.high) if interval else (None, None)
+        rows.append([*row, bar(part.values[0], low, high, top)])
+    return Table(head, rows, fixed=2, left=frozenset({0, len(head) - 1}))
+
+
+def _comparison(report: Report, cuts: Sequence[Breakdown], sections: Sequence[Section]) -> Table:
+    """Buckets as rows; of every system the first metric with its mark, and p."""
+    columns = [[*cut.parts, section.whole] for cut, section in zip(cuts, sections, strict=True)]
+    head, groups = [cuts[0].heading, "sentences"], []
+    rows = [[part.label, str(part.sentences)] for part in columns[0]]
+    for number, (system, parts) in enumerate(zip(report.systems, columns, strict=True)):
+        marked = any(part.marks for part in parts)
+        head.append(system.name + ("  " if marked else ""))
+        tests = report.tests if number else ()
+        head += ["p" if len(report.tests) == 1 else f"p ({test})" for test in tests]
+        groups.append(1 + len(tests))
+        for row, part in zip(rows, parts, strict=True):
+            row += [_marked(part, 0, marked), *(_p_value(part, test, 0) for test in tests)]
+    return Table(head, rows, groups, fixed=2)
+
+
+def _words_table(report: Report, words: WordTable) -> Table:
+    """Of one system precision, recall and F1; of several F1, side by side."""
+    if len(report.systems) == 1:
+        head = [words.heading, "words", "F1", "precision", "recall"]
+        rows = [
+            [row.label, str(row.counts[0].reference), *map(figure, (one.f1, one.precision, one.recall))]
+            for row in words.rows
+            for one in row.counts
+        ]
+        return Table(head, rows)
+    head = [words.heading, "words", *(f"F1 {system.name}" for system in report.systems)]
+    return Table(
+        head, [[row.label, str(row.counts[0].reference), *(figure(one.f1) for one in row.counts)] for row in words.rows]
+    )
+
+
+def _print_unknown(report: Report, rates: UnknownRates) -> None:
+    shares = [("source", rates.source), ("reference", rates.reference)]
+    shares += zip((system.name for system in report.systems), rates.systems, strict=True)
+    known = ", ".join(f"{name} {share:.2%}" for name, share in shares if share is not None)
+    sys.stdout.write(f"unknown words: {known}\n")

@@ -61,7 +61,7 @@ def test_a_file_is_scored_in_aligned_columns(folder: Path) -> None:
     assert columns(lines[1]) == ["metric", "all", "signature"]
     expected = bleu(HYPOTHESIS, REFERENCE)
     assert columns(lines[2]) == ["BLEU", f"{expected.value:.2f}", expected.signature]
-    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "TER"]
+    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "chrF2++", "TER", "multi-bleu"]
 
 
 @pytest.mark.parametrize("arguments", [["-", "-r", "test.fr"], ["-r", "test.fr"]])
@@ -72,11 +72,12 @@ def test_stdin_scores_as_a_file_does(folder: Path, arguments: list[str]) -> None
 
 
 def test_a_pipe_with_tee_gives_the_table_by_length(folder: Path) -> None:
-    command = f"cat out.fr | tee copy.fr | '{sys.executable}' -m nmtalign score - -r test.fr -s test.en --by-length"
+    flags = "- -r test.fr -s test.en --by-length --no-confidence --metrics bleu,chrf,ter"
+    command = f"cat out.fr | tee copy.fr | '{sys.executable}' -m nmtalign score {flags}"
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=True)
     title, head, *rows = done.stdout.partition("by words of the source")[2].splitlines()
     assert title == " (all):"
-    assert columns(head) == ["words", "sentences", "BLEU", "chrF2", "TER", "ratio"]
+    assert columns(head) == ["words", "sentences", "BLEU", "chrF2", "TER", "ratio", "BLEU"]
     labels = ["0", "1-10", "11-20", "21-30", "31-40", "41-50", "51-60", ">60", "all"]
     counts = ["1", "2", "1", "0", "0", "0", "0", "0", "4"]
     assert [columns(row)[:2] for row in rows] == [list(pair) for pair in zip(labels, counts, strict=True)]
@@ -113,22 +114,23 @@ def test_json_holds_everything(folder: Path, model: Path) -> None:
     flags = ["--by-length", "--no-unk", "--format", "json", "--tokenized", "--lowercase", "-m", "model"]
     record = json.loads(run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", *flags).stdout)
     assert record["sentences"] == 4
-    names = [score["name"] for score in record["scores"]]
-    assert names == ["BLEU", "BLEU (Moses-tokenised)", "chrF2", "TER"]
-    assert record["scores"][0]["value"] == bleu(HYPOTHESIS, REFERENCE, lowercase=True).value
-    assert "|moses:fr|" in record["scores"][1]["signature"]
-    assert record["by_length"][1]["words"] == "1-10"
-    assert record["by_length"][-1]["BLEU"] is None
-    assert record["no_unk"]["sentences"] == 3
-    assert sum(row["sentences"] for row in record["no_unk"]["by_length"]) == 3
+    assert record["metrics"] == ["BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
+    assert "|tok:moses-fr|" in record["signatures"]["multi-bleu"]
+    (system,) = record["systems"]
+    assert system["name"] == "out.fr"
+    assert system["scores"]["BLEU"]["value"] == bleu(HYPOTHESIS, REFERENCE, lowercase=True).value
+    assert system["by_length"][1]["label"] == "1-10"
+    assert system["by_length"][-1]["scores"]["BLEU"]["value"] is None
+    assert system["no_unk"]["sentences"] == 3
+    assert sum(row["sentences"] for row in system["no_unk"]["by_length"]) == 3
 
 
 def test_the_workspace_gives_reference_source_and_settings(folder: Path, model: Path) -> None:
     settings = '[corpus]\ntest = ["test.en", "test.fr"]\n[score]\nby_length = true\nno_unk = true\nformat = "json"\n'
     (folder / "nmtalign.toml").write_text(settings)
-    record = json.loads(run(folder, "out.fr").stdout)
-    assert record["no_unk"]["sentences"] == 3
-    assert record["by_length"][0] == {**record["by_length"][0], "words": "0", "sentences": 1}
+    (system,) = json.loads(run(folder, "out.fr").stdout)["systems"]
+    assert system["no_unk"]["sentences"] == 3
+    assert (system["by_length"][0]["label"], system["by_length"][0]["sentences"]) == ("0", 1)
     assert run(folder, "out.fr", "--no-by-length", "--with-unk", "--format", "text").stdout.startswith(
         "sentences: 4\nm"
     )
@@ -181,11 +183,15 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         (["out.fr", "-r", "test.fr", "--no-unk", "-m", "x"], 2, "--no-unk: give the source with -s"),
         (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk"], 2, "--no-unk: no model or corpus here"),
         (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "-m", "x"], 4, "x: no vocabularies here"),
-        (["out.fr", "-r", "test.fr", "--tokenized"], 2, "give the language of the translation with --target-language"),
+        (
+            ["out.fr", "-r", "reference", "--tokenized"],
+            2,
+            "give the language of the translation with --target-language",
+        ),
         (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "buckets = '10;20': give the upper ends"),
         (["out.fr", "-r", "test.fr", "--metrics", "bleu,tre"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
         (["out.fr", "-r", "test.fr", "--tokenize", "intel"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
-        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "format = 'xml': must be one of text, json"),
+        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "format = 'xml': must be one of text, json, csv"),
         (["out.fr", "-r", "test.fr", "-o", "kept.fr"], 2, "--output, --beam and --device are for a translation"),
         (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),
@@ -200,6 +206,7 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
 def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int, message: str) -> None:
     (folder / "empty.fr").touch()
     (folder / "short.fr").write_text("Le chat dort.\n")
+    (folder / "reference").write_text(text(REFERENCE))
     (folder / "latin.fr").write_bytes(b"ici\nd\xe9j\xe0\n\n\n")
     done = run(folder, *arguments)
     assert (done.returncode, done.stdout) == (code, "")

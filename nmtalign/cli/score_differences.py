@@ -1,0 +1,95 @@
+"""The most different sentences of two systems: side by side on a wide terminal, else above each other."""
+
+import itertools
+import sys
+from collections.abc import Sequence
+
+from nmtalign.scoring.differences import Difference, Segment
+from nmtalign.scoring.report import Report
+
+SIDE_BY_SIDE = 110  # columns of the terminal from which two texts stand beside each other
+_ADDED = (
+    ("[-", "-]"),
+    ("{+", "+}"),
+)  # around what only the first, only the second system has, where nothing is coloured
+
+
+def print_differences(report: Report) -> None:
+    """Every difference with its line, scores, source and references."""
+    names = [system.name for system in report.systems[:2]]
+    count = len(report.differences)
+    sys.stdout.write(f"\nthe {count} most different sentences of {names[0]} and {names[1]}:\n")
+    if sys.stdout.isatty():
+        _draw(report.differences, names)
+        return
+    for one in report.differences:
+        sys.stdout.write(f"\n{_title(one, names)}\n")
+        sys.stdout.writelines(f"{name}  {text}\n" for name, text in _rows(one, names))
+
+
+def marked(segments: Sequence[Segment], side: int) -> str:
+    """The text with what only this system has in marks, as in `Le [-chien-] dort` and `Le {+chat+} dort`."""
+    before, after = _ADDED[side]
+    text = ""
+    for kind, run in itertools.groupby(segments, key=lambda one: one.kind):
+        joined = "".join(one.text for one in run)
+        bare = joined.strip()
+        text += joined.replace(bare, f"{before}{bare}{after}", 1) if kind == "only" and bare else joined
+    return text
+
+
+def _title(one: Difference, names: Sequence[str]) -> str:
+    scores = ", ".join(f"{name} {score:.2f}" for name, score in zip(names, one.scores, strict=True))
+    return f"line {one.line}, {one.metric}: {scores}"
+
+
+def _context(one: Difference) -> list[tuple[str, str]]:
+    rows = [("source", one.source)] if one.source is not None else []
+    return [*rows, *(("reference", text) for text in one.references)]
+
+
+def _rows(one: Difference, names: Sequence[str]) -> list[tuple[str, str]]:
+    """(what it is, text), the names padded to one width."""
+    rows = _context(one)
+    rows += [
+        (name, marked(segments, side)) for side, (name, segments) in enumerate(zip(names, one.segments, strict=True))
+    ]
+    width = max(len(name) for name, _ in rows)
+    return [(name.ljust(width), text) for name, text in rows]
+
+
+def _draw(differences: Sequence[Difference], names: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    coloured = not console.no_color and console.color_system is not None
+    beside = console.width >= SIDE_BY_SIDE
+
+    def text(one: Difference, side: int) -> Text:
+        if not coloured:
+            return Text(marked(one.segments[side], side))
+        parts = Text()
+        for segment in one.segments[side]:
+            style = "" if segment.kind == "same" else "bold green" if segment.in_reference else "bold red"
+            parts.append(segment.text, style)
+        return parts
+
+    for one in differences:
+        console.print()
+        console.print(_title(one, names), style="bold")
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=console.width // 3)
+        grid.add_column(overflow="fold")
+        for name, line in _context(one):
+            grid.add_row(name, Text(line))
+        for side, name in enumerate(names) if not beside else ():
+            grid.add_row(Text(name), text(one, side))
+        console.print(grid)
+        if beside:
+            pair = Table(*names, expand=True, show_lines=False)
+            pair.add_row(text(one, 0), text(one, 1))
+            console.print(pair)
+    if coloured:
+        console.print("\ncoloured: only in this system; green: found in a reference, red: not", style="dim")

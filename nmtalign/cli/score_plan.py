@@ -1,0 +1,293 @@
+"""What `nmtalign score` is to do, by its options and the workspace; checked before anything long begins."""
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmtalign.cli.aer import named
+from nmtalign.config import ScoreConfig, TranslateConfig
+from nmtalign.errors import NmtalignError, ResourceError, UsageError
+from nmtalign.files import stays_in_place
+from nmtalign.workspace import Workspace, load_workspace
+
+if TYPE_CHECKING:
+    from nmtalign.scoring.metrics import MetricOptions
+    from nmtalign.scoring.report import Resampling, Test
+
+STDIN = Path("-")
+DEFAULT_METRICS = ("bleu", "chrf", "chrf++", "ter")
+MULTI_BLEU = "multi-bleu"
+SEED = "SACREBLEU_SEED"
+_AS_GIVEN = ("train_text", "table1", "differences", "attention", "comet", "plot", "html", "fail_under")
+_NOT_FOR_FILES = "--output, --beam and --device are for a translation made here; leave them out, or HYP and -r"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Which texts are read; no system = a model translates the source."""
+
+    systems: tuple[tuple[str, Path], ...]  # (name, file)
+    references: tuple[Path, ...]
+    source: Path | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that is to be done."""
+
+    workspace: Workspace
+    texts: Texts
+    settings: ScoreConfig
+    options: "MetricOptions"
+    resampling: "Resampling | None"
+    words: tuple[Path, ...]  # the models or the corpus that say which words are known
+    train_text: Path | None
+    table1: bool
+    differences: int
+    attention: bool
+    alignments: tuple[str, ...]
+    comet: Path | None
+    plot: Path | None
+    html: Path | None
+    fail_under: float | None
+    models: tuple[tuple[str, Path], ...]  # that translate, where no system is given
+    all_models: bool
+    search: TranslateConfig
+    output: Path | None
+    quiet: bool
+
+    @property
+    def confident(self) -> bool:
+        """Whether intervals are wanted: where it is not said, where figures are compared."""
+        if self.settings.confidence is not None:
+            return self.settings.confidence
+        return self.several or self.settings.by_length or self.settings.by_place or self.html is not None
+
+    @property
+    def several(self) -> bool:
+        """Whether several systems are scored."""
+        return len(self.texts.systems) + len(self.models) > 1
+
+    def tests(self, systems: int) -> "tuple[Test, ...]":
+        """The tests of significance between that many systems."""
+        chosen = self.settings.significance
+        if systems < 2 or chosen == "none":
+            return ()
+        return ("bs", "ar") if chosen == "both" else (chosen,)
+
+
+def make_task(options: Mapping[str, Any]) -> Task:
+    """The task that the options, by their names, and the workspace ask for; raises UsageError for what cannot be."""
+    workspace = load_workspace(options["config"])
+    settings = _settings(workspace, options)
+    texts = _texts(workspace, options)
+    if texts.systems and options["all_models"]:
+        raise UsageError("--all scores the models under models/; leave out HYP")
+    if texts.systems and any(options[name] is not None for name in ("output", "beam", "device")):
+        raise UsageError(_NOT_FOR_FILES)
+    models = () if texts.systems else _models(workspace, options, texts)
+    words = _words(workspace, options["data"] or options["model"], models)
+    task = Task(
+        workspace=workspace,
+        texts=texts,
+        settings=settings,
+        options=_metrics(workspace, settings, options, words, texts),
+        resampling=_resampling(settings),
+        words=words,
+        models=models,
+        search=_search(workspace, options),
+        alignments=tuple(options["alignments"] or ()),
+        **{name: options[name] for name in (*_AS_GIVEN, "all_models", "output", "quiet")},
+    )
+    _check(task, options)
+    return task
+
+
+def _settings(workspace: Workspace, options: Mapping[str, Any]) -> ScoreConfig:
+    """[score] under the options, and what some options imply."""
+    names = ScoreConfig.__dataclass_fields__
+    flags = {name: value for name, value in options.items() if name in names}
+    if options["plot"] and flags["by_length"] is None:
+        flags["by_length"] = True
+    if options["table1"] and flags["no_unk"] is None:
+        flags["no_unk"] = True
+    drawn = any(options[name] is not None for name in ("bootstrap", "seed"))
+    if drawn and flags["confidence"] is None:
+        flags["confidence"] = True
+    if options["train_text"] and flags["by_frequency"] is None:
+        flags["by_frequency"] = True
+    return workspace.resolve(ScoreConfig, "score", flags)
+
+
+def _texts(workspace: Workspace, options: Mapping[str, Any]) -> Texts:
+    """Fills in what was not given: stdin for HYP beside -r, the workspace's test set for -r and -s."""
+    systems = [*(options["hypotheses"] or ())]
+    references, source = tuple(options["reference"] or ()), options["source"]
+    translating = options["model"] is not None or options["all_models"]
+    if not systems and references and not translating:
+        if sys.stdin.isatty():
+            raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
+        systems = [STDIN]
+    if not references:
+        if "test" not in workspace.pairs:
+            raise UsageError(
+                'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
+            )
+        test_source, test_reference = workspace.pairs["test"]
+        references = (test_reference,)
+        if source is None and (not systems or test_source.exists()):
+            source = test_source
+    chosen = named_systems(systems)
+    if [source, options["train_text"], *references, *(path for _, path in chosen)].count(STDIN) > 1:
+        raise UsageError("only one of HYP, -r and -s can be stdin")
+    return Texts(chosen, references, source)
+
+
+def named_systems(files: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+    """(name, file) of each `NAME=FILE` or FILE, whose name is its own; where files share it, the whole path.
+
+    Raises UsageError for a NAME that is given twice.
+    """
+    pairs = [(*named(file), file) for file in files]
+    chosen = [name for name, path, file in pairs if path != file]
+    twice = next((name for name, count in Counter(chosen).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"two systems are named {twice}; give each NAME=FILE a name of its own")
+    counts = Counter(name for name, _, _ in pairs)
+    taken = set(chosen)
+    systems = []
+    for name, path, file in pairs:
+        if path == file:
+            plain = name if counts[name] == 1 else str(path)
+            name, number = plain, 1
+            while name in taken:
+                number += 1
+                name = f"{plain} ({number})"
+            taken.add(name)
+        systems.append((name, path))
+    return tuple(systems)
+
+
+def _models(workspace: Workspace, options: Mapping[str, Any], texts: Texts) -> tuple[tuple[str, Path], ...]:
+    """(name, folder) of each model that translates."""
+    from nmtalign.cli.score_models import models_to_score
+
+    if texts.source is None:
+        raise UsageError("nothing to translate: give the source with -s")
+    model, every = options["model"], options["all_models"]
+    return tuple(models_to_score(workspace, model, every, texts.source, quiet=options["quiet"]))
+
+
+def _search(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConfig:
+    from nmtalign.cli.translate import search_settings
+
+    flags = {"beam": options["beam"], "device": options["device"], "n_best": 1, "sample": False}
+    return search_settings(workspace, flags)
+
+
+def _words(workspace: Workspace, given: Path | None, models: Sequence[tuple[str, Path]]) -> tuple[Path, ...]:
+    """The models or the corpus that say what a word is; () where there is none."""
+    if given or models:
+        return (given,) if given else tuple(folder for _, folder in models)
+    found = next((path for path in (workspace.model, workspace.data) if (path / "tokenizer.json").is_file()), None)
+    return (found,) if found else ()
+
+
+def _metrics(
+    workspace: Workspace, settings: ScoreConfig, options: Mapping[str, Any], words: Sequence[Path], texts: Texts
+) -> "MetricOptions":
+    from nmtalign.scoring.metrics import MetricOptions
+
+    names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else []
+    asked = options["tokenized"] or MULTI_BLEU in names
+    language = ""
+    if asked or not names:
+        language = _language(workspace, options["target_language"], words, texts.references[0])
+    if asked and not language and settings.tokenize != "none":
+        origin = "--tokenized" if options["tokenized"] else "multi-bleu"
+        raise UsageError(f"{origin}: give the language of the translation with --target-language")
+    chosen = names or [*DEFAULT_METRICS]
+    if (language or asked) and MULTI_BLEU not in chosen:
+        chosen.append(MULTI_BLEU)
+    return MetricOptions(tuple(chosen), settings.lowercase, settings.tokenize, language)
+
+
+def _language(workspace: Workspace, given: str | None, words: Sequence[Path], reference: Path) -> str:
+    """The language of the translation: as it is given, the workspace's, the model's, the ending of the reference."""
+    from nmtalign.text.moses import has_rules
+    from nmtalign.text.tokenizer import Tokenizers
+
+    language = given or workspace.target_language or ""
+    if not language and words:
+        with contextlib.suppress(NmtalignError):  # whoever needs the model's words meets the same error
+            language = Tokenizers.load(words[0]).target_language or ""
+    if not language:
+        ending = reference.name.removesuffix(".gz").rpartition(".")[2].lower()
+        language = ending if ending.isalpha() and has_rules(ending) else ""
+    return language
+
+
+def _resampling(settings: ScoreConfig) -> "Resampling":
+    from nmtalign.scoring.report import Resampling
+
+    seed = settings.seed
+    if seed is None:
+        text = os.environ.get(SEED, "12345")
+        if not (text.isascii() and text.isdigit()):
+            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or give --seed")
+        seed = int(text)
+    return Resampling(settings.bootstrap, settings.trials, seed)
+
+
+def _check(task: Task, options: Mapping[str, Any]) -> None:
+    """Raises for what could be found only when long work is done."""
+    from nmtalign.scoring.lengths import parse_buckets
+
+    settings, source = task.settings, task.texts.source
+    parse_buckets(settings.buckets, settings.cumulative)
+    if source is None:
+        if settings.by_length and settings.length_of == "source":
+            raise UsageError("--by-length: give the source with -s, or --length-of reference")
+        if settings.no_unk:
+            raise UsageError(f"{'--table1' if task.table1 else '--no-unk'}: give the source with -s")
+    if not task.several:
+        for name in ("differences", "significance"):
+            if options[name]:
+                raise UsageError(f"--{name}: compares systems; give two or more")
+    if (task.attention or task.alignments) and not task.differences:
+        raise UsageError("--attention and --alignments are for --differences N; give it too")
+    if task.output and len(task.models) > 1:
+        raise UsageError("--output keeps one translation; those of --all are kept in the models' folders")
+    if task.fail_under is not None and task.options.metrics == ("ter",):
+        raise UsageError("--fail-under: less is better of TER; give a metric of which more is better, such as bleu")
+    _check_outputs(task)
+
+
+def _check_outputs(task: Task) -> None:
+    if task.plot:
+        from nmtalign.figures import check_figure_name
+
+        check_figure_name(task.plot)
+    if task.plot or task.html:
+        from nmtalign.figures import need_matplotlib
+
+        need_matplotlib()
+    if task.html and task.html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{task.html}: a page's name ends in .html; give such a name to --html")
+    read = [*(path for _, path in task.texts.systems), *task.texts.references, task.texts.source, task.train_text]
+    for output in (task.plot, task.html, task.output):
+        if output is None or stays_in_place(output):
+            continue
+        if output.exists() and any(path and path.exists() and output.samefile(path) for path in read):
+            raise UsageError(f"{output}: is read here and would be replaced; give another name")
+        if output.is_dir():
+            raise UsageError(f"{output}: is a folder; give the name of a file")
+        if not output.parent.is_dir():
+            raise UsageError(f"{output}: there is no folder {output.parent}; make it first")
+        if not os.access(output.parent, os.W_OK):
+            raise ResourceError(f"{output}: cannot write: no permission for the folder {output.parent}")
