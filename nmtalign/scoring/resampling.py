@@ -21,7 +21,8 @@ from nmtalign.scoring.report import Interval
 
 Sums = NDArray[np.float64]
 Advance = Callable[[int], None]
-_SLICE = 2**21  # draws at once: 16 MB of indices
+_DRAWS = 2**21  # of sentences at once: 16 MB of indices
+_COINS = 2**23  # tossed at once: 8 MB
 _WORD = 32  # numpy draws so many booleans from one random number, and drops what a call leaves over
 _EXACT = 2.0**24  # float32 holds every whole number up to it
 
@@ -34,74 +35,78 @@ class Columns:
     """
 
     whole: NDArray[np.float32]  # (N, C) whole numbers
-    rough: NDArray[np.float64]  # (N, F) other numbers: means over several references
-    # Of each system and metric: the columns it needs, numbered through `whole`, then `rough`.
+    # (N, D) each: a system's statistics by a metric that has other numbers, such as TER's mean length of 3 references.
+    broken: tuple[NDArray[np.float64], ...]
+    # Of each system and metric: the columns it needs, numbered through `whole`, then `broken`.
     places: tuple[tuple[NDArray[np.intp], ...], ...]
 
     @classmethod
     def of(cls, tables: Sequence[Sequence[Statistics]]) -> "Columns":
         """Gathers the rows of `tables`, the statistics of each system."""
-        seen: dict[tuple[bool, bytes], int] = {}
-        kept: tuple[list[NDArray[np.floating]], list[NDArray[np.floating]]] = ([], [])
-        named: list[list[list[tuple[bool, int]]]] = []
-        for table in tables:
-            named.append([[_place(column, seen, kept) for column in one.rows.T] for one in table])
-        shift = len(kept[0])
-        places = tuple(
-            tuple(np.array([number + shift * rough for rough, number in columns], dtype=np.intp) for columns in table)
-            for table in named
-        )
-        size = len(tables[0][0])
-        whole = np.empty((size, shift), dtype=np.float32)
-        for number, column in enumerate(kept[0]):
+        columns: dict[bytes, NDArray[np.float32]] = {}
+        broken = [one.rows for table in tables for one in table if not _is_whole(one.rows)]
+        keys = [[_keep(one.rows, columns) if _is_whole(one.rows) else None for one in table] for table in tables]
+        numbers = {key: number for number, key in enumerate(columns)}
+        whole = np.empty((len(tables[0][0]), len(columns)), dtype=np.float32)
+        for number, column in enumerate(columns.values()):
             whole[:, number] = column
-        return cls(whole, np.stack(kept[1], axis=1) if kept[1] else np.empty((size, 0)), places)
+        places, end = [], len(columns)
+        for table, row in zip(tables, keys, strict=True):
+            found = []
+            for one, known in zip(table, row, strict=True):
+                width = one.rows.shape[1]
+                found.append(np.array([numbers[key] for key in known] if known else range(end, end + width)))
+                end += 0 if known else width
+            places.append(tuple(found))
+        return cls(whole, tuple(broken), tuple(places))
 
     def __len__(self) -> int:
         return len(self.whole)
 
     def subset(self, mask: Mask) -> "Columns":
         """The sentences where `mask` (N,) is True."""
-        return self if mask.all() else Columns(self.whole[mask], self.rough[mask], self.places)
+        if mask.all():
+            return self
+        return Columns(self.whole[mask], tuple(rows[mask] for rows in self.broken), self.places)
 
     def totals(self) -> Sums:
         """(columns,) the sums over all sentences."""
         whole = np.add.reduce(self.whole, axis=0, dtype=np.float64)
-        return np.concatenate([whole, np.add.reduce(self.rough, axis=0)])
+        return np.concatenate([whole, *(np.cumsum(rows, axis=0)[-1] for rows in self.broken)])
 
 
-def _place(
-    column: NDArray[np.float64],
-    seen: dict[tuple[bool, bytes], int],
-    kept: tuple[list[NDArray[np.floating]], list[NDArray[np.floating]]],
-) -> tuple[bool, int]:
-    """(is it rough, its number among those), after keeping a column that is new."""
-    values = np.ascontiguousarray(column, dtype=np.float64)
-    rough = bool((values != np.rint(values)).any() or values.max(initial=0) >= _EXACT)
-    key = (rough, hashlib.blake2b(values.tobytes(), digest_size=16).digest())
-    if key not in seen:
-        seen[key] = len(kept[rough])
-        kept[rough].append(values if rough else values.astype(np.float32))
-    return rough, seen[key]
+def _is_whole(rows: NDArray[np.float64]) -> bool:
+    return bool((rows == np.rint(rows)).all() and rows.max(initial=0) < _EXACT)
+
+
+def _keep(rows: NDArray[np.float64], columns: dict[bytes, NDArray[np.float32]]) -> list[bytes]:
+    """The key of every column of `rows`, under which it is kept among `columns` if it is new there."""
+    keys = []
+    for column in rows.T:
+        values = column.astype(np.float32)
+        key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
+        columns.setdefault(key, values)
+        keys.append(key)
+    return keys
 
 
 def bootstrap(columns: Columns, samples: int, seed: int, advance: Advance | None = None) -> Sums:
     """(samples, columns) sums over samples of as many sentences as there are, drawn with replacement.
 
-    The sums of rough columns are added in float32 in the order drawn, as sacreBLEU adds them; the others are exact,
-    where sacreBLEU's float32 rounds sums above 16.7 million. `advance` gets the number of samples done.
+    Sums of whole numbers are exact, where sacreBLEU's float32 rounds sums above 16.7 million; others are added in
+    float32 in the order drawn, as sacreBLEU adds them. `advance` gets the number of samples done.
     """
     size = len(columns)
     generator = np.random.default_rng(seed)
     product = _Product(columns.whole)
-    rough = np.ascontiguousarray(columns.rough.T, dtype=np.float32)
+    broken = [column.astype(np.float32) for rows in columns.broken for column in rows.T]
     parts = []
-    for count in _slices(samples, max(1, _SLICE // size)):
+    for count in _slices(samples, max(1, _DRAWS // size)):
         drawn = generator.integers(size, size=(count, size))
         counts = np.empty((count, size), dtype=np.float32)
         for number, sample in enumerate(drawn):
             counts[number] = np.bincount(sample, minlength=size)
-        in_order = [np.cumsum(column[drawn], axis=1, dtype=np.float32)[:, -1:] for column in rough]
+        in_order = [np.cumsum(column[drawn], axis=1, dtype=np.float32)[:, -1:] for column in broken]
         parts.append(np.concatenate([product.sums(counts), *in_order], axis=1))
         if advance:
             advance(count)
@@ -112,18 +117,19 @@ def swaps(columns: Columns, trials: int, seed: int, advance: Advance | None = No
     """Two (trials, columns) sums: over the sentences that a fair coin picks, and over those it leaves.
 
     Two systems exchange the sentences picked: the sums of one over them, and of the other over the rest, are those of
-    a shuffled system. `advance` gets the number of trials done.
+    a shuffled system. Sums of other than whole numbers have sacreBLEU's last bits, on which ties depend, only if the
+    trials are one slice or the matrix product runs in one thread. `advance` gets the number of trials done.
     """
     size = len(columns)
     generator = np.random.default_rng(seed)
     product = _Product(columns.whole)
     totals = columns.totals()[: columns.whole.shape[1]]
     picked, left = [], []
-    for count in _slices(trials, max(1, _SLICE // size // _WORD) * _WORD):
+    for count in _slices(trials, max(1, _COINS // size // _WORD) * _WORD):
         coins = generator.integers(2, size=(count, size), dtype=np.bool_)
         sums = product.sums(coins.astype(np.float32))
-        picked.append(np.concatenate([sums, coins @ columns.rough], axis=1))
-        left.append(np.concatenate([totals - sums, ~coins @ columns.rough], axis=1))
+        picked.append(np.concatenate([sums, *(coins @ rows for rows in columns.broken)], axis=1))
+        left.append(np.concatenate([totals - sums, *(~coins @ rows for rows in columns.broken)], axis=1))
         if advance:
             advance(count)
     return np.concatenate(picked), np.concatenate(left)
