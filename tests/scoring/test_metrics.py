@@ -1,17 +1,27 @@
 """Every figure is sacreBLEU's own, to the last printed digit."""
 
+import functools
+import importlib.metadata
+import json
+import math
+import operator
 import random
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, NmtalignError, UsageError
-from nmtalign.scoring import metrics
+from nmtalign.scoring import counting, measuring
 from nmtalign.scoring.metrics import MetricOptions, bleu, corpus_scores, looks_tokenized, measure
+from nmtalign.scoring.texts import read_text
 from nmtalign.text.moses import MosesWords
 
 WORDS = [
@@ -57,20 +67,60 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def sacrebleu_command(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "-b", "-w", "4"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def sacrebleu_command(*arguments: str | Path) -> list[tuple[str, str]]:
+    """(signature with the metric's name, score) of each metric, as sacreBLEU prints them."""
+    command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "-w", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    scores = found if isinstance(found, list) else [found]
+    return [(f"{score['name']}|{score['signature']}", f"{score['score']:.2f}") for score in scores]
 
 
-@pytest.mark.parametrize("references", [1, 2])
-def test_corpus_scores_equal_sacrebleus_command_line(tmp_path: Path, references: int) -> None:
-    hypotheses, *all_references = noisy_corpus(60)
-    chosen = all_references[:references]
-    files = [write(tmp_path / f"ref{number}", lines) for number, lines in enumerate(chosen)]
-    hyp = write(tmp_path / "hyp", hypotheses)
-    # sacreBLEU prints bare scores of several metrics as a JSON list, in the order of their names.
-    expected = [sacrebleu_command(*files, "-i", hyp, "-m", name).strip() for name in ("bleu", "chrf", "ter")]
-    assert [f"{score.value:.4f}" for score in corpus_scores(hypotheses, *chosen)] == expected
+def ours(hypotheses: Path, references: Sequence[Path], options: MetricOptions) -> list[tuple[str, str]]:
+    texts = [read_text(path).lines for path in (hypotheses, *references)]
+    scores = corpus_scores(texts[0], *texts[1:], options=options)
+    return [(score.signature, f"{score.value:.2f}") for score in scores]
+
+
+ODD = [
+    "",
+    "  deux  ",
+    "x\u00a0y\u3000z \u2028 fin.\t",
+    "un\rdeux\u2029",
+    "\u1680",
+    "« Oui ! », dit-il.  ",
+    "a\x1cb\x85 ",
+    "1,5 % 😀.",
+]
+
+
+@pytest.mark.parametrize(
+    ("count", "flags", "options"),
+    [
+        (1, (), {}),
+        (2, ("-lc",), {"lowercase": True}),
+        (3, ("--tokenize", "intl"), {"tokenize": "intl"}),
+        (1, ("--tokenize", "char", "-lc"), {"tokenize": "char", "lowercase": True}),
+        (2, ("--tokenize", "none"), {"tokenize": "none"}),
+        (1, ("--tokenize", "zh"), {"tokenize": "zh"}),
+    ],
+)
+def test_scores_and_signatures_equal_sacrebleus_command_line(
+    tmp_path: Path, count: int, flags: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    hypotheses, first, second = noisy_corpus(40)
+    texts = [
+        lines + odd for lines, odd in zip((hypotheses, first, second, first), (ODD, ODD[::-1], ODD, ODD), strict=True)
+    ]
+    hyp, *references = [write(tmp_path / str(number), lines) for number, lines in enumerate(texts[: count + 1])]
+    expected = sacrebleu_command(*references, "-i", hyp, "-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", *flags)
+    chosen = MetricOptions(("bleu", "chrf++", "ter"), **options)
+    assert ours(hyp, references, chosen) == expected
+
+
+def test_chrf_equals_sacrebleus_command_line(tmp_path: Path) -> None:
+    hyp, *references = [write(tmp_path / str(number), lines) for number, lines in enumerate(noisy_corpus(40))]
+    assert ours(hyp, references, MetricOptions(("chrf",))) == sacrebleu_command(*references, "-i", hyp, "-m", "chrf")
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "none", "intl", "char"])
@@ -87,7 +137,7 @@ def test_options_of_bleu_equal_sacrebleus(tokenize: str, lowercase: bool) -> Non
 def test_signatures_name_metric_references_and_version() -> None:
     hypotheses, first, second = noisy_corpus(5)
     scores = corpus_scores(hypotheses, first, second)
-    assert [score.name for score in scores] == ["BLEU", "chrF2", "TER"]
+    assert [score.name for score in scores] == ["BLEU", "chrF2", "chrF2++", "TER"]
     assert all(score.signature.startswith(f"{score.name}|nrefs:2|case:") for score in scores)
     assert all("|version:" in score.signature for score in scores)
 
@@ -105,10 +155,24 @@ def test_any_subset_and_resample_scores_as_its_lines_do(metric: BLEU | CHRF | TE
     assert statistics.score().value == metric.corpus_score(hypotheses, [first, second]).score
 
 
+def test_signatures_tell_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    hypotheses, references, second = noisy_corpus(6)
+    metric = CHRF()
+    metric.corpus_score(hypotheses, [references], n_bootstrap=20)
+    (found,) = measure(hypotheses, [references], MetricOptions(("chrf",)))
+    assert found.signed(20, 12345) == f"chrF2|{metric.get_signature()}"
+    for kind, drawn in (("bs", {"n_bootstrap": 30}), ("ar", {"n_trials": 30})):
+        test = PairedTest([("a", hypotheses), ("b", second)], {"CHRF": CHRF()}, [references], kind, 30)
+        assert found.signed(**drawn) == f"chrF2|{test()[0]['chrF2']}"
+    assert found.signed(30, None, 40).startswith("chrF2|nrefs:1|bs:30|ar:40|seed:none|case:")
+    assert found.signed() == found.signature
+
+
 def test_a_corpus_counted_in_windows_scores_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses, references, _ = noisy_corpus(25)
     whole = corpus_scores(hypotheses, references)
-    monkeypatch.setattr(metrics, "_CHUNK", 7)
+    monkeypatch.setattr(measuring, "_BLOCK", 7)
     assert corpus_scores(hypotheses, references) == whole
 
 
@@ -120,24 +184,61 @@ def test_length_ratio_is_tokens_over_tokens_and_only_bleus() -> None:
     assert measure(["x"], [[""]], MetricOptions(("bleu",)))[0].length_ratio() is None
 
 
-def test_moses_bleu_is_bleu_of_moses_tokens() -> None:
+def old_bleu(hypotheses: list[list[str]], references: list[list[list[str]]]) -> float:
+    """BLEU as papers of 2015 reported it, the obvious way: no smoothing, the closest reference length."""
+    lengths = [0, 0]
+    matches, totals = [0] * 4, [0] * 4
+    for hypothesis, *wanted in zip(hypotheses, *references, strict=True):
+        lengths[0] += len(hypothesis)
+        lengths[1] += min((abs(len(line) - len(hypothesis)), len(line)) for line in wanted)[1]
+        for order in range(4):
+            counts = [
+                Counter(zip(*(line[k:] for k in range(order + 1)), strict=False)) for line in (hypothesis, *wanted)
+            ]
+            most = functools.reduce(operator.or_, counts[1:])
+            matches[order] += (counts[0] & most).total()
+            totals[order] += counts[0].total()
+    if not all(matches):
+        return 0.0
+    precision = math.exp(sum(math.log(part / whole) for part, whole in zip(matches, totals, strict=True)) / 4)
+    return 100 * precision * min(1.0, math.exp(1 - lengths[1] / lengths[0]))
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_multi_bleu_is_the_bleu_of_moses_tokens(lowercase: bool) -> None:
     hypotheses = ["L'eau n'est pas chaude, dit-il.", "Il pleut aujourd'hui sur la ville."]
-    references = ["L'eau n'est pas froide, dit-elle.", "Il pleut aujourd'hui sur le village."]
+    references = ["l'eau n'est pas froide, dit-elle.", "Il pleut aujourd'hui sur le village."]
+    others = ["Cette eau n'est pas chaude.", "Il pleut sur la ville."]
     words = MosesWords("fr")
-    split = [[" ".join(words.tokenize(line)) for line in lines] for lines in (hypotheses, references)]
-    scores = corpus_scores(hypotheses, references, options=MetricOptions(("bleu",), lowercase=True, moses="fr"))
-    assert [score.name for score in scores] == ["BLEU", "BLEU (Moses-tokenised)"]
-    assert scores[1].value == bleu(*split, lowercase=True, tokenize="none").value
-    assert scores[1].value != scores[0].value
-    assert "|case:lc|eff:no|tok:none|" in scores[1].signature
-    assert "|moses:fr|sacremoses:" in scores[1].signature
+    split = [[words.tokenize(line) for line in lines] for lines in (hypotheses, references, others)]
+    if lowercase:
+        split = [[[word.lower() for word in line] for line in lines] for lines in split]
+    options = MetricOptions(("multi-bleu", "bleu"), lowercase, language="fr")
+    by_sacrebleu, score = corpus_scores(hypotheses, references, others, options=options)
+    assert (by_sacrebleu.name, score.name) == ("BLEU", "multi-bleu")
+    assert score.value == pytest.approx(old_bleu(split[0], split[1:]))
+    version, moses = importlib.metadata.version("sacrebleu"), importlib.metadata.version("sacremoses")
+    case = "lc" if lowercase else "mixed"
+    assert score.signature == (
+        f"multi-bleu|nrefs:2|case:{case}|eff:no|tok:moses-fr|smooth:none|sacremoses:{moses}|version:{version}"
+    )
+
+
+def test_multi_bleu_takes_tokenised_text_as_it_is_and_does_not_smooth() -> None:
+    options = MetricOptions(("multi-bleu",), tokenize="none")
+    hypotheses, references, others = noisy_corpus(30)
+    (score,) = corpus_scores(hypotheses, references, others, options=options)
+    split = [[line.split() for line in lines] for lines in (hypotheses, references, others)]
+    assert score.value == pytest.approx(old_bleu(split[0], split[1:]))
+    assert "|tok:none|smooth:none|version:" in score.signature
+    assert [score.value for score in corpus_scores(["a b c x"], ["a b c d"], options=options)] == [0.0]
 
 
 def test_perfect_and_empty_translations_have_finite_scores() -> None:
     references = ["un chien noir dort ici", "deux chats"]
-    assert [score.value for score in corpus_scores(references, references)] == pytest.approx([100, 100, 0])
-    assert [score.value for score in corpus_scores(["", ""], references)] == [0.0, 0.0, 100.0]
-    assert [score.value for score in corpus_scores(["", ""], ["", ""])] == [0.0, 0.0, 0.0]
+    assert [score.value for score in corpus_scores(references, references)] == pytest.approx([100, 100, 100, 0])
+    assert [score.value for score in corpus_scores(["", ""], references)] == [0.0, 0.0, 0.0, 100.0]
+    assert [score.value for score in corpus_scores(["", ""], ["", ""])] == [0.0, 0.0, 0.0, 0.0]
 
 
 def test_a_hundred_periods_set_apart_look_tokenised() -> None:
@@ -161,7 +262,8 @@ def test_what_cannot_be_scored_is_refused() -> None:
     [
         ({"metrics": ("blue",)}, "unknown 'blue'; the nearest known one is 'bleu'"),
         ({"metrics": ("",)}, "metrics: unknown ''"),
-        ({"metrics": ()}, "give one or more of bleu,chrf,ter"),
+        ({"metrics": ()}, "give one or more of bleu,chrf,chrf\\+\\+,ter"),
+        ({"metrics": ("multi-bleu",)}, "multi-bleu: give the language"),
         ({"tokenize": "13b"}, "tokenize: unknown '13b'; the nearest known one is '13a'"),
     ],
 )
@@ -171,6 +273,6 @@ def test_unknown_options_name_the_nearest(settings: dict[str, object], message: 
 
 
 def test_a_sacrebleu_with_another_inside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_INSIDE", ("_gone",))
+    monkeypatch.setattr(counting, "_INSIDE", ("_gone",))
     with pytest.raises(NmtalignError, match=r"sacrebleu \S+ has no _gone; install sacrebleu 2"):
         bleu(["a"], ["a"])
