@@ -12,7 +12,7 @@ from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.alignment.view import PageOptions, write_page
 from nmtalign.alignment.view import page as page_module
 
-spec = importlib.util.spec_from_file_location("browser", Path(__file__).with_name("browser.py"))
+spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
 driver = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(driver)
 

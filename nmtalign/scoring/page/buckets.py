@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nmtalign.scoring.page.grids import Group, bar, grid, top_of, value_cell
 from nmtalign.scoring.page.markup import count, figure, section, text
-from nmtalign.scoring.page.scores import metric_head, score_cell
+from nmtalign.scoring.page.scores import legend, metric_head, score_cell
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
 
 Parts = Sequence[Sequence[Part | None]]  # a row a bucket, a column a system
@@ -44,6 +44,8 @@ def _table(report: Report, key: str, cut: Breakdown, found: Sequence[Breakdown |
         cells = [[count(part.sentences) if part else value_cell(None) for part in each] for each in parts]
         groups.append(Group("Sentences", cells))
     caption = f"{', '.join(map(text, report.metrics))} {text(cut.title)}"
+    if legend(report):
+        caption += '; <a href="#signs">what the signs mean</a>'
     shown = ("sentences", sizes) if sizes is not None else None
     return grid(f"{key}-table", caption, report, (cut.heading, labels), shown, groups)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from nmtalign.scoring.page.markup import NO_VALUE, apart, count, row, table, tag, text
 from nmtalign.scoring.report import Interval, Report
 
+_SHORT = 11  # letters of a label that are kept in one line
+
 
 @dataclass(frozen=True)
 class Group:
@@ -29,7 +31,7 @@ def grid(
         title = tag("th", tag("span", group.title), scope="rowgroup", colspan=len(head), class_="group")
         rows = [row([title])]
         for number, (label, cells) in enumerate(zip(labels, group.rows, strict=True)):
-            first = [tag("th", text(label), scope="row")]
+            first = [tag("th", text(label), scope="row", class_="short" if len(label) <= _SHORT else None)]
             first += [tag("td", count(sizes[1][number]), class_="size")] if sizes else []
             rows.append(row([*first, *(tag("td", cell) for cell in cells)]))
         bodies.append(tag("tbody", "".join(rows)))

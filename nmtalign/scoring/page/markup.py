@@ -17,7 +17,7 @@ def text(value: str) -> str:
 
 
 def tag(name: str, content: str = "", **attributes: str | int | bool | None) -> str:
-    """An element around markup; `class_` and `aria_label` are class and aria-label, True is bare, None and False not."""
+    """An element around markup; `class_` is class and `aria_label` aria-label, True stands bare, None and False not."""
     opening = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     return f"<{name}{opening}>{content}</{name}>"
 
@@ -55,7 +55,7 @@ def row(cells: Iterable[str], **attributes: str | int | bool | None) -> str:
 
 def table(key: str, caption: str, head: Iterable[str], bodies: Iterable[str], **attributes: str | int | None) -> str:
     """A table that scrolls within its own frame, which the keyboard reaches; `key` is its caption's id."""
-    inside = tag("caption", caption, id=key) + tag("thead", "".join(head)) + "".join(bodies)
+    inside = tag("caption", tag("span", caption), id=key) + tag("thead", "".join(head)) + "".join(bodies)
     return tag(
         "div", tag("table", inside, **attributes), class_="scroll", role="region", aria_labelledby=key, tabindex=0
     )

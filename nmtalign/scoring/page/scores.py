@@ -6,6 +6,7 @@ from nmtalign.scoring.page.markup import NO_VALUE, apart, count, figure, row, se
 from nmtalign.scoring.report import Mark, Part, Report, Resampling, SystemReport, Test
 
 TESTS: dict[Test, str] = {"bs": "paired bootstrap", "ar": "approximate randomisation"}
+_SHORT = 20  # letters of a name that are kept in one line where there is room
 _MARKS: dict[Mark, str] = {"winner": "★", "tie": "≈"}
 
 
@@ -37,7 +38,8 @@ def score_cell(part: Part, metric: int, resampling: Resampling | None, *, half: 
         mean = f"mean {interval.mean:.2f} " if half else ""
         small.append(f"{mean}[{interval.low:.2f}, {interval.high:.2f}]")
     small += _p_values(part, metric, resampling.level if resampling else 0.0)
-    return tag("div", first, class_="score") + drawn + "".join(tag("div", line, class_="small") for line in small)
+    lines = "".join(tag("span", line) for line in small)
+    return tag("div", first, class_="score") + drawn + (tag("div", lines, class_="small") if lines else "")
 
 
 def marked(mark: Mark) -> str:
@@ -52,8 +54,8 @@ def _p_values(part: Part, metric: int, level: float) -> Iterator[str]:
     for test, values in part.p_values.items():
         value = values[metric]
         if value is not None:
-            short = f" {tag('abbr', test, title=TESTS[test])}" if several else ""
-            yield f"p{short} = {value:.4f}{'*' if value < level else ''}"
+            which = tag("sub", tag("abbr", test, title=TESTS[test])) if several else ""
+            yield f"p{which} {value:.4f}{'*' if value < level else ''}"
 
 
 def headline(report: Report) -> str:
@@ -96,7 +98,7 @@ def _verdict(report: Report) -> str:
 
 def scores(report: Report) -> str:
     """The table of systems and metrics, and what its signs mean."""
-    ratios = any(system.everything.whole.length_ratio is not None for system in report.systems)
+    ratios = _has_ratios(report)
     head = [tag("th", "System", scope="col")]
     head += [tag("th", metric_head(metric), scope="col") for metric in report.metrics]
     head += [tag("th", "Length ratio", scope="col")] if ratios else []
@@ -117,7 +119,8 @@ def scores(report: Report) -> str:
 def system_head(report: Report, number: int) -> str:
     """The head of a system's row; the first system is what the others are tested against."""
     baseline = tag("span", "baseline", class_="tagged") if report.tests and number == 0 else ""
-    return tag("th", apart(report.systems[number].name) + baseline, scope="row")
+    name = report.systems[number].name
+    return tag("th", apart(name) + baseline, scope="row", class_="short" if len(name) <= _SHORT else None)
 
 
 def _sortable(content: str, value: float | None) -> str:
@@ -142,7 +145,7 @@ def legend(report: Report) -> str:
         against = f" against {apart(report.systems[0].name)}"
         terms.append(("p", f"of the difference{against}, by {tests}; * is below {resampling.level:g}"))
     items = "".join(tag("div", tag("dt", term) + tag("dd", words)) for term, words in terms)
-    return tag("dl", items, class_="legend") if items else ""
+    return tag("dl", items, class_="legend", id="signs") if items else ""
 
 
 def _test_words(test: Test, resampling: Resampling) -> str:
@@ -158,23 +161,30 @@ def _parts(system: SystemReport) -> Iterator[Part]:
                 yield from breakdown.parts
 
 
+def _has_ratios(report: Report) -> bool:
+    return any(system.everything.whole.length_ratio is not None for system in report.systems)
+
+
 def table_one(report: Report) -> str:
     """The paper's Table 1: all sentences, and those without an unknown word, beside each other for every metric."""
     held = [system for system in report.systems if system.no_unk]
     if not held:
         return ""
     heads = [tag("th", metric_head(metric), scope="colgroup", colspan=2) for metric in report.metrics]
-    heads.append(tag("th", "Sentences", scope="colgroup", colspan=2))
+    ratios = _has_ratios(report)
+    more = ["Length ratio", "Sentences"] if ratios else ["Sentences"]
+    heads += [tag("th", name, scope="colgroup", colspan=2) for name in more]
     kinds = [tag("th", name, scope="col") for _ in heads for name in ("All", "No UNK")]
     rows = []
     for number, system in enumerate(report.systems):
         pair = [system.everything.whole, system.no_unk.whole if system.no_unk else None]
         cells = [_cell(part, i, report.resampling) for i in range(len(report.metrics)) for part in pair]
+        cells += [tag("td", figure(part.length_ratio if part else None)) for part in pair if ratios]
         cells += [tag("td", count(part.sentences) if part else NO_VALUE) for part in pair]
         rows.append(row([system_head(report, number), *cells]))
     head = [row([tag("th", "System", scope="col", rowspan=2), *heads]), row(kinds)]
     content = table("table1-table", _sizes(held), head, [tag("tbody", "".join(rows))], class_="scores paired")
-    return section("table1", "All sentences and those without unknown words", content)
+    return section("table1", "With and without unknown words", content)
 
 
 def _cell(part: Part | None, metric: int, resampling: Resampling | None) -> str:

@@ -23,11 +23,9 @@ def differences(report: Report, pictures: Pictures) -> str:
     pieces = []
     if report.differences:
         names = [apart(system.name) for system in report.systems[:2]]
-        title = f"Sentences in which {' and '.join(names)} differ most"
         entries = [_entry(each, names, pictures.get(each.line, ())) for each in report.differences]
-        heading = tag("h2", title, id="differences-title")
-        inside = heading + _key() + "".join(entries)
-        pieces.append(tag("section", inside, id="differences", aria_labelledby="differences-title"))
+        lead = tag("p", f"Sentences in which {' and '.join(names)} differ most.", class_="lead")
+        pieces.append(section("differences", "Most different sentences", lead, _key(), *entries))
     if others:
         attention = [_attention(line, pictures[line], f"Line {count(line)}: attention") for line in others]
         pieces.append(section("attention", "Attention", *attention))
@@ -35,12 +33,8 @@ def differences(report: Report, pictures: Pictures) -> str:
 
 
 def _key() -> str:
-    signs = [tag("span", tag("mark", name, class_=name) + f" {words}") for name, words in _signs()]
-    return tag("p", "".join(signs), class_="key")
-
-
-def _signs() -> list[tuple[str, str]]:
-    return list(_KINDS.values())
+    signs = [tag("li", tag("mark", words, class_=kind)) for kind, words in _KINDS.values()]
+    return tag("ul", "".join(signs), class_="key", role="list", aria_label="What the colours mean")
 
 
 def _entry(difference: Difference, names: Sequence[str], pictures: Sequence[tuple[str, str]]) -> str:
@@ -48,19 +42,27 @@ def _entry(difference: Difference, names: Sequence[str], pictures: Sequence[tupl
     first, second = difference.scores
     apart_by = tag("span", f"{text(difference.metric)} {abs(first - second):.2f} apart", class_="muted")
     heading = tag("h3", f"Line {count(difference.line)} {apart_by}", id=key)
-    blocks = [_block("Source", _plain(difference.source))] if difference.source is not None else []
+    given = [_block("Source", text(difference.source))] if difference.source is not None else []
     several = len(difference.references) > 1
     for number, reference in enumerate(difference.references, 1):
-        blocks.append(_block(f"Reference {number}" if several else "Reference", _plain(reference)))
-    given = zip(names, difference.texts, difference.segments, difference.scores, strict=True)
-    for name, whole, segments, score in given:
-        better = " better" if score == max(first, second) and first != second else ""
-        figure = tag("span", f"{text(difference.metric)} {score:.2f}", class_=f"sentence-score{better}")
-        blocks.append(_block(f"{name} {figure}", _coloured(whole, segments), "system"))
-    inside = heading + tag("div", "".join(blocks), class_="texts")
+        given.append(_block(f"Reference {number}" if several else "Reference", text(reference)))
+    inside = heading + tag("div", "".join(given), class_="texts") + tag("div", _pair(difference, names), class_="texts")
     if pictures:
         inside += _attention(difference.line, pictures, "Attention")
     return tag("article", inside, aria_labelledby=key)
+
+
+def _pair(difference: Difference, names: Sequence[str]) -> str:
+    """Both translations with their scores."""
+    best, blocks = max(difference.scores), []
+    tied = difference.scores[0] == difference.scores[1]
+    for name, whole, segments, score in zip(
+        names, difference.texts, difference.segments, difference.scores, strict=True
+    ):
+        better = " better" if score == best and not tied else ""
+        figure = tag("span", f"{text(difference.metric)} {score:.2f}", class_=f"sentence-score{better}")
+        blocks.append(_block(f"{name} {figure}", _coloured(whole, segments), "system"))
+    return "".join(blocks)
 
 
 def _block(title: str, content: str, kind: str | None = None) -> str:
@@ -69,13 +71,8 @@ def _block(title: str, content: str, kind: str | None = None) -> str:
     return tag("div", tag("h4", title) + words, class_=kind)
 
 
-def _plain(words: str) -> str:
-    return text(words)
-
-
 def _coloured(whole: str, segments: Sequence[Segment]) -> str:
-    between = "" if "".join(segment.text for segment in segments) == whole else " "
-    return between.join(map(_segment, segments)) if segments else text(whole)
+    return "".join(map(_segment, segments)) if segments else text(whole)
 
 
 def _segment(segment: Segment) -> str:

@@ -30,11 +30,11 @@ def _table(report: Report, key: str, words: WordTable) -> str:
         _group(words, "Recall", lambda counts: counts.recall, lambda counts: _of(_found(counts), counts.reference)),
     ]
     caption = f"F1, precision and recall in percent: {text(words.title)}"
-    return grid(f"{key}-table", caption, report, (words.heading, labels), ("words of the references", sizes), groups)
+    return grid(f"{key}-table", caption, report, (words.heading, labels), ("reference words", sizes), groups)
 
 
 def _of(matches: float, words: float) -> str:
-    return f"{_number(matches)} of {_number(words)}"
+    return tag("span", f"{_number(matches)} of {_number(words)}")
 
 
 def _found(counts: WordCounts) -> float:
@@ -68,7 +68,7 @@ def unknown_rates(report: Report) -> str:
     head = row([tag("th", "Text", scope="col"), tag("th", "Unknown words", scope="col")])
     caption = "Share of words that are not in the vocabulary"
     body = tag("tbody", "".join(rows))
-    return section("unknown", "Unknown words", table("unknown-table", caption, [head], [body], class_="scores short"))
+    return section("unknown", "Unknown words", table("unknown-table", caption, [head], [body], class_="scores narrow"))
 
 
 def _texts(report: Report, rates: UnknownRates) -> list[tuple[str, float]]:

@@ -90,11 +90,11 @@ class Browser:
             (self._driver.stdout or self._output).close()
             self._output.close()
 
-    def open(self, page: Path, fragment: str = "") -> int:
-        """Opens a page anew and waits until it is ready; milliseconds since the navigation began."""
+    def open(self, page: Path, fragment: str = "", ready: str = "document.documentElement.dataset.ready") -> int:
+        """Opens a page anew and waits until `ready`; milliseconds since the navigation began, if that says them."""
         self._ask("POST", "/url", {"url": "about:blank"})
         self._ask("POST", "/url", {"url": page.as_uri() + fragment})
-        return int(self.until("return document.documentElement.dataset.ready"))
+        return int(self.until(f"return {ready}"))
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a script returns."""
