@@ -1,0 +1,122 @@
+"""The rows of every metric are sacreBLEU's own, sentence by sentence."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU, CHRF
+
+from nmtalign.scoring.characters import words_and_marks
+from nmtalign.scoring.counting import Counting
+from nmtalign.scoring.numbering import _MOST_WORDS, Tokens
+from nmtalign.scoring.options import TOKENIZE, MetricOptions
+
+PIECES = [
+    *(
+        "a",
+        "b",
+        "Ab",
+        "é",
+        "Σ",
+        "Σς",
+        "İ",
+        "1",
+        "23",
+        ".",
+        ",",
+        "-",
+        "...",
+        "'",
+        '"',
+        "!",
+        "(",
+        ")",
+        "«",
+        "&",
+        "<",
+        "/",
+    ),
+    *(" ", " ", " ", "  ", "\t", "\u00a0", "\u3000", "\u2028", "\u0085", "\x1c", "\r", "\n", "-\n", "\x00"),
+    *(
+        "&quot;",
+        "&amp;lt;",
+        "<skipped>",
+        "日",
+        "本語",
+        "😀",
+        "e\u0301",
+        "$",
+        "€",
+        "۳",
+        "²",
+        "ﬁ",
+        "\ufeff",
+        "10,5",
+        "1.",
+    ),
+]
+TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=10)
+LINES = st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(TEXT, min_size=n, max_size=n), min_size=3, max_size=5))
+
+
+def rows_of(metric: Any, hypotheses: list[str], references: list[list[str]]) -> list[list[float]]:
+    return np.array(metric._extract_corpus_statistics(hypotheses, references)).tolist()
+
+
+@pytest.mark.parametrize("tokenize", TOKENIZE)
+@given(texts=LINES, lowercase=st.booleans())
+@example(texts=[["\n."], ["-\n."], ["1-\n2"]], lowercase=False)
+def test_bleu_counts_as_sacrebleu(tokenize: str, texts: list[list[str]], lowercase: bool) -> None:
+    systems, references = texts[:2], texts[2:]
+    found = Counting(MetricOptions(("bleu",), lowercase, tokenize)).rows(systems, references)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    for hypotheses, rows in zip(systems, found, strict=True):
+        assert rows["bleu"].tolist() == rows_of(metric, hypotheses, references)
+
+
+@given(texts=LINES)
+@example(texts=[["ab cd"], ["ab"], ["ab cd"], ["ab  cd!"]])
+def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
+    systems, references = texts[:2], texts[2:]
+    found = Counting(MetricOptions(("chrf", "chrf++"))).rows(systems, references)
+    for hypotheses, rows in zip(systems, found, strict=True):
+        assert rows["chrf"].tolist() == rows_of(CHRF(), hypotheses, references)
+        assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, references)
+
+
+def test_one_counting_serves_block_after_block() -> None:
+    counting = Counting(MetricOptions(("bleu", "chrf++")))
+    for hypotheses, references in ((["un deux trois."], ["deux trois un."]), (["trois, deux"], ["trois, un"])):
+        (rows,) = counting.rows([hypotheses], [references])
+        assert rows["bleu"].tolist() == rows_of(BLEU(), hypotheses, [references])
+        assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, [references])
+
+
+def test_a_lone_surrogate_is_a_character() -> None:
+    (rows,) = Counting(MetricOptions(("chrf",))).rows([["a\ud800b"]], [["\ud800b"]])
+    assert rows["chrf"].tolist() == rows_of(CHRF(), ["a\ud800b"], [["\ud800b"]])
+
+
+def test_chinese_characters_are_numbered_by_sentence() -> None:
+    generator = np.random.default_rng(0)
+    texts = [["".join(map(chr, line)) for line in generator.integers(0x4E00, 0x4E00 + 5000, (300, 40))] for _ in "ab"]
+    texts[0] = [one[:20] + other[20:] for one, other in zip(*texts, strict=True)]
+    (rows,) = Counting(MetricOptions(("chrf",))).rows(texts[:1], texts[1:])
+    assert rows["chrf"].tolist() == rows_of(CHRF(), texts[0], texts[1:])
+
+
+def test_words_are_forgotten_where_they_have_become_many() -> None:
+    tokens = Tokens(words_and_marks)
+    tokens.cut([[str(number) for number in range(_MOST_WORDS + 1)]])
+    tokens.bound()
+    assert not tokens
+    assert tokens.cut([["a", "b!"]]).codes.tolist() == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"), [("!", ["!"]), ("(hi)", ["(hi", ")"]), ("'a", ["'", "a"]), ("a-b", ["a-b"]), ("»a", ["»a"])]
+)
+def test_one_mark_is_set_apart(word: str, parts: list[str]) -> None:
+    assert words_and_marks(word) == parts == CHRF()._remove_punctuation(word)
