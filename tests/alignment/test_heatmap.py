@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment import heatmap
-from nmtalign.alignment.heatmap import draw, make_figure
+from nmtalign.alignment.heatmap import draw, heatmap_svg, make_figure
 from nmtalign.alignment.link_formats import GoldLinks
 from nmtalign.alignment.panels import Panel
 from nmtalign.alignment.record import AlignmentRecord
@@ -193,3 +193,10 @@ def test_matrices_of_a_row_start_at_one_height_and_a_png_says_when_words_are_too
     monkeypatch.setattr(heatmap, "_PIXELS", 50)
     assert "too small" in draw([SMALL], tmp_path / "f.png")[0]
     assert draw([SMALL], tmp_path / "f.svg") == []
+
+
+def test_an_svg_for_a_page_has_both_systems_side_by_side() -> None:
+    text = heatmap_svg([panel("the cat", "le chat", WEIGHTS, "small"), SMALL], "line 3")
+    assert text.startswith("<svg ")
+    assert "<title>line 3</title>" in text
+    assert re.findall(r"<text[^>]*>(\w+)<", text).count("chat") == 2

@@ -1,0 +1,122 @@
+"""What picture files share: names, settings, writing, SVG for pages."""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmtalign import figures
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.figures import (
+    check_figure_name,
+    legend_above,
+    need_matplotlib,
+    save,
+    small_print,
+    svg_for_page,
+    usual_settings,
+)
+
+
+def figure(word: str = "word") -> Any:
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(4, 3))
+    axes = drawn.subplots()
+    axes.plot([0, 1, 2], [1, 2, 3], marker="o", label=word)
+    axes.set_title(word, parse_math=False)
+    return drawn
+
+
+def test_names_of_files() -> None:
+    assert [check_figure_name(Path(name)) for name in ("a.png", "b.SVG", "c.d.pdf")] == ["png", "svg", "pdf"]
+    for name in ("a", "a.gif", "png"):
+        with pytest.raises(UsageError, match=rf"^{name}: give a name that ends in \.png, \.svg or \.pdf$"):
+            check_figure_name(Path(name))
+
+
+def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_matplotlib()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        UsageError, match=r'^pictures need matplotlib: pip install "nmtalign\[plot\]"; without -o text$'
+    ):
+        need_matplotlib("without -o text")
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_user_s_settings_and_the_day_change_nothing(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib as mpl
+
+    written = []
+    for size in (10.0, 23.0):
+        monkeypatch.setitem(mpl.rcParams, "font.size", size)
+        with usual_settings(["word"], kind) as notes:
+            save(figure(), tmp_path / f"f.{kind}")
+        written.append((tmp_path / f"f.{kind}").read_bytes())
+        assert notes == []
+        assert mpl.rcParams["font.size"] == size
+    assert written[0] == written[1]
+    assert [path.name for path in tmp_path.iterdir()] == [f"f.{kind}"]
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with usual_settings([], "svg"), pytest.raises(ResourceError, match="cannot write"):
+        save(figure(), tmp_path / "file" / "f.svg")
+
+
+def test_letters_without_a_font_are_said_but_not_of_an_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "families", lambda text, embedded: (["DejaVu Sans"], "\U00013000" * (text != "")))
+    for kind, count in (("png", 1), ("pdf", 1), ("svg", 0)):
+        with usual_settings(["\U00013000"], kind) as notes:
+            assert [note.split(":")[0] for note in notes] == ["no font on this machine has \U00013000"] * count
+        with usual_settings([], kind) as notes:
+            assert notes == []
+
+
+def test_an_svg_for_a_page_is_alone_and_leaves_the_page_alone() -> None:
+    with usual_settings([], "svg"):
+        one, again, other = (svg_for_page(figure(word), f"a < b & {word}") for word in ("x", "x", "y"))
+    assert one == again
+    assert one.startswith("<svg ")
+    assert one.endswith("</svg>")
+    root = ElementTree.fromstring(one)  # noqa: S314
+    names = [element.tag.split("}")[1] for element in root.iter()]
+    assert not {"metadata", "style", "script"} & set(names)
+    assert root.get("aria-label") == root[0].text == "a < b & x"
+    assert root.get("stroke-linejoin") == "round"
+    assert "<!DOCTYPE" not in one
+    ids = [re.findall(r'\bid="([^"]*)"', text) for text in (one, other)]
+    used = set(re.findall(r'(?:href="|url\()#([^")]*)', one))
+    assert used == set(ids[0])
+    assert len(ids[0]) == len(set(ids[0])) > 0
+    assert not set(ids[0]) & set(ids[1])
+
+
+def test_names_of_every_kind_stand_in_a_legend() -> None:
+    names = ["_hidden", "$x^2$", "", "a very long name " * 10]
+    with usual_settings(names, "svg"):
+        drawn = figure()
+        (line,) = drawn.axes[0].lines
+        legend_above(drawn.axes[0], [line] * 4, names)
+        texts = [text.get_text() for text in drawn.axes[0].get_legend().get_texts()]
+        drawn.draw_without_rendering()
+    assert texts[:3] == ["_hidden", "$x^2$", "·"]
+    assert texts[3].split() == names[3].split()
+    assert max(map(len, texts[3].split("\n"))) < 40
+
+
+def test_small_print_is_broken_at_the_bars_of_a_signature_and_stands_below() -> None:
+    signature = "|".join(f"part{number}:value" for number in range(20))
+    drawn = figure()
+    small_print(drawn, [signature, "more"])
+    (text,) = drawn.texts
+    assert text.get_text().replace("\n", "") == signature + "more"
+    assert all(line.endswith("|") for line in text.get_text().split("\n")[:-2])
+    assert text.get_window_extent().y1 < drawn.axes[0].get_tightbbox().y0
