@@ -13,7 +13,6 @@ from nmtalign.errors import UsageError
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure
 
 CHRF = "chrF2"
-_CHARACTER_ORDERS = 6  # of chrF; chrF++ has rows of its own
 # A word, one ideograph or kana (they are written without spaces), one mark; with the blanks in front of it.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _PIECE = re.compile(rf"(\s*)([{_UNSPACED}]|[^\W{_UNSPACED}]+|\S|$)")
@@ -71,23 +70,6 @@ def most_different(
     return tuple(_difference(int(lines[i]), (scores[0, i], scores[1, i]), pair, references, source) for i in order)
 
 
-def sentence_chrf(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N,) sacreBLEU's chrF2 of each sentence, of its rows (N, 18): n-grams of hypothesis, reference, both; 6 orders.
-
-    Mean precision and recall of the orders that both sides have, and from those F with beta = 2, in percent.
-    """
-    counts = rows.reshape(len(rows), _CHARACTER_ORDERS, 3)
-    hypothesis, reference, match = counts[..., 0], counts[..., 1], counts[..., 2]
-    used = (hypothesis > 0) & (reference > 0)
-    orders = np.maximum(used.sum(axis=1), 1)
-    precision = np.divide(match, hypothesis, out=np.zeros_like(match), where=used).sum(axis=1) / orders
-    recall = np.divide(match, reference, out=np.zeros_like(match), where=used).sum(axis=1) / orders
-    scored = precision + recall > 0
-    scores = np.zeros(len(rows))
-    np.divide(500 * precision * recall, 4 * precision + recall, out=scores, where=scored)
-    return scores
-
-
 def split_segments(
     first: str, second: str, references: Sequence[str]
 ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
@@ -113,11 +95,12 @@ def _scores(
     """The chrF of some lines of one system."""
     for column in statistics[number] if len(statistics) > number else ():
         if column.name == CHRF:
-            return sentence_chrf(column.rows[lines])
+            return column.values(column.rows[lines])
     if not len(lines):
         return np.zeros(0)
     chosen = [[text[i] for i in lines] for text in (systems[number], *references)]
-    return sentence_chrf(measure(chosen[0], chosen[1:], MetricOptions(("chrf",)))[0].rows)
+    (column,) = measure(chosen[0], chosen[1:], MetricOptions(("chrf",)))
+    return column.values(column.rows)
 
 
 def _difference(
