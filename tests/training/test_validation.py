@@ -1,0 +1,42 @@
+"""What training says of the dev set is what `nmtalign score` would say of the same model."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU
+
+from nmtalign.cli.score_models import translate_with
+from nmtalign.config import ModelConfig, TranslateConfig
+from nmtalign.scoring.metrics import MetricOptions, corpus_scores
+from nmtalign.scoring.texts import Text
+from nmtalign.training.events import Validated
+
+spec = importlib.util.spec_from_file_location("trainings", Path(__file__).with_name("trainings.py"))
+trainings = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(trainings)
+
+
+def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
+    count = 40
+    sizes = ModelConfig(
+        source_vocabulary_size=len(reversal.source_vocabulary),
+        target_vocabulary_size=len(reversal.target_vocabulary),
+        embedding=16,
+        hidden=32,
+        attention_hidden=32,
+        maxout=16,
+        output_rank=0,
+        initialisation="xavier",
+    )
+    config = dataclasses.replace(trainings.CONFIG, bleu_sentences=count, max_updates=60, validate_every="30")
+    events = trainings.train(reversal, tmp_path / "model", sizes, config)
+    best = [event for event in events if isinstance(event, Validated) and event.best][-1]
+    dev = reversal.splits["dev"]
+    source = Text("dev", [dev.source_text(index) for index in range(count)])
+    references = [dev.target_text(index) for index in range(count)]
+    greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
+    (done,) = translate_with([("it", tmp_path / "model")], source, greedy, quiet=True)
+    (score,) = corpus_scores(done.text.lines, references, options=MetricOptions(("bleu",)))
+    assert (best.bleu, best.signature) == (score.value, score.signature)
+    assert score.value == BLEU().corpus_score(list(done.text.lines), [references]).score > 0
