@@ -37,7 +37,7 @@ def _table(report: Report, key: str, cut: Breakdown, found: Sequence[Breakdown |
     labels = list(dict.fromkeys(part.label for each in found if each for part in each.parts))
     columns = [{part.label: part for part in each.parts} if each else {} for each in found]
     parts = [[column.get(label) for column in columns] for label in labels]
-    sizes = _sizes(parts)
+    sizes = _sizes(parts) if cut.common else None
     groups = [_metric(report, metric, parts) for metric in range(len(report.metrics))]
     groups += _ratios(parts)
     if sizes is None:

@@ -53,12 +53,13 @@ def row(cells: Iterable[str], **attributes: str | int | bool | None) -> str:
     return tag("tr", "".join(cells), **attributes)
 
 
-def table(key: str, caption: str, head: Iterable[str], bodies: Iterable[str], **attributes: str | int | None) -> str:
-    """A table that scrolls within its own frame, which the keyboard reaches; `key` is its caption's id."""
+def table(
+    key: str, caption: str, head: Iterable[str], bodies: Iterable[str], style: str | None = None, **attributes: str
+) -> str:
+    """A table that scrolls within its own frame (of that style), which the keyboard reaches; `key` is its caption's."""
     inside = tag("caption", tag("span", caption), id=key) + tag("thead", "".join(head)) + "".join(bodies)
-    return tag(
-        "div", tag("table", inside, **attributes), class_="scroll", role="region", aria_labelledby=key, tabindex=0
-    )
+    frame = {"class_": "scroll", "role": "region", "aria_labelledby": key, "tabindex": "0", "style": style}
+    return tag("div", tag("table", inside, **attributes), **frame)
 
 
 def section(key: str, title: str, *content: str) -> str:

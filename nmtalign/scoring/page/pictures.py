@@ -30,7 +30,9 @@ def inline_svg(svg: str, key: str, label: str) -> str:
 
 def framed(svg: str, key: str, caption: str, kind: str) -> str:
     """A figure: the picture in a frame that scrolls where it must, its caption under it."""
-    frame = tag("div", inline_svg(svg, f"{key}-svg", caption), class_="scroll", tabindex=0, role="group")
+    frame = tag(
+        "div", inline_svg(svg, f"{key}-svg", caption), class_="scroll", tabindex=0, role="group", aria_label=caption
+    )
     return tag("figure", frame + tag("figcaption", text(caption), dir="auto"), id=key, class_=kind)
 
 

@@ -72,7 +72,8 @@ def _card(report: Report, system: SystemReport) -> str:
     half = tag("span", f"± {interval.half_width:.2f}", class_="half") if interval else ""
     mark = whole.marks[0] if whole.marks else ""
     word = tag("span", f"{_MARKS[mark]} {mark}", class_=f"badge {mark}") if mark else ""
-    return tag("li", lines + tag("div", tag("span", figure(whole.values[0]), class_="big") + half + word))
+    value = tag("span", figure(whole.values[0]), class_="big")
+    return tag("li", lines + tag("div", value + half + word, class_="figures"))
 
 
 def _verdict(report: Report) -> str:
