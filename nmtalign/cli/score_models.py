@@ -234,6 +234,8 @@ class _Maker:
             translations = translator.translate(source.lines)
             shown = _progress(translations, f"translating: {self.name}", len(source.lines), self.quiet)
             lines = [translation.text for translation in shown]
+            for problem in translator.problems:
+                notifier(self.quiet)(f"CUDA graphs are off: {problem}; it was slower without them")
             with signals.whole():
                 if same:
                     self._keep(kept, origin, lines, source.name)

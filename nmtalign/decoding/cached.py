@@ -25,7 +25,7 @@ from typing import Any
 
 from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.files import atomic_path, exclusive, sha256_of, sweep
+from nmtalign.files import atomic_path, disk_errors, exclusive, sha256_of, sweep
 from nmtalign.model_files import hash_of
 from nmtalign.version import __version__
 
@@ -108,8 +108,9 @@ class KeptTranslations:
         """
         path, text = self.path(origin), _joined(lines)
         if self._folder.is_dir():
-            sweep(self._folder)
-            self._remove_others(origin.model)
+            with disk_errors(self._folder):
+                sweep(self._folder)
+                self._remove_others(origin.model)
         record = {
             "format": _FORMAT,
             "key": origin.key,
