@@ -20,7 +20,7 @@ _GAP = 3  # columns between charts
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of a terminal's 256
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille sign, by row and column
-_NAME, _FIGURE = 20, 12  # columns of the table
+_NAME, _FIGURE = 15, 12  # columns of the table
 
 
 def render_curves(
@@ -48,14 +48,14 @@ def _legend(curves: Sequence[Curves], names: Sequence[str], width: int, plain: b
     """What stands for which model, and for dev; as many lines as it takes."""
     looks = any(each.looks for each in curves)
     if plain:
-        entries = [f"{_letter(model, False)} {name}" for model, name in enumerate(names)]
+        entries = [f"{_letter(model, False)} {cut(name, width - 2)}" for model, name in enumerate(names)]
         entries += ["capital: dev"] if looks else []
     else:
         many = colour and len(curves) > 1
-        entries = [_coloured("⠤⠤", model, True) + f" {name}" for model, name in enumerate(names)] if many else []
+        entries = [_coloured("⠤⠤", model, True) + f" {cut(name, width - 3)}" for model, name in enumerate(names)] if many else []
         entries += [f"{DEV} dev", f"{KEPT} kept as best"] if looks else []
     lines: list[str] = []
-    for entry in (cut(entry, width) if "\x1b" not in entry else entry for entry in entries):
+    for entry in entries:
         if lines and columns_of(lines[-1]) + 2 + columns_of(entry) <= width:
             lines[-1] += f"  {entry}"
         else:
