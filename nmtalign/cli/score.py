@@ -1,19 +1,23 @@
 """`nmtalign score`: BLEU, chrF and TER of one or several systems, with confidence, by length, without unknown words."""
 
 import io
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nmtalign.cli import score_options as options
+from nmtalign.cli import score_pictures as pictures
 from nmtalign.cli.common import ConfigOption, QuietOption, say
+from nmtalign.cli.plot import has_colour
 from nmtalign.cli.score_job import make_report_of
 from nmtalign.cli.score_plan import make_task
 
 if TYPE_CHECKING:
-    from nmtalign.scoring.report import Report
+    from nmtalign.scoring.report import Report, Section
 
 
 def score(
@@ -86,17 +90,37 @@ Examples:
 def _run(given: Mapping[str, Any]) -> None:
     """Scores as the options, by their names, say."""
     task = make_task(given)
-    report, _ = make_report_of(task)
+    report, read = make_report_of(task)
+    panels = pictures.attention_of(task, report, read)
+    pictures.write_figure(task, report)
+    pictures.write_page(task, report, read, panels)
     if isinstance(sys.stdout, io.TextIOWrapper):  # words go out whatever the locale claims
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     from nmtalign.cli import score_output
 
+    asked = without(report, task.page_only)
     if task.settings.format == "text":
-        score_output.print_text(report, task.table1)
+        colour = has_colour(sys.stdout, os.environ)
+        score_output.print_text(asked, task.table1, pictures.drawn_on_terminal(panels, colour))
     else:
-        {"json": score_output.print_json, "csv": score_output.print_csv}[task.settings.format](report)
+        {"json": score_output.print_json, "csv": score_output.print_csv}[task.settings.format](asked)
     if task.fail_under is not None:
         _judge(report, task.fail_under)
+
+
+def without(report: "Report", parts: Collection[str]) -> "Report":
+    """The report without the parts of these names: by_length, by_place, differences."""
+    cut = {name.removeprefix("by_") for name in parts}
+
+    def shorter(section: "Section") -> "Section":
+        return replace(section, breakdowns=tuple(one for one in section.breakdowns if one.by not in cut))
+
+    systems = tuple(
+        replace(system, everything=shorter(system.everything), no_unk=system.no_unk and shorter(system.no_unk))
+        for system in report.systems
+    )
+    words = tuple(table for table in report.words if table.by not in cut)
+    return replace(report, systems=systems, words=words, differences=() if "differences" in cut else report.differences)
 
 
 def _judge(report: "Report", least: float) -> None:

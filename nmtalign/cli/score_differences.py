@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Report
@@ -14,17 +14,18 @@ _ADDED = (
 )  # around what only the first, only the second system has, where nothing is coloured
 
 
-def print_differences(report: Report) -> None:
-    """Every difference with its line, scores, source and references."""
+def print_differences(report: Report, attention: Mapping[int, str]) -> None:
+    """Every difference with its line, scores, source and references; below it, its drawn attention, by line."""
     names = [system.name for system in report.systems[:2]]
     count = len(report.differences)
     sys.stdout.write(f"\nthe {count} most different sentences of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty():
-        _draw(report.differences, names)
+        _draw(report.differences, names, attention)
         return
     for one in report.differences:
         sys.stdout.write(f"\n{_title(one, names)}\n")
         sys.stdout.writelines(f"{name}  {text}\n" for name, text in _rows(one, names))
+        sys.stdout.write(attention.get(one.line, ""))
 
 
 def marked(segments: Sequence[Segment], side: int) -> str:
@@ -58,7 +59,7 @@ def _rows(one: Difference, names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name.ljust(width), text) for name, text in rows]
 
 
-def _draw(differences: Sequence[Difference], names: Sequence[str]) -> None:
+def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Mapping[int, str]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -91,5 +92,6 @@ def _draw(differences: Sequence[Difference], names: Sequence[str]) -> None:
             pair = Table(*names, expand=True, show_lines=False)
             pair.add_row(text(one, 0), text(one, 1))
             console.print(pair)
+        sys.stdout.write(attention.get(one.line, ""))
     if coloured:
         console.print("\ncoloured: only in this system; green: found in a reference, red: not", style="dim")

@@ -1,11 +1,16 @@
 """What `nmtalign score` does: reads or makes the texts, measures them, and makes the report."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nmtalign.cli.common import notifier
+from nmtalign.cli.score_pictures import attention_files
 from nmtalign.cli.score_plan import Task
+from nmtalign.cli.score_words import KnownWords
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 
@@ -14,7 +19,6 @@ if TYPE_CHECKING:
     from nmtalign.scoring.metrics import Statistics
     from nmtalign.scoring.report import Report
     from nmtalign.scoring.texts import Text
-    from nmtalign.scoring.unknowns import UnknownWords
 
 
 @dataclass(frozen=True)
@@ -25,44 +29,57 @@ class Read:
     systems: "tuple[Text, ...]"
     references: "tuple[Text, ...]"
     source: "Text | None"
+    folders: Mapping[str, Path]  # of systems: the model that made it, or a file of its alignments; as far as known
 
     @property
     def reference_lines(self) -> list[Sequence[str]]:
         """The lines of each reference."""
         return [reference.lines for reference in self.references]
 
+    @property
+    def system_lines(self) -> list[Sequence[str]]:
+        """The lines of each system."""
+        return [system.lines for system in self.systems]
+
 
 def make_report_of(task: Task) -> "tuple[Report, Read]":
     """Reads or makes the texts and scores them."""
-    from nmtalign.scoring.reporting import make_report
-
-    unknown = _unknown_words(task) if task.settings.no_unk else None
-    read = _read(task)
+    words = KnownWords(task)
+    attending = attention_files(task) if task.attention and task.texts.systems else {}
+    read = _read(task, attending)
     _warn_of_tokenised(task, read)
     tables = _measured(task, read)
-    known = unknown.without(read.source.lines, read.reference_lines) if unknown and read.source else None
+    report = _scored(task, read, tables, words)
+    more: dict[str, Any] = {"words": words.tables(read), "unknown": words.rates(read)}
+    if task.differences and len(read.systems) > 1:
+        from nmtalign.scoring.differences import most_different
+
+        source = read.source.lines if read.source else None
+        more["differences"] = most_different(
+            read.system_lines, read.reference_lines, task.differences, source=source, statistics=tables
+        )
+    return replace(report, **more), read
+
+
+def _scored(task: Task, read: Read, tables: "list[list[Statistics]]", words: KnownWords) -> "Report":
+    from nmtalign.scoring.reporting import make_report
+
     tests = task.tests(len(read.systems))
-    report = make_report(
-        read.names,
-        tables,
-        breakdowns=_cuts(task, read),
-        known=known,
-        resampling=task.resampling if task.confident or tests else None,
-        tests=tests,
-        intervals=task.confident,
-    )
-    return report, read
+    resampling = task.resampling if task.confident or tests else None
+    with progress("drawing samples", 1.0, task.quiet or resampling is None) as advance:
+        return make_report(
+            read.names,
+            tables,
+            breakdowns=_cuts(task, read),
+            known=words.without_unknowns(read),
+            resampling=resampling,
+            tests=tests,
+            intervals=task.confident,
+            advance=advance,
+        )
 
 
-def _unknown_words(task: Task) -> "UnknownWords":
-    from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
-
-    if not task.words:
-        raise UsageError("--no-unk: no model or corpus here; give a model with -m or a prepared corpus with --data")
-    return UnknownWords([Vocabularies.load(folder) for folder in task.words])
-
-
-def _read(task: Task) -> Read:
+def _read(task: Task, attending: Mapping[str, Path]) -> Read:
     """The texts; what is at hand is checked before a translation that may be long in coming."""
     from nmtalign.scoring.texts import check_aligned, read_text
 
@@ -74,11 +91,11 @@ def _read(task: Task) -> Read:
         systems = tuple(read_text(path) for _, path in texts.systems)
         names = tuple(name for name, _ in texts.systems)
     elif source:
-        names, systems = _translate(task, source)
+        names, systems, attending = _translate(task, source)
     else:
         raise UsageError("nothing to translate: give the source with -s")
     check_aligned([references[0], *systems])
-    return Read(names, systems, references, source)
+    return Read(names, systems, references, source, attending)
 
 
 def _warn_of_tokenised(task: Task, read: Read) -> None:
@@ -93,9 +110,11 @@ def _warn_of_tokenised(task: Task, read: Read) -> None:
 
 
 def _measured(task: Task, read: Read) -> "list[list[Statistics]]":
-    from nmtalign.scoring.metrics import measure_systems
+    from nmtalign.scoring.metrics import measure_systems, steps
 
-    return measure_systems([text.lines for text in read.systems], read.reference_lines, task.options)
+    total = steps(len(read.systems), len(read.references[0].lines), task.options)
+    with progress("counting", total, task.quiet) as advance:
+        return measure_systems(read.system_lines, read.reference_lines, task.options, advance=advance)
 
 
 def _cuts(task: Task, read: Read) -> "list[Cut]":
@@ -117,12 +136,27 @@ def _cuts(task: Task, read: Read) -> "list[Cut]":
     return cuts
 
 
-def _translate(task: Task, source: "Text") -> "tuple[tuple[str, ...], tuple[Text, ...]]":
-    """(names, translations) of the models; `--output` keeps the one."""
+def _translate(task: Task, source: "Text") -> "tuple[tuple[str, ...], tuple[Text, ...], dict[str, Path]]":
+    """(names, translations, folder by name) of the models; `--output` keeps the one."""
     from nmtalign.cli.score_models import translate_with
 
     done = translate_with(task.models, source, task.search, every=task.all_models, quiet=task.quiet)
     if task.output:
         with atomic_text(task.output) as stream:
             stream.writelines(f"{line}\n" for line in done[0].text.lines)
-    return tuple(one.name for one in done), tuple(one.text for one in done)
+    folders = {one.name: one.folder for one in done}
+    return tuple(one.name for one in done), tuple(one.text for one in done), folders
+
+
+@contextmanager
+def progress(doing: str, total: float, quiet: bool) -> Iterator[Callable[[float], None] | None]:
+    """Yields what is to be told of work done, of `total` in all, which stderr shows on a terminal; else None."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(doing, total=total)
+        yield lambda done: shown.advance(task, done)

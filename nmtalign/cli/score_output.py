@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nmtalign.cli.score_differences import print_differences
 from nmtalign.cli.tables import Row, Table, print_table
@@ -30,8 +30,8 @@ def print_csv(report: Report) -> None:
     writer.writerows(csv_rows(report))
 
 
-def print_text(report: Report, table1: bool = False) -> None:
-    """Counts, the scores of all sentences, then every table that was asked for."""
+def print_text(report: Report, table1: bool = False, attention: Mapping[int, str] | None = None) -> None:
+    """Counts, the scores of all sentences, then what else was asked for; `attention` is drawn, by line from 1."""
     first = report.systems[0]
     total = first.everything.whole.sentences
     sys.stdout.write(f"sentences: {total}\n")
@@ -55,7 +55,7 @@ def print_text(report: Report, table1: bool = False) -> None:
         sys.stdout.write(f"\n{words.title}:\n")
         print_table(_words_table(report, words))
     if report.differences:
-        print_differences(report)
+        print_differences(report, attention or {})
 
 
 def figure(value: float | None) -> str:
@@ -200,18 +200,23 @@ def _print_breakdown(report: Report, subset: str, cuts: Sequence[Breakdown], sec
         if end is not None
     ]
     top = max(values, default=0.0)
+    if len(sections) > 1 and cuts[0].common:
+        sys.stdout.write(f"\n{report.metrics[0]} {cuts[0].title} ({subset}, all systems):\n")
+        print_table(_comparison(report, cuts, sections))
     for system, cut, section in zip(report.systems, cuts, sections, strict=True):
         of = f", {system.name}" if len(sections) > 1 else ""
         sys.stdout.write(f"\n{cut.title} ({subset}{of}):\n")
         print_table(_parts_table(report, cut, section, top))
-    if len(sections) > 1:
-        sys.stdout.write(f"\n{report.metrics[0]} {cuts[0].title} ({subset}, all systems):\n")
-        print_table(_comparison(report, cuts, sections))
+
+
+def _with_whole(cut: Breakdown, section: Section) -> list[Part]:
+    """The parts, and at the end the whole, which the last one of cumulative parts is already."""
+    return [*cut.parts] if cut.parts and cut.parts[-1].label == section.whole.label else [*cut.parts, section.whole]
 
 
 def _parts_table(report: Report, cut: Breakdown, section: Section, top: float) -> Table:
     """Words, sentences, the scores, the length ratio, and a bar of the first score."""
-    parts = [*cut.parts, section.whole]
+    parts = _with_whole(cut, section)
     confident = any(part.intervals for part in parts)
     has_ratio = any(part.length_ratio is not None for part in parts)
     first, *others = report.metrics
@@ -232,7 +237,7 @@ def _parts_table(report: Report, cut: Breakdown, section: Section, top: float) -
 
 def _comparison(report: Report, cuts: Sequence[Breakdown], sections: Sequence[Section]) -> Table:
     """Buckets as rows; of every system the first metric with its mark, and p."""
-    columns = [[*cut.parts, section.whole] for cut, section in zip(cuts, sections, strict=True)]
+    columns = [_with_whole(cut, section) for cut, section in zip(cuts, sections, strict=True)]
     head, groups = [cuts[0].heading, "sentences"], []
     rows = [[part.label, str(part.sentences)] for part in columns[0]]
     for number, (system, parts) in enumerate(zip(report.systems, columns, strict=True)):

@@ -1,6 +1,7 @@
 """What `nmtalign score` is to do, by its options and the workspace; checked before anything long begins."""
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections import Counter
@@ -23,7 +24,9 @@ STDIN = Path("-")
 DEFAULT_METRICS = ("bleu", "chrf", "chrf++", "ter")
 MULTI_BLEU = "multi-bleu"
 SEED = "SACREBLEU_SEED"
-_AS_GIVEN = ("train_text", "table1", "differences", "attention", "comet", "plot", "html", "fail_under")
+DIFFERENCES = 10  # on a page, where nothing else is said
+_SHOWN = ("table1", "differences", "attention", "plot", "html", "fail_under")
+_AS_GIVEN = (*_SHOWN, "train_text", "comet", "all_models", "device", "output", "quiet")
 _NOT_FOR_FILES = "--output, --beam and --device are for a translation made here; leave them out, or HYP and -r"
 
 
@@ -58,8 +61,16 @@ class Task:
     models: tuple[tuple[str, Path], ...]  # that translate, where no system is given
     all_models: bool
     search: TranslateConfig
+    model_given: bool  # by -m
+    device: str | None
     output: Path | None
     quiet: bool
+    page_only: frozenset[str]  # what was not asked for, and stands on the page of --html all the same
+
+    @property
+    def language(self) -> str:
+        """The language of the translations; "" where it is not known."""
+        return self.options.language
 
     @property
     def confident(self) -> bool:
@@ -84,8 +95,8 @@ class Task:
 def make_task(options: Mapping[str, Any]) -> Task:
     """The task that the options, by their names, and the workspace ask for; raises UsageError for what cannot be."""
     workspace = load_workspace(options["config"])
-    settings = _settings(workspace, options)
     texts = _texts(workspace, options)
+    settings = _settings(workspace, options)
     if texts.systems and options["all_models"]:
         raise UsageError("--all scores the models under models/; leave out HYP")
     if texts.systems and any(options[name] is not None for name in ("output", "beam", "device")):
@@ -102,10 +113,27 @@ def make_task(options: Mapping[str, Any]) -> Task:
         models=models,
         search=_search(workspace, options),
         alignments=tuple(options["alignments"] or ()),
-        **{name: options[name] for name in (*_AS_GIVEN, "all_models", "output", "quiet")},
+        model_given=options["model"] is not None,
+        page_only=frozenset(),
+        **{name: options[name] for name in _AS_GIVEN},
     )
     _check(task, options)
-    return task
+    return _with_page(task, options) if task.html else task
+
+
+def _with_page(task: Task, options: Mapping[str, Any]) -> Task:
+    """The task with what a page shows though it was not asked for: scores by length and by place, differences."""
+    more: dict[str, Any] = {}
+    for name in ("by_length", "by_place"):
+        possible = name == "by_place" or task.texts.source or task.settings.length_of != "source"
+        if options[name] is None and not getattr(task.settings, name) and possible:
+            more[name] = True
+    settings = dataclasses.replace(task.settings, **more)
+    added = {*more}
+    if task.several and not task.differences:
+        added.add("differences")
+    differences = task.differences or (DIFFERENCES if task.several else 0)
+    return dataclasses.replace(task, settings=settings, differences=differences, page_only=frozenset(added))
 
 
 def _settings(workspace: Workspace, options: Mapping[str, Any]) -> ScoreConfig:
@@ -259,13 +287,23 @@ def _check(task: Task, options: Mapping[str, Any]) -> None:
         for name in ("differences", "significance"):
             if options[name]:
                 raise UsageError(f"--{name}: compares systems; give two or more")
-    if (task.attention or task.alignments) and not task.differences:
-        raise UsageError("--attention and --alignments are for --differences N; give it too")
+    _check_attention(task)
     if task.output and len(task.models) > 1:
         raise UsageError("--output keeps one translation; those of --all are kept in the models' folders")
     if task.fail_under is not None and task.options.metrics == ("ter",):
         raise UsageError("--fail-under: less is better of TER; give a metric of which more is better, such as bleu")
     _check_outputs(task)
+
+
+def _check_attention(task: Task) -> None:
+    if task.alignments and not task.attention:
+        raise UsageError("--alignments are for --attention; give it too")
+    if not task.attention:
+        return
+    if not task.differences and not task.html:
+        raise UsageError("--attention is drawn of --differences N; give it too")
+    if task.texts.source is None:
+        raise UsageError("--attention: give the source with -s")
 
 
 def _check_outputs(task: Task) -> None:
