@@ -1,5 +1,7 @@
 """Buckets hold every sentence once, and a bucket scores as its lines do."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +28,19 @@ def test_every_length_is_in_one_bucket(ends: set[int], lengths: list[int]) -> No
     buckets = parse_buckets(",".join(map(str, sorted(ends))))
     counts = sum(bucket.members(np.array(lengths, dtype=np.int64)).astype(int) for bucket in buckets)
     assert (counts == 1).all()
+
+
+@given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
+def test_cumulative_buckets_hold_the_ones_before(ends: set[int], lengths: list[int]) -> None:
+    buckets = parse_buckets(",".join(map(str, sorted(ends))), cumulative=True)
+    members = [bucket.members(np.array(lengths, dtype=np.int64)) for bucket in buckets]
+    assert [bucket.label for bucket in buckets] == [*(f"<={end}" for end in sorted(ends)), "all"]
+    assert all((first <= second).all() for first, second in itertools.pairwise(members))
+    assert members[-1].all()
+
+
+def test_a_line_without_a_word_is_in_every_cumulative_bucket() -> None:
+    assert all(bucket.members(np.array([0])).all() for bucket in parse_buckets("1,5", cumulative=True))
 
 
 @pytest.mark.parametrize("text", ["", "10,", "10;20", "ten", "-5", "1.5", "0,10", "10,10", "20,10", "9" * 30])
