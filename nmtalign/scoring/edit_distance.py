@@ -28,7 +28,7 @@ class Band:
     deletion: Bits  # (W, M, P): the cell before it in the hypothesis is in the band
 
     def select(self, pairs: NDArray[np.intp]) -> "Band":
-        return Band(self.diagonal[:, :, pairs], self.deletion[:, :, pairs])
+        return Band(self.diagonal.take(pairs, axis=2), self.deletion.take(pairs, axis=2))
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ class Table:
     longer: Bits  # (W, M, P): it is one more than that of the cell before in the hypothesis
     distance: Numbers  # (P,)
 
+    def select(self, pairs: Numbers) -> "Table":
+        up, down, level, longer = (
+            values.take(pairs, axis=2) for values in (self.up, self.down, self.level, self.longer)
+        )
+        return Table(up, down, level, longer, self.distance[pairs])
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -49,6 +55,7 @@ class Alignment:
     wrong: NDArray[np.bool_]  # (P, M): words of the hypothesis that the path does not keep
     missed: NDArray[np.bool_]  # (P, N): words of the reference that it does not reach by a kept word
     places: Numbers  # (P, N + 1): words of the hypothesis passed when 0..N words of the reference are
+    free: Bits  # (W, M, P): the words of the reference equal to each word of the hypothesis, but for the kept one
 
 
 def word_type(length: int) -> np.dtype[np.unsignedinteger]:
@@ -194,20 +201,17 @@ def align(equal: Bits, table: Table, lengths: Numbers, reference_bits: Bits, ban
     stops = diagonal | (table.longer if band is None else table.longer & band.deletion)
     left = np.zeros((words, rows + 1, pairs), dtype=equal.dtype)  # what of the reference is left on entering a row
     left[:, lengths, np.arange(pairs)] = reference_bits
-    right = np.zeros((pairs, rows), dtype=bool)
-    reached = np.zeros((words, pairs), dtype=equal.dtype)
+    found = np.zeros_like(equal)
     counts = _longer_than(lengths, rows)
     for row in range(rows - 1, -1, -1):
         count = counts[row]
         here = np.s_[:, row, :count]
         below, last = _highest(stops[here] & left[:, row + 1, :count])
-        found = kept[here] & last
-        reached[:, :count] |= found
-        right[:count, row] = found.any(axis=0)
-        rest = below ^ (diagonal[here] & last)
-        left[here] = rest
-    columns = count_bits(left)
-    return Alignment(~right, unpack(reached) == 0, _places(columns, lengths, 8 * words * equal.dtype.itemsize))
+        np.bitwise_and(kept[here], last, out=found[here])
+        np.bitwise_xor(below, diagonal[here] & last, out=left[here])
+    places = _places(count_bits(left), lengths, 8 * words * equal.dtype.itemsize)
+    kept_words = np.bitwise_or.reduce(found, axis=0).T != 0
+    return Alignment(~kept_words, unpack(np.bitwise_or.reduce(found, axis=1)) == 0, places, equal ^ found)
 
 
 def _places(columns: Numbers, lengths: Numbers, width: int) -> Numbers:

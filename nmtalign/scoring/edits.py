@@ -4,6 +4,8 @@ sacreBLEU looks at one sentence, one move of a block and one cell of a table at 
 the same length go through the same steps side by side in numpy (shifts.py), on tables of bits (edit_distance.py).
 """
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from nmtalign.scoring.edit_distance import Numbers
 from nmtalign.scoring.shifts import edits
 
-_CELLS = 4_000_000  # of the tables of one batch: bounds its memory
+_CELLS = 16_000_000  # of the tables of one batch: bounds its memory
 _PAIRS = 4096  # of one batch
 
 
@@ -38,10 +40,10 @@ def ter_statistics(hypotheses: Sequence[str], references: Sequence[Sequence[str]
 
 def _numbered(texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
     """The words of hypotheses and references as numbers."""
-    numbers: dict[str, int] = {}
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
 
     def words(text: str) -> list[int]:
-        return [numbers.setdefault(word, len(numbers)) for word in text.rstrip().lower().split()]
+        return [numbers[word] for word in text.rstrip().lower().split()]
 
     return [(words(hypothesis), words(reference)) for hypothesis, reference in texts]
 
@@ -58,7 +60,7 @@ def _batches(numbers: list[int], pairs: Sequence[tuple[list[int], list[int]]]) -
 
     def size(number: int) -> tuple[int, int]:
         hypothesis, reference = pairs[number]
-        return _step(len(reference)), _step(len(hypothesis))
+        return _step(len(reference)), max(64, _step(len(hypothesis)))
 
     numbers = sorted(numbers, key=size)
     begin = 0
@@ -88,6 +90,6 @@ def _padded(
     tables = []
     for side, size, filler in zip(sides, sizes, (-1, -2), strict=True):
         table = np.full((len(side), int(size.max())), filler, dtype=np.int32)
-        table[np.arange(table.shape[1]) < size[:, None]] = np.concatenate([np.array(words) for words in side])
+        table[np.arange(table.shape[1]) < size[:, None]] = np.fromiter(itertools.chain.from_iterable(side), np.int32)
         tables.append(table)
     return tables[0], tables[1], (sizes[0], sizes[1])

@@ -24,7 +24,6 @@ from nmtalign.scoring.edit_distance import (
     fill_table,
     low_bits,
     pack,
-    unpack,
     word_type,
 )
 
@@ -55,7 +54,7 @@ class _Pairs:
     def select(self, chosen: Numbers) -> "_Pairs":
         return _Pairs(
             self.numbers[chosen],
-            self.equal[:, :, chosen],
+            self.equal.take(chosen, axis=2),
             self.lengths[chosen],
             self.reference_lengths[chosen],
             self.band and self.band.select(chosen),
@@ -92,7 +91,7 @@ def edits(hypotheses: NDArray[np.int32], references: NDArray[np.int32], sizes: t
         table = fill_table(pairs.equal, pairs.lengths, reference_bits, pairs.band)
         result[pairs.numbers] = pairs.shifts + table.distance
         chosen = np.flatnonzero(table.distance > pairs.least)
-        pairs, table = pairs.select(chosen), _select_table(table, chosen)
+        pairs, table = pairs.select(chosen), table.select(chosen)
         if len(chosen):
             pairs = _shift(pairs, table)
     return result
@@ -126,11 +125,6 @@ def _common_words(hypotheses: NDArray[np.int32], equal: Bits) -> Numbers:
     return common
 
 
-def _select_table(table: Table, chosen: Numbers) -> Table:
-    up, down, level, longer = (values[:, :, chosen] for values in (table.up, table.down, table.level, table.longer))
-    return Table(up, down, level, longer, table.distance[chosen])
-
-
 def _shift(pairs: _Pairs, table: Table) -> _Pairs:
     """Make the best move of every pair; those without one are left out."""
     path = align(pairs.equal, table, pairs.lengths, pairs.reference_bits, pairs.band)
@@ -138,7 +132,7 @@ def _shift(pairs: _Pairs, table: Table) -> _Pairs:
     best = np.zeros(len(tried), dtype=np.int64)
     for blocks in _blocks(pairs, path):
         tried += _count_moves(path, blocks, len(tried))
-        moves = _moves(pairs, path, blocks[:, tried[blocks[0]] < MOST])
+        moves = _moves(pairs, path, blocks.take(np.flatnonzero(tried[blocks[0]] < MOST), axis=1))
         for window in _windows(pairs, moves):
             saved = table.distance[window.pair] - _distances(pairs, table, window)
             np.maximum.at(best, window.pair[saved > 0], _rank(window, saved)[saved > 0])
@@ -161,7 +155,8 @@ def _move(pairs: _Pairs, rank: NDArray[np.int64]) -> _Pairs:
     row = np.arange(pairs.equal.shape[1])[:, None]
     moved = np.where(row < first + end - middle, row + middle - first, row - end + middle)
     source = np.where((row >= first) & (row < end), moved, row)
-    equal = pairs.equal[:, source, np.arange(len(rank))]
+    cells = source * len(rank) + np.arange(len(rank))
+    equal = pairs.equal.reshape(len(pairs.equal), -1).take(cells, axis=1)
     return replace(pairs, equal=equal, shifts=pairs.shifts + 1)
 
 
@@ -187,17 +182,15 @@ def _blocks(pairs: _Pairs, path: Alignment) -> Iterator[Numbers]:
 
 
 def _blocks_of(pairs: _Pairs, path: Alignment, begin: int, end: int) -> Numbers:
-    same = unpack(np.moveaxis(pairs.equal[:, :, begin:end], 2, 1))  # (pairs, M, N)
-    rows, width = same.shape[1:]
+    same, rows, width = _octets(pairs.equal[:, :, begin:end])
+    cells = _set_bits(_octets(path.free[:, :, begin:end])[0])
     wrong = _sums(path.wrong[begin:end])
     missed = _sums(path.missed[begin:end])
-    flat = same.ravel()
-    cells = np.flatnonzero(flat)
     rest, column = np.divmod(cells, width)
     pair, row = np.divmod(rest, rows)
     aligned = path.places[begin:end].ravel()[pair * path.places.shape[1] + column + 1] - 1
-    keep = (aligned != row) & (np.abs(column - row) <= FARTHEST)
-    blocks = np.stack((pair, row, column, aligned, cells))[:, keep]
+    keep = np.flatnonzero((aligned != row) & (np.abs(column - row) <= FARTHEST))
+    blocks = np.stack((pair, row, column, aligned, cells)).take(keep, axis=1)
     found = []
     for length in range(1, LONGEST + 1):
         pair, row, column, aligned, cells = blocks
@@ -205,14 +198,29 @@ def _blocks_of(pairs: _Pairs, path: Alignment, begin: int, end: int) -> Numbers:
         errors &= missed[pair, column + length] > missed[pair, column]
         chosen = np.flatnonzero(errors)
         found.append(np.stack((pair[chosen], row[chosen], column[chosen], np.full(len(chosen), length))))
-        inside = (row + length < rows) & (column + length < width) & (aligned != row + length)
-        blocks = blocks[:, inside]
-        blocks = blocks[:, flat[blocks[4] + length * (width + 1)] != 0]
+        inside = np.flatnonzero((row + length < rows) & (column + length < width) & (aligned != row + length))
+        cells = cells[inside] + length * (width + 1)
+        blocks = blocks.take(inside[(same[cells >> 3] >> (cells & 7) & 1) == 1], axis=1)
         if not blocks.size:
             break
     result = np.concatenate(found, axis=1)
     result[0] += begin
     return result
+
+
+def _octets(values: Bits) -> tuple[NDArray[np.uint8], int, int]:
+    """Words (W, M, P) as bytes in the order pair, row, column, and the numbers of rows and columns."""
+    words, rows, _ = values.shape
+    ordered = np.ascontiguousarray(values.transpose(2, 1, 0))
+    return ordered.view(np.uint8).ravel(), rows, 8 * words * values.dtype.itemsize
+
+
+def _set_bits(octets: NDArray[np.uint8]) -> Numbers:
+    """The places of the bits that are set; most bytes are nought, which is what makes this fast."""
+    filled = np.flatnonzero(octets != 0)
+    bits = np.flatnonzero(np.unpackbits(octets[filled], bitorder="little"))
+    places: Numbers = (filled[bits >> 3] << 3) + (bits & 7)
+    return places
 
 
 def _sums(flags: NDArray[np.bool_]) -> Numbers:
@@ -233,7 +241,7 @@ def _count_moves(path: Alignment, blocks: Numbers, pairs: int) -> Numbers:
 def _moves(pairs: _Pairs, path: Alignment, blocks: Numbers) -> _Moves:
     """The moves of the blocks that change the hypothesis."""
     repeats = blocks[3] + 1
-    pair, start, column, length = np.repeat(blocks, repeats, axis=1)
+    pair, start, column, length = blocks.take(np.repeat(np.arange(len(repeats)), repeats), axis=1)
     offset = np.arange(len(pair)) - np.repeat(repeats.cumsum() - repeats, repeats)
     place = pair * path.places.shape[1] + column + offset
     places = path.places.ravel()
@@ -259,8 +267,9 @@ def _distances(pairs: _Pairs, table: Table, moves: _Moves) -> Numbers:
     """
     words, rows, width = pairs.equal.shape
     equal = pairs.equal.reshape(words, rows * width)
+    band = None if pairs.band is None else pairs.band.diagonal.reshape(words, rows * width)
     cell = moves.first * width + moves.pair
-    up, down = (values.reshape(words, -1)[:, cell] for values in (table.up, table.down))
+    up, down = (values.reshape(words, -1).take(cell, axis=1) for values in (table.up, table.down))
     level, longer, same = np.empty_like(up), np.empty_like(up), np.empty_like(up)
     scratch = np.empty((2, len(cell)), dtype=up.dtype)
     lengths = pairs.lengths[moves.pair]
@@ -274,14 +283,15 @@ def _distances(pairs: _Pairs, table: Table, moves: _Moves) -> Numbers:
             source[where] += by
         for word in range(words):
             np.take(equal[word], source[:count], out=same[word, :count], mode="clip")
-        if pairs.band is not None:
-            allowed = pairs.band.diagonal.reshape(words, -1)
-            same[:, :count] &= allowed[:, cell[:count] + step * width]
+            if band is not None:
+                np.take(band[word], cell[:count], out=scratch[0, :count], mode="clip")
+                same[word, :count] &= scratch[0, :count]
         here = np.s_[:, :count]
         state = up[here], down[here]
         advance(same[here], state, state, (level[here], longer[here]), scratch[here])
         source += width
-    return distance(up, down, lengths, pairs.reference_bits[:, moves.pair])
+        cell += width
+    return distance(up, down, lengths, pairs.reference_bits.take(moves.pair, axis=1))
 
 
 def _jumps(moves: _Moves, width: int, steps: int) -> dict[int, tuple[Numbers, Numbers]]:
