@@ -11,8 +11,8 @@ from nmtalign.version import __version__
 
 def about(report: Report, settings: Mapping[str, str]) -> str:
     """The last section of the page."""
-    facts = [*_resampling(report), *((key, value) for key, value in settings.items())]
-    facts += [("nmtalign", __version__), ("sacreBLEU", importlib.metadata.version("sacrebleu"))]
+    versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
+    facts = {**_resampling(report), **settings, **versions}
     return section("about", "How to get these figures again", _signatures(report), _list(facts))
 
 
@@ -27,18 +27,18 @@ def _signatures(report: Report) -> str:
     return tag("h3", "Signatures") + tag("dl", "".join(items), class_="signatures") if items else ""
 
 
-def _resampling(report: Report) -> list[tuple[str, str]]:
+def _resampling(report: Report) -> dict[str, str]:
     drawn = report.resampling
     if drawn is None:
-        return []
-    facts = [("Bootstrap samples", count(drawn.samples))]
+        return {}
+    facts = {"Bootstrap samples": count(drawn.samples)}
     if report.tests:
-        facts.append(("Tests", ", ".join(f"{TESTS[test]} ({test})" for test in report.tests)))
+        facts["Tests"] = ", ".join(f"{TESTS[test]} ({test})" for test in report.tests)
     if "ar" in report.tests:
-        facts.append(("Trials of approximate randomisation", count(drawn.trials)))
-    return [*facts, ("Seed", str(drawn.seed)), ("Level of significance", f"{drawn.level:g}")]
+        facts["Trials of approximate randomisation"] = count(drawn.trials)
+    return {**facts, "Seed": str(drawn.seed), "Level of significance": f"{drawn.level:g}"}
 
 
-def _list(facts: list[tuple[str, str]]) -> str:
-    items = [tag("div", tag("dt", text(name)) + tag("dd", text(value), dir="auto")) for name, value in facts]
+def _list(facts: Mapping[str, str]) -> str:
+    items = [tag("div", tag("dt", text(name)) + tag("dd", text(value), dir="auto")) for name, value in facts.items()]
     return tag("h3", "Settings") + tag("dl", "".join(items), class_="facts")

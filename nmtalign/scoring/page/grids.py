@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from nmtalign.scoring.page.markup import NO_VALUE, apart, count, row, table, tag, text
 from nmtalign.scoring.report import Interval, Report
@@ -21,22 +22,35 @@ def grid(
     key: str, caption: str, report: Report, buckets: tuple[str, Sequence[str]], sizes: tuple[str, Sequence[int]] | None,
     groups: Iterable[Group],
 ) -> str:  # fmt: skip
-    """A table with a row a bucket in every group and a column a system; `buckets` and `sizes` are (heading, column)."""
+    """A table with a row a bucket in every group and a column a system; `buckets` and `sizes` are (heading, column).
+
+    A bucket in which no system has a figure stands in the first group alone.
+    """
     heading, labels = buckets
     head = [tag("th", text(heading), scope="col")]
     head += [tag("th", text(sizes[0]), scope="col", class_="size")] if sizes else []
     head += [tag("th", apart(system.name), scope="col") for system in report.systems]
-    bodies = []
-    for group in groups:
-        title = tag("th", tag("span", group.title), scope="rowgroup", colspan=len(head), class_="group")
-        rows = [row([title])]
-        for number, (label, cells) in enumerate(zip(labels, group.rows, strict=True)):
-            first = [tag("th", text(label), scope="row", class_="short" if len(label) <= _SHORT else None)]
-            first += [tag("td", count(sizes[1][number]), class_="size")] if sizes else []
-            rows.append(row([*first, *(tag("td", cell) for cell in cells)]))
-        bodies.append(tag("tbody", "".join(rows)))
+    rows = zip(labels, sizes[1] if sizes else repeat(None, len(labels)), strict=True)
+    heads = [_row_heads(label, size) for label, size in rows]
+    bodies = [_body(group, heads, len(head), whole=not number) for number, group in enumerate(groups)]
     style = f"--systems: {len(report.systems)}"
     return table(key, caption, [row(head)], bodies, class_="grid", style=style)
+
+
+def _row_heads(label: str, size: int | None) -> str:
+    short = "short" if len(label) <= _SHORT else None
+    head = tag("th", text(label), scope="row", class_=short)
+    return head if size is None else head + tag("td", count(size), class_="size")
+
+
+def _body(group: Group, heads: Sequence[str], width: int, *, whole: bool) -> str:
+    """The rows of a group; unless it is to be whole, without those that say nothing."""
+    title = tag("th", tag("span", group.title), scope="rowgroup", colspan=width, class_="group")
+    rows = [row([title])]
+    for head, cells in zip(heads, group.rows, strict=True):
+        if whole or any(cell != NO_VALUE for cell in cells):
+            rows.append(row([head, *(tag("td", cell) for cell in cells)]))
+    return tag("tbody", "".join(rows))
 
 
 def top_of(values: Iterable[float | None], intervals: Iterable[Interval | None] = ()) -> float:

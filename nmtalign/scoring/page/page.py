@@ -66,7 +66,7 @@ def _facts(report: Report) -> str:
 
 def _figures(figures: Sequence[tuple[str, str]]) -> str:
     drawn = [framed(svg, f"figure-{number}", caption, "plot") for number, (caption, svg) in enumerate(figures)]
-    return section("figures", "Figures", *drawn) if drawn else ""
+    return section("figures", "Figures", tag("div", "".join(drawn), class_="plots")) if drawn else ""
 
 
 def _contents(body: str) -> str:

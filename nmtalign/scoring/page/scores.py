@@ -31,14 +31,14 @@ def score_cell(part: Part, metric: int, resampling: Resampling | None, *, half: 
     mark = part.marks[metric] if part.marks else ""
     first = tag("span", figure(value), class_=f"value {mark}".strip())
     if half and interval:
-        first += tag("span", f"± {interval.half_width:.2f}", class_="half")
+        first += " " + tag("span", f"± {interval.half_width:.2f}", class_="half")
     first += marked(mark)
     small = []
     if interval:
-        mean = f"mean {interval.mean:.2f} " if half else ""
-        small.append(f"{mean}[{interval.low:.2f}, {interval.high:.2f}]")
+        small += [f"mean {interval.mean:.2f}"] if half else []
+        small.append(f"[{interval.low:.2f}, {interval.high:.2f}]")
     small += _p_values(part, metric, resampling.level if resampling else 0.0)
-    lines = "".join(tag("span", line) for line in small)
+    lines = " ".join(tag("span", line) for line in small)
     return tag("div", first, class_="score") + drawn + (tag("div", lines, class_="small") if lines else "")
 
 
@@ -119,7 +119,7 @@ def scores(report: Report) -> str:
 
 def system_head(report: Report, number: int) -> str:
     """The head of a system's row; the first system is what the others are tested against."""
-    baseline = tag("span", "baseline", class_="tagged") if report.tests and number == 0 else ""
+    baseline = " " + tag("span", "baseline", class_="tagged") if report.tests and number == 0 else ""
     name = report.systems[number].name
     return tag("th", apart(name) + baseline, scope="row", class_="short" if len(name) <= _SHORT else None)
 

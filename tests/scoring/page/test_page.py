@@ -301,6 +301,17 @@ def test_buckets_of_different_sizes_have_rows_of_sizes():
     assert "5,678" in words
 
 
+def test_a_bucket_without_sentences_stands_once_with_its_number():
+    parts = (Part("1-5", 7, (1.0, 2.0), 0.98), Part(">5", 0, (None, None), None))
+    cut = Breakdown("length", "by words of the source", "words", parts)
+    report = Report(
+        ("BLEU", "TER"), ("x", "y"), (SystemReport("a", Section(Part("all", 7, (1.0, 2.0), 0.98), (cut,))),)
+    )
+    words = Reader(page_of(report)).words()
+    assert words.count("1-5") == 3
+    assert words.count(">50–") == words.count(">5") == 1
+
+
 def test_the_subset_without_unknown_words_is_cut_as_well():
     report = example.report()
     systems = tuple(
