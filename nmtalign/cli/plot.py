@@ -128,7 +128,6 @@ def plot(
         plot_training(alignments or [], output, x or "updates", width, has_colour(sys.stdout, os.environ), quiet)
         return
     _refuse({"--x": x}, "is of learning curves: give --training too, and model directories")
-    from nmtalign.alignment.heatmap import draw
     from nmtalign.figures import check_figure_name
 
     if output:
@@ -137,11 +136,17 @@ def plot(
     answers = _answers(gold, gold_base, reverse_gold)
     panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)
     if output:
-        notes = draw(panels, output, across=len(files) if len(files) > 1 else None, end=end, color_bar=color_bar)
-        for line in (*notes, f"wrote {output}"):
-            notifier(quiet)(line)
-        return
-    _show(panels, len(files), width or shutil.get_terminal_size().columns, end)
+        _write(panels, output, len(files), end, color_bar, quiet)
+    else:
+        _show(panels, len(files), width or shutil.get_terminal_size().columns, end)
+
+
+def _write(panels: "list[Panel]", output: Path, files: int, end: bool, color_bar: bool, quiet: bool) -> None:
+    from nmtalign.alignment.heatmap import draw
+
+    notes = draw(panels, output, across=files if files > 1 else None, end=end, color_bar=color_bar)
+    for line in (*notes, f"wrote {output}"):
+        notifier(quiet)(line)
 
 
 def _files(arguments: list[Path]) -> list[tuple[str, Path]]:
