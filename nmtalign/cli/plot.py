@@ -14,6 +14,7 @@ from nmtalign.cli.aer import named
 from nmtalign.cli.common import QuietOption, notifier
 from nmtalign.cli.plot_training import plot_training
 from nmtalign.errors import InputError, UsageError
+from nmtalign.figures import check_figure_name
 
 if TYPE_CHECKING:
     from nmtalign.alignment.gold import GoldLinks
@@ -128,8 +129,6 @@ def plot(
         plot_training(alignments or [], output, x or "updates", width, has_colour(sys.stdout, os.environ), quiet)
         return
     _refuse({"--x": x}, "is of learning curves: give --training too, and model directories")
-    from nmtalign.figures import check_figure_name
-
     if output:
         check_figure_name(output)
     files = _files(alignments or [Path("alignments.h5")])
