@@ -82,7 +82,9 @@ def by_figure(report: Report, metric: str = "BLEU", by: By = "length") -> Any:
     cuts = [_breakdown(report, number, by) for number in range(len(report.systems))]
     names = [system.name for system in report.systems]
     first = cuts[0]
-    figure, axes, strip = _frame([part.label for part in first.parts], first.title.removeprefix("by "))
+    figure, axes, strip = _frame(
+        [part.label.replace("<=", "\u2264") for part in first.parts], first.title.removeprefix("by ")
+    )
     lines = [_Line.of(cut, column) for cut in cuts]
     apart = 0.08 if len(first.parts) == 1 else 0.0  # of one bucket the systems stand beside each other
     marks = [
