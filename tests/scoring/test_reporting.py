@@ -1,0 +1,123 @@
+"""A report holds the same figures as sacreBLEU on the lines of each subset, however the text is cut."""
+
+import numpy as np
+import pytest
+
+from nmtalign.scoring.cuts import by_length, by_place
+from nmtalign.scoring.lengths import parse_buckets, word_counts
+from nmtalign.scoring.metrics import MetricOptions, corpus_scores, measure, measure_systems
+from nmtalign.scoring.report import Resampling
+from nmtalign.scoring.reporting import make_report
+
+SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]
+REFERENCES = ["un", "un deux", "un deux trois", "", "un deux trois quatre cinq", "deux un"]
+HYPOTHESES = ["un", "un trois", "un deux trois", "", "un deux trois quatre", "deux"]
+OTHERS = ["deux", "un deux", "deux", "", "un", "deux un"]
+QUICK = Resampling(samples=50, trials=64)
+
+
+def parts_of(section, number=0):
+    return section.breakdowns[number].parts
+
+
+def test_every_bucket_scores_as_its_own_corpus():
+    lengths, buckets = word_counts(SOURCES), parse_buckets("1,2,4,10")
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], breakdowns=[by_length([SOURCES], buckets)])
+    parts = parts_of(report.systems[0].everything)
+    found = [(part.label, part.sentences) for part in parts]
+    assert found == [("0", 1), ("1", 1), ("2", 2), ("3-4", 1), ("5-10", 1), (">10", 0)]
+    assert sum(part.sentences for part in parts) == report.systems[0].everything.whole.sentences == len(SOURCES)
+    for part, bucket in zip(parts[:-1], buckets, strict=False):
+        chosen = np.flatnonzero(bucket.members(lengths))
+        lines = [[side[index] for index in chosen] for side in (HYPOTHESES, REFERENCES)]
+        assert part.values == tuple(score.value for score in corpus_scores(*lines))
+    assert set(parts[-1].values) == {None}
+    assert parts[-1].length_ratio is None
+
+
+def test_the_row_of_empty_lines_is_there_only_if_there_are_any():
+    cut = by_length([["b", ""]], parse_buckets("5"))
+    table = measure(["a", "b"], [["a", "b"]])
+    report = make_report(["a"], [table], breakdowns=[cut], known=np.array([True, False]))
+    assert [part.label for part in parts_of(report.systems[0].everything)] == ["0", "1-5", ">5"]
+    assert [part.label for part in parts_of(report.systems[0].no_unk)] == ["1-5", ">5"]
+
+
+def test_the_known_subset_has_figures_of_its_own():
+    known = np.array([True, False, True, False, True, False])
+    cuts = [by_length([SOURCES], parse_buckets("2")), by_place(len(SOURCES), 2)]
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], breakdowns=cuts, known=known)
+    section = report.systems[0].no_unk
+    lines = [side[::2] for side in (HYPOTHESES, REFERENCES)]
+    assert section.whole.values == tuple(score.value for score in corpus_scores(*lines))
+    assert [part.sentences for part in parts_of(section)] == [1, 2]
+    assert [(part.label, part.sentences) for part in parts_of(section, 1)] == [("1-3", 2), ("4-6", 1)]
+
+
+def test_the_last_cumulative_part_is_the_whole():
+    cut = by_length([SOURCES], parse_buckets("1,3", cumulative=True))
+    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
+    report = make_report("ab", tables, breakdowns=[cut], resampling=QUICK, tests=["bs", "ar"])
+    for system in report.systems:
+        parts = parts_of(system.everything)
+        assert [(part.label, part.sentences) for part in parts] == [("<=1", 2), ("<=3", 5), ("all", 6)]
+        assert parts[-1] == system.everything.whole
+
+
+def test_parts_of_each_systems_own_lengths_are_scored_but_not_tested():
+    cut = by_length([HYPOTHESES, OTHERS], parse_buckets("1,2"), "hypothesis")
+    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
+    report = make_report("ab", tables, breakdowns=[cut], resampling=QUICK, tests=["bs"])
+    counts = [[part.sentences for part in parts_of(system.everything)] for system in report.systems]
+    assert counts == [[1, 2, 1, 2], [1, 3, 2, 0]]
+    for system, lines in zip(report.systems, (HYPOTHESES, OTHERS), strict=True):
+        assert not system.everything.breakdowns[0].common
+        chosen = [index for index, line in enumerate(lines) if len(line.split()) == 2]
+        scores = corpus_scores([lines[index] for index in chosen], [REFERENCES[index] for index in chosen])
+        part = parts_of(system.everything)[2]
+        assert part.values == tuple(score.value for score in scores)
+        assert (part.p_values, part.marks) == ({}, ())
+        assert None not in part.intervals
+    assert report.systems[1].everything.whole.p_values
+
+
+def test_nothing_is_drawn_where_nothing_was_asked_for():
+    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES], MetricOptions(("bleu", "ter")))
+    report = make_report("ab", tables, advance=lambda _: pytest.fail("drew"))
+    assert report.metrics == ("BLEU", "TER")
+    assert report.signatures == tuple(statistics.signature for statistics in tables[0])
+    assert (report.resampling, report.tests) == (None, ())
+    for system in report.systems:
+        whole = system.everything.whole
+        assert (whole.intervals, whole.p_values, whole.marks, system.no_unk) == ((), {}, (), None)
+    assert report.systems[0].everything.whole.length_ratio == pytest.approx(11 / 13)
+
+
+def test_one_system_has_intervals_but_nothing_to_be_tested_against():
+    report = make_report("a", [measure(HYPOTHESES, [REFERENCES])], resampling=QUICK, tests=["bs", "ar"])
+    assert report.tests == ()
+    assert all("|bs:50|seed:12345|" in signature for signature in report.signatures)
+    assert None not in report.systems[0].everything.whole.intervals
+
+
+def test_intervals_can_be_left_out():
+    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
+    report = make_report("ab", tables, resampling=QUICK, tests=["ar"], intervals=False)
+    assert report.systems[1].everything.whole.intervals == ()
+    assert all("|ar:64|seed:12345|" in signature for signature in report.signatures)
+    both = make_report("ab", tables, resampling=QUICK, tests=["bs", "ar"])
+    assert all("|bs:50|ar:64|seed:12345|" in signature for signature in both.signatures)
+
+
+def test_progress_is_told_in_shares_that_sum_to_one():
+    shares: list[float] = []
+    cuts = [
+        by_length([SOURCES], parse_buckets("2")),
+        by_length([SOURCES], parse_buckets("2", cumulative=True)),
+        by_length([HYPOTHESES, OTHERS], parse_buckets("2"), "hypothesis"),
+    ]
+    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
+    known = np.array([True, False, True, False, True, False])
+    make_report("ab", tables, breakdowns=cuts, known=known, resampling=QUICK, tests=["bs", "ar"], advance=shares.append)
+    assert sum(shares) == pytest.approx(1)
+    assert len(shares) > 10

@@ -1,0 +1,166 @@
+"""Intervals, p-values and signatures are those of sacreBLEU's command line, of a whole corpus and of any subset."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, TER
+
+from nmtalign.scoring.cuts import by_length
+from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.report import Part, Report, Resampling, Test
+from nmtalign.scoring.reporting import make_report
+
+METRICS = MetricOptions(("bleu", "chrf++", "ter"))
+ASKED = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")  # the same; the command has no two chrF in one run
+QUICK = Resampling(samples=300, trials=600)
+Lines = Sequence[str]
+
+
+def sacrebleu(folder: Path, systems: Sequence[Lines], references: Sequence[Lines], *flags: str) -> str:
+    """What the command prints of the texts."""
+    paths = []
+    for number, lines in enumerate((*references, *systems)):
+        paths.append(folder / f"{number}.txt")
+        paths[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    texts = [*map(str, paths[: len(references)]), "-i", *map(str, paths[len(references) :])]
+    command = [sys.executable, "-m", "sacrebleu", *texts, *flags, "-w", "4", "--no-color"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def drawn(test: Test) -> list[str]:
+    """The flags of a quick test."""
+    return [f"--paired-{test}", f"--paired-{test}-n", str(QUICK.samples if test == "bs" else QUICK.trials)]
+
+
+def paired(printed: str) -> list[dict[str, list[str]]]:
+    """Of every system the figures of each metric: score, mean and width of the interval, p-value, as they are there."""
+    table = [line.rstrip("\\ ").split("&") for line in printed.splitlines() if "&" in line]
+    names = [re.sub(r"[^\w+]", " ", cell).split()[0] for cell in table[0][1:]]
+    return [dict(zip(names, (re.findall(r"\d+\.\d{4}", cell) for cell in row[1:]), strict=True)) for row in table[1:]]
+
+
+def ours(part: Part, metric: int, test: Test) -> list[str]:
+    interval = part.intervals[metric] if part.intervals else None
+    figures = [part.values[metric], *((interval.mean, interval.half_width) if interval else ())]
+    figures += [part.p_values[test][metric]] if part.p_values else []
+    return [f"{figure:.4f}" for figure in figures]
+
+
+def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tuple[Test, ...] = ()) -> Report:
+    tables = measure_systems(systems, references, METRICS)
+    names = [f"system {number}" for number in range(len(systems))]
+    return make_report(names, tables, resampling=QUICK, tests=tests, intervals="ar" not in tests)
+
+
+@pytest.mark.parametrize(("sentences", "references"), [(150, 1), (150, 3), (5, 2), (1, 1)])
+def test_intervals_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, sentences, references):
+    system, known = texts.systems[0][:sentences], [lines[:sentences] for lines in texts.references[:references]]
+    report = make_report(["one"], measure_systems([system], known, METRICS), resampling=Resampling())
+    printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED, "--confidence", "--format", "json"))
+    assert len(printed) == len(report.metrics)
+    for found in printed:
+        metric = report.metrics.index(found["name"])
+        assert report.signatures[metric] == f"{found['name']}|{found['signature']}"
+        figures = [found["score"], found["confidence_mean"], found["confidence_var"]]
+        assert ours(report.systems[0].everything.whole, metric, "bs") == [f"{figure:.4f}" for figure in figures]
+
+
+@pytest.mark.parametrize(
+    ("test", "sentences", "references"),
+    # Thirds of words have last bits that depend on threads in sacreBLEU's own ar; halves have not.
+    [("bs", 150, 1), ("bs", 150, 3), ("bs", 6, 1), ("ar", 150, 1), ("ar", 150, 2), ("ar", 6, 1)],
+)
+def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, test, sentences, references):
+    known = [lines[:sentences] for lines in texts.references[:references]]
+    systems = [lines[:sentences] for lines in texts.systems]
+    report = report_of(systems, known, (test,))
+    printed = sacrebleu(tmp_path, systems, known, *ASKED, *drawn(test), "--format", "latex")
+    for system, figures in zip(report.systems, paired(printed), strict=True):
+        for metric, name in enumerate(report.metrics):
+            assert ours(system.everything.whole, metric, test) == figures[name], (system.name, name)
+            assert report.signatures[metric].split("|", 1)[1] in printed
+
+
+@pytest.mark.parametrize("test", ["bs", "ar"])
+def test_a_bucket_has_what_sacrebleu_says_of_its_lines_alone(texts, tmp_path, test):
+    known = np.arange(len(texts.source)) % 3 > 0
+    cut = by_length([texts.source], parse_buckets("8,12"))
+    tables = measure_systems(texts.systems, texts.references[:1], METRICS)
+    bounds = test == "bs"
+    report = make_report("abc", tables, breakdowns=[cut], known=known, resampling=QUICK, tests=[test], intervals=bounds)
+    place = cut.labels.index("9-12")
+    chosen = np.flatnonzero(cut.part(place)[0] & known)
+    assert len(chosen) > 20
+    systems = [[lines[index] for index in chosen] for lines in texts.systems]
+    references = [[texts.references[0][index] for index in chosen]]
+    found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
+    for system, figures in zip(report.systems, found, strict=True):
+        part = next(part for part in system.no_unk.breakdowns[0].parts if part.label == "9-12")
+        for metric, name in enumerate(report.metrics):
+            assert ours(part, metric, test) == figures[name]
+
+
+def test_equal_texts_are_ties(texts):
+    systems = [texts.systems[0], list(texts.systems[0]), texts.systems[0][::-1]]
+    report = report_of(systems, texts.references[:1], ("bs", "ar"))
+    marks = [system.everything.whole.marks for system in report.systems]
+    assert marks == [("tie",) * 3, ("tie",) * 3, ("",) * 3]
+    everything = report.systems[1].everything.whole
+    # Nothing is a difference by chance, says sacreBLEU, where there is no difference; ties are told by the scores too.
+    assert everything.p_values == {"bs": (1 / 301,) * 3, "ar": (1 / 601,) * 3}
+
+
+def test_the_best_of_all_is_the_winner_of_every_metric(texts):
+    report = report_of(texts.systems, texts.references[:1], ("bs", "ar"))
+    marks = [system.everything.whole.marks for system in report.systems]
+    assert marks == [("",) * 3, ("",) * 3, ("winner",) * 3]
+    values = [system.everything.whole.values for system in report.systems]
+    assert values[2][0] > values[0][0]
+    assert values[2][2] < values[0][2]
+    assert report.systems[0].everything.whole.p_values == {}
+
+
+def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
+    rng = np.random.default_rng(1)
+    edits = rng.integers(0, 10, size=400)
+    nearly = np.where(np.arange(400) % 40 == 0, edits + rng.integers(-3, 5, size=400), edits)
+    worse = edits + rng.integers(0, 3, size=400)
+    tables = [
+        [Statistics("TER", "TER|nrefs:1", np.stack([each, np.full(400, 20)], axis=1).astype(float), TER())]
+        for each in (nearly, worse, edits)
+    ]
+    report = make_report("abc", tables, resampling=QUICK, tests=["bs"])
+    wholes = [system.everything.whole for system in report.systems]
+    assert wholes[2].values < wholes[0].values < wholes[1].values
+    assert wholes[2].p_values["bs"][0] >= 0.05 > wholes[1].p_values["bs"][0]
+    assert [whole.marks for whole in wholes] == [("tie",), ("",), ("tie",)]
+
+
+def test_another_seed_gives_other_p_values(texts):
+    tables = measure_systems(texts.systems[:2], texts.references[:1], MetricOptions(("bleu",)))
+    found = [
+        make_report("ab", tables, resampling=Resampling(300, 600, seed), tests=["bs", "ar"]).systems[1].everything.whole
+        for seed in (12345, 12345, 6)
+    ]
+    assert found[0] == found[1]
+    assert found[0].p_values != found[2].p_values
+    assert found[0].intervals != found[2].intervals
+    assert found[0].values == found[2].values
+
+
+def test_fewer_than_two_sentences_are_not_tested():
+    rows = np.array([[2, 3, 2, 1, 0, 0, 2, 1, 0, 0]], dtype=float)
+    tables = [[Statistics("BLEU", "BLEU|nrefs:1", rows, BLEU())]] * 2
+    report = make_report("ab", tables, known=np.array([False]), resampling=QUICK, tests=["bs", "ar"])
+    whole, none = report.systems[1].everything.whole, report.systems[1].no_unk.whole
+    assert whole.p_values == none.p_values == {"bs": (None,), "ar": (None,)}
+    assert whole.marks == none.marks == ()
+    assert whole.intervals[0].low == whole.intervals[0].high
+    assert none.intervals == (None,)
