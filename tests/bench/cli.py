@@ -72,6 +72,10 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
         from bench.round_trip import run as run_round_trip
 
         return run_round_trip(given)
+    if command == "score":
+        from bench.score import run as run_score
+
+        return run_score(given)
     if command == "share":
         from bench.scaling import measure_share
 
@@ -89,12 +93,13 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bin/bench", description=DESCRIPTION)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="train|scaling|translate|align|round-trip|gpu"
+        dest="command", required=True, metavar="train|scaling|translate|align|score|round-trip|gpu"
     )
     _add_train(commands.add_parser("train", help="ours, the naive loop and the floor; with --peers other toolkits"))
     _add_scaling(commands.add_parser("scaling", help="words/s against sizes, length, batch and processes; a plot"))
     _add_translate(commands.add_parser("translate", help="ours and the naive decoder; BLEU; start-up; other toolkits"))
     _add_align(commands.add_parser("align", help="forced decoding, and its file: written, its size, read"))
+    _add_score(commands.add_parser("score", help="scoring three systems: seconds, memory, metrics beside sacreBLEU"))
     _add_round_trip(commands.add_parser("round-trip", help="tokenising and detokenising: what comes back unharmed"))
     _add_gpu(commands.add_parser("gpu", help="everything worth knowing about a CUDA device, in under 9 minutes"))
     for hidden in ("memory", "share", "contestant"):  # the processes that the others start
@@ -170,6 +175,20 @@ def _add_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for the files, gone at the end [the system's]")
     _add_measuring(parser, repeats=3)
+
+
+def _add_score(parser: argparse.ArgumentParser) -> None:
+    runs = ("counted, by length", "and intervals", "and paired bootstrap", "and approximate randomisation")
+    parser.add_argument("--sentences", type=_positive, default=100_000, metavar="N", help="[100000]")
+    parser.add_argument("--samples", type=_positive, default=1000, metavar="N", help="of the bootstrap [1000]")
+    parser.add_argument("--trials", type=_positive, default=10_000, metavar="N", help="of randomisation [10000]")
+    parser.add_argument("--runs", nargs="+", choices=runs, metavar="NAME", help=f"of {'; '.join(runs)} [all]")
+    parser.add_argument(
+        "--sample", type=_positive, default=3000, metavar="N", help="sentences, metric by metric [3000]"
+    )
+    parser.add_argument("--peer-sentences", type=_positive, default=300, metavar="N", help="for sacreBLEU [300]")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="for the texts, gone at the end [the system's]")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
 
 
 def _add_round_trip(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,130 @@
+"""`bench score`: the real command on a large synthetic test set, its memory, and each metric beside sacreBLEU's own."""
+
+import importlib.metadata
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from bench.machine import describe_machine, in_words
+from bench.report import Table, figure, say, show, times, write_json
+from bench.score_texts import NOISE, ScoredTexts, write_texts
+from bench.watch import watch
+from nmtalign.data.pipeline import worker_count
+from nmtalign.errors import NmtalignError
+from nmtalign.scoring.counting import Counting
+from nmtalign.scoring.options import METRICS, MetricOptions
+from nmtalign.text.lines import read_lines
+
+LANGUAGE = "fr"
+LONGEST = 3600.0  # seconds of a command
+BLOCK = 1000  # sentences, as in the command
+# What the command does, from little to all.
+RUNS = {
+    "counted, by length": ("--no-confidence", "--significance", "none"),
+    "and intervals": ("--confidence", "--significance", "none"),
+    "and paired bootstrap": ("--confidence", "--significance", "bs"),
+    "and approximate randomisation": ("--confidence", "--significance", "both"),
+}
+
+
+def run(given: dict[str, Any]) -> int:
+    """The subcommand, with its options by name."""
+    results: dict[str, Any] = {"benchmark": "score", "machine": describe_machine(), "sentences": given["sentences"]}
+    say(in_words(results["machine"]))
+    with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as folder:
+        say(f"writing {given['sentences']:,} sentences of three systems")
+        texts = write_texts(Path(folder), given["sentences"])
+        names = [name for name in RUNS if name in (given["runs"] or RUNS)]
+        results["runs"] = {name: command(texts, RUNS[name], given, Path(folder)) for name in names}
+        results["metrics"] = {name: metric(name, texts, given) for name in METRICS}
+    show(tables(results, given))
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], folder: Path) -> dict[str, float]:
+    """Seconds and memory of `nmtalign score` as a whole program."""
+    arguments = [f"{name}={path}" for name, path in texts.systems.items()]
+    arguments += ["-r", str(texts.reference), "-s", str(texts.source), "--by-length", "--metrics", ",".join(METRICS)]
+    arguments += ["--target-language", LANGUAGE, "--bootstrap", str(given["samples"]), "--trials", str(given["trials"])]
+    say(" ".join(["nmtalign score ...", *flags]))
+    began = time.perf_counter()
+    seen = watch(
+        [sys.executable, "-m", "nmtalign", "score", *arguments, *flags, "--format", "json"], "(?!)", LONGEST, folder
+    )
+    if seen.exit_code != 0:
+        raise NmtalignError(f"nmtalign score ended with {seen.exit_code}: {seen.complaint}")
+    return {"seconds": time.perf_counter() - began, "peak_mb": seen.peak_mb}
+
+
+def metric(name: str, texts: ScoredTexts, given: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds of a core that a hypothesis takes by one metric alone: ours, and sacreBLEU's on fewer sentences."""
+    say(f"{name}, in this process")
+    ours = _lines(texts, given["sample"])
+    counting = Counting(MetricOptions((name,), language=LANGUAGE))
+    counting.rows([lines[:10] for lines in ours[1:]], [ours[0][:10]])  # what is imported and built once
+    began = time.process_time()
+    for start in range(0, len(ours[0]), BLOCK):
+        block = [lines[start : start + BLOCK] for lines in ours]
+        counting.rows(block[1:], block[:1])
+    spent = time.process_time() - began
+    found = {"ours_ms": 1000 * spent / len(ours[0]) / len(texts.systems)}
+    theirs = {"bleu": BLEU, "chrf": CHRF, "chrf++": lambda **more: CHRF(word_order=2, **more), "ter": TER}.get(name)
+    if theirs:
+        few = _lines(texts, given["peer_sentences"])
+        began = time.process_time()
+        peer = theirs(references=few[:1])
+        for lines in few[1:]:
+            peer.corpus_score(lines, None)
+        found["sacrebleu_ms"] = 1000 * (time.process_time() - began) / len(few[0]) / len(texts.systems)
+    return found
+
+
+def _lines(texts: ScoredTexts, count: int) -> list[list[str]]:
+    paths = (texts.reference, *texts.systems.values())
+    return [list(itertools.islice(read_lines(path), count)) for path in paths]
+
+
+def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
+    """What is shown."""
+    sentences, metrics, systems = given["sentences"], results["metrics"], len(NOISE)
+    whole = Table(
+        f"nmtalign score, {sentences:,} sentences, {systems} systems, all metrics, {given['samples']} samples",
+        ["", "seconds", "peak MB, all processes"],
+        [[name, figure(one["seconds"], 1), figure(one["peak_mb"])] for name, one in results["runs"].items()],
+        f"{in_words(results['machine'])}\npages that processes share are counted in each of them",
+    )
+    total = sum(one["ours_ms"] for one in metrics.values())
+    scale = sentences * systems / 1000
+    rows = []
+    for name, one in metrics.items():
+        peer = one.get("sacrebleu_ms")
+        rows.append(
+            [
+                name,
+                figure(one["ours_ms"], 3),
+                f"{100 * one['ours_ms'] / total:.0f}%",
+                figure(scale * one["ours_ms"] / worker_count(0), 1),
+                figure(peer, 3),
+                figure(None if peer is None else scale * peer),
+                times(None if peer is None else peer / one["ours_ms"]),
+            ]
+        )
+    version = importlib.metadata.version("sacrebleu")
+    return [
+        whole,
+        Table(
+            "Statistics of a hypothesis, one metric alone",
+            ["", "ms of a core", "share", "s, all on all cores", f"sacreBLEU {version}, ms", "s, all", "ours faster"],
+            rows,
+            f"ours of {given['sample']:,} sentences, sacreBLEU's of {given['peer_sentences']:,}, which uses one core; "
+            "its bootstrap is not in it",
+        ),
+    ]
