@@ -25,7 +25,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.2, 2)),
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">")
 GREY = "#8c8c8c"
 SMALL, USUAL = 7, 9  # points
-LETTERS_AN_INCH = 15  # of small print, at the least
+LETTERS_AN_INCH, _LETTERS_OF_PRINT = 15, 18  # of labels and of small print, at the least
 _LETTERS_OF_NAMES, _HANDLE = 11, 8  # an inch, and what the line beside a name takes
 _DPI = 150  # of a PNG
 _FIRST = "DejaVu Sans"  # comes with matplotlib
@@ -121,7 +121,7 @@ def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches
 
 def small_print(figure: Any, texts: Sequence[str]) -> None:
     """Texts below everything else, a paragraph each, broken at the bars of signatures and at spaces."""
-    letters = int(figure.get_figwidth() * LETTERS_AN_INCH)
+    letters = int(figure.get_figwidth() * _LETTERS_OF_PRINT)
     lines = [line for text in texts for line in textwrap.wrap(text.replace("|", "| "), letters)]
     boxes = [axes.get_tightbbox().transformed(figure.transFigure.inverted()) for axes in figure.axes]
     figure.text(
