@@ -103,6 +103,14 @@ def comet_scores(
     return comet_statistics(path, source, [hypotheses], references)[0]
 
 
+def check_comet(path: Path) -> None:
+    """Raises what `comet_statistics` would, as far as it can be told without making the model: before long work."""
+    file = _checkpoint_file(path)
+    with _quiet():
+        _import_comet()
+        _read(file)
+
+
 def comet_steps(systems: int, references: int, sentences: int) -> int:
     """What `comet_statistics` tells `advance` at most in all."""
     return systems * references * sentences

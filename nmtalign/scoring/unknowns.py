@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
-from nmtalign.scoring.word_ids import WordIds
+from nmtalign.scoring.word_ids import Tokenized
 from nmtalign.scoring.words import UnknownRates
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import TOKENIZER_FILE, SentencePieces, Tokenizer, Tokenizers
+from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
 SOURCE_VOCABULARY = "source.vocabulary.txt"
@@ -53,15 +51,11 @@ class Vocabularies:
 
 
 class UnknownWords:
-    """The words that vocabularies of one or more models lack, in texts that are tokenised once however often asked for.
+    """The words that vocabularies of one or more models lack; `tokenized` keeps the texts for what else is asked."""
 
-    The texts must stay as they are while this lives.
-    """
-
-    def __init__(self, vocabularies: Sequence[Vocabularies]) -> None:
+    def __init__(self, vocabularies: Sequence[Vocabularies], tokenized: Tokenized | None = None) -> None:
         self._vocabularies = tuple(vocabularies)
-        self._indices: dict[object, WordIndex] = {}  # a tokeniser each
-        self._texts: dict[tuple[object, int], tuple[Sequence[str], WordIds]] = {}
+        self._tokenized = tokenized or Tokenized()
 
     def without(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """(N,) True for the sentences all of whose words all vocabularies hold, in the source and every reference."""
@@ -83,32 +77,16 @@ class UnknownWords:
         return UnknownRates(of_source, _share(unknown[:count]), tuple(_share([text]) for text in unknown[count:]))
 
     def _all_known(self, tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
-        tokens = self._tokens(tokenizer, lines)
+        tokens = self._tokenized.ids(lines, tokenizer)
         unknown = self._unknown(tokenizer, vocabulary, lines)
         known: NDArray[np.bool_] = np.bincount(tokens.sentences[unknown], minlength=len(tokens)) == 0
         return known
 
     def _unknown(self, tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
         """(tokens,) True for the tokens that the vocabulary does not hold."""
-        tokens = self._tokens(tokenizer, lines)
-        words = self._indices[_identity(tokenizer)]
+        tokens = self._tokenized.ids(lines, tokenizer)
+        words = self._tokenized.index(tokenizer)
         return np.fromiter((word not in vocabulary for word in words), np.bool_, len(words))[tokens.ids]
-
-    def _tokens(self, tokenizer: Tokenizer, lines: Sequence[str]) -> WordIds:
-        identity = _identity(tokenizer)
-        key = identity, id(lines)
-        if key not in self._texts:
-            index = self._indices.setdefault(identity, WordIndex())
-            # The lines are kept so that no other text gets their id.
-            self._texts[key] = lines, WordIds.of(lines, tokenizer.tokenize, index)
-        return self._texts[key][1]
-
-
-def _identity(tokenizer: Tokenizer) -> object:
-    """Equal for tokenisers that cut text alike."""
-    if isinstance(tokenizer, MosesWords):
-        return tokenizer.kind, tokenizer.language
-    return tokenizer.kind, tokenizer.model if isinstance(tokenizer, SentencePieces) else b""
 
 
 def _share(parts: Sequence[NDArray[np.bool_]]) -> float:

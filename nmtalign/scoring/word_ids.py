@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.data.pipeline import WordIndex
+from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import SentencePieces, Tokenizer
 
 WINDOW = 20_000  # sentences at a time, so that memory does not grow with the text
@@ -54,6 +55,31 @@ class WordIds:
         return cls(np.concatenate(ids), np.cumsum(lengths, dtype=np.int64))
 
 
+class Tokenized:
+    """Texts as numbers of words, each tokenised once by each tokeniser, however many ask for it.
+
+    The texts must stay as they are while this lives.
+    """
+
+    def __init__(self) -> None:
+        self._indices: dict[object, WordIndex] = {}  # of tokenisers
+        self._texts: dict[tuple[object, int], tuple[Sequence[str], WordIds]] = {}
+
+    def ids(self, lines: Sequence[str], tokenizer: Tokenizer, *, whole: bool = False) -> WordIds:
+        """The tokens of a text; `whole` = the words that subword pieces make up."""
+        cut = _identity(tokenizer, whole)
+        key = cut, id(lines)
+        if key not in self._texts:
+            split = whole_words(tokenizer) if whole else tokenizer.tokenize
+            # The lines are kept so that no other text gets their id.
+            self._texts[key] = lines, WordIds.of(lines, split, self.index(tokenizer, whole=whole))
+        return self._texts[key][1]
+
+    def index(self, tokenizer: Tokenizer, *, whole: bool = False) -> WordIndex:
+        """The different words met so far, with their numbers."""
+        return self._indices.setdefault(_identity(tokenizer, whole), WordIndex())
+
+
 @dataclass(frozen=True)
 class Pairs:
     """How often each word stands in each sentence."""
@@ -80,16 +106,20 @@ class TargetTexts:
     """References and translations by several systems in words of the target language, tokenised once.
 
     A system is held against one reference a sentence: against that which shares most with it (the highest F1 of its
-    words; of equals the first).
+    words; of equals the first). `tokenized` keeps what others ask for, too.
     """
 
     def __init__(
-        self, references: Sequence[Sequence[str]], systems: Sequence[Sequence[str]], tokenizer: Tokenizer
+        self,
+        references: Sequence[Sequence[str]],
+        systems: Sequence[Sequence[str]],
+        tokenizer: Tokenizer,
+        tokenized: Tokenized | None = None,
     ) -> None:
-        split, index = whole_words(tokenizer), WordIndex()
-        self.references = tuple(WordIds.of(lines, split, index) for lines in references)
-        self.systems = tuple(WordIds.of(lines, split, index) for lines in systems)
-        self.words = tuple(index)  # the different words, by number
+        tokenized = tokenized or Tokenized()
+        self.references = tuple(tokenized.ids(lines, tokenizer, whole=True) for lines in references)
+        self.systems = tuple(tokenized.ids(lines, tokenizer, whole=True) for lines in systems)
+        self.words = tuple(tokenized.index(tokenizer, whole=True))  # the different words, by number
 
     @cached_property
     def against(self) -> tuple[WordIds, ...]:
@@ -120,6 +150,13 @@ def whole_words(tokenizer: Tokenizer) -> Callable[[str], Sequence[str]]:
         return tokenizer.tokenize
     # The same as tokenizer.words, without a step a piece.
     return lambda line: [word for word in tokenizer.detokenize(tokenizer.tokenize(line)).split(" ") if word]
+
+
+def _identity(tokenizer: Tokenizer, whole: bool) -> object:
+    """Equal where text is cut alike."""
+    if isinstance(tokenizer, SentencePieces):
+        return tokenizer.kind, tokenizer.model, whole
+    return tokenizer.kind, tokenizer.language if isinstance(tokenizer, MosesWords) else ""
 
 
 def _windows(sentences: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import torch
 
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.scoring.comet import comet_scores, comet_statistics, comet_steps
+from nmtalign.scoring.comet import check_comet, comet_scores, comet_statistics, comet_steps
 
 SOURCE = ["one two", "three", "four five six"]
 FIRST = ["un deux", "", "quatre cinq six"]
@@ -160,6 +160,15 @@ def test_a_model_that_can_do_without_references_is_shown_them(tmp_path):
     found = comet_scores(write_model(tmp_path / "unified", "unified"), SOURCE, FIRST, [REFERENCE])
     assert found.signature.startswith("COMET|nrefs:1|")
     assert found.rows[0, 0] == pytest.approx(by_hand(SOURCE[0], FIRST[0], REFERENCE[0]))
+
+
+def test_what_cannot_be_read_is_found_before_the_model_is_made(model, tmp_path):
+    check_comet(model)
+    assert not Metric.made
+    (tmp_path / "m.ckpt").write_bytes(b"text")
+    for path, message in ((tmp_path / "m.ckpt", "not a COMET checkpoint"), (tmp_path / "x", "no COMET model here")):
+        with pytest.raises(FormatError, match=message):
+            check_comet(path)
 
 
 def test_the_program_stays_as_it_was(model, monkeypatch, capfd):

@@ -15,7 +15,7 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring import word_ids
 from nmtalign.scoring.frequencies import Frequencies, parse_frequencies, word_table
 from nmtalign.scoring.places import PLACES, place_table
-from nmtalign.scoring.word_ids import TargetTexts, whole_words
+from nmtalign.scoring.word_ids import TargetTexts, Tokenized, whole_words
 from nmtalign.scoring.words import WordCounts
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import SpacedWords
@@ -231,6 +231,24 @@ def pieces(tmp_path_factory):
 def test_the_unknown_rate_is_the_share_of_unknown_words():
     rates = COUNTS.unknown_rates(texts([["the cat", "x"], ["y", "the"]], ["the x", ""], ["", ""]))
     assert (rates.source, rates.reference, rates.systems) == (None, 0.4, (0.5, 0))
+
+
+def test_texts_that_are_kept_are_tokenised_once_for_all(monkeypatch):
+    kept, seen = Tokenized(), []
+    tokenize = MosesWords.tokenize
+    monkeypatch.setattr(MosesWords, "tokenize", lambda self, line: seen.append(line) or tokenize(self, line))
+    references, systems = [["a."]], [["b", "c"], ["a ."]]
+    first = TargetTexts(references, systems, MosesWords("fr"), kept)
+    second = TargetTexts(references, systems, MosesWords("fr"), kept)
+    assert (seen, first.words) == (["a.", "b", "c", "a ."], second.words)
+    TargetTexts(references, systems, MosesWords("en"), kept)  # other rules, other words
+    assert len(seen) == 8
+
+
+def test_pieces_and_the_words_that_they_make_up_are_kept_apart(pieces):
+    kept, lines = Tokenized(), ["le chat"]
+    assert len(kept.ids(lines, pieces, whole=True).ids) == 2 < len(kept.ids(lines, pieces).ids)
+    assert list(kept.index(pieces, whole=True)) == ["le", "chat"]
 
 
 def test_a_folder_without_a_corpus_is_named(tmp_path):
