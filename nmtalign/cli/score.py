@@ -65,11 +65,13 @@ def score(
 
 score.__doc__ = """Score translations: sacreBLEU's BLEU, chrF, chrF++ and TER with their signatures.
 
-Without HYP and -r the test set of the workspace is translated and scored. With
--r alone (and no -m) HYP is stdin.
+Without HYP and -r the test set of the workspace is translated, or what was
+made of it before is found again, and scored. With -r alone HYP is stdin.
 
-Several systems are tested against the first one, in every table: * is better
+Several systems are tested in every table, p is against the first: * is better
 than every other system, = not significantly worse than the best one.
+
+It exits with 0 whatever the scores are; with --fail-under X with 1 below X.
 
 Examples:
 
@@ -125,7 +127,8 @@ def without(report: "Report", parts: Collection[str]) -> "Report":
 
 def _judge(report: "Report", least: float) -> None:
     """Exits with 1, after one line that says why, where a system's BLEU, or else its first metric, is below `least`."""
-    number = report.metrics.index("BLEU") if "BLEU" in report.metrics else 0
+    rising = [name for name in report.metrics if name != "TER"]
+    number = report.metrics.index("BLEU" if "BLEU" in rising else rising[0])
     values = [(system.name, system.everything.whole.values[number]) for system in report.systems]
     low = [f"{name} {value:.2f}" for name, value in values if value is not None and value < least]
     if low:

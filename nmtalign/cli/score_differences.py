@@ -18,7 +18,8 @@ def print_differences(report: Report, attention: Mapping[int, str]) -> None:
     """Every difference with its line, scores, source and references; below it, its drawn attention, by line."""
     names = [system.name for system in report.systems[:2]]
     count = len(report.differences)
-    sys.stdout.write(f"\nthe {count} most different sentences of {names[0]} and {names[1]}:\n")
+    what = "most different sentence" if count == 1 else f"{count} most different sentences"
+    sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty():
         _draw(report.differences, names, attention)
         return
@@ -89,7 +90,9 @@ def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Ma
             grid.add_row(Text(name), text(one, side))
         console.print(grid)
         if beside:
-            pair = Table(*names, expand=True, show_lines=False)
+            pair = Table(expand=True)
+            for name in names:
+                pair.add_column(name, ratio=1, overflow="fold")
             pair.add_row(text(one, 0), text(one, 1))
             console.print(pair)
         sys.stdout.write(attention.get(one.line, ""))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmtalign.cli.common import notifier
 from nmtalign.cli.score_pictures import attention_files
-from nmtalign.cli.score_plan import Task
+from nmtalign.cli.score_task import Task
 from nmtalign.cli.score_words import KnownWords
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -114,7 +114,18 @@ def _measured(task: Task, read: Read) -> "list[list[Statistics]]":
 
     total = steps(len(read.systems), len(read.references[0].lines), task.options)
     with progress("counting", total, task.quiet) as advance:
-        return measure_systems(read.system_lines, read.reference_lines, task.options, advance=advance)
+        tables = measure_systems(read.system_lines, read.reference_lines, task.options, advance=advance)
+    if task.comet is None:
+        return tables
+    from nmtalign.scoring.comet import comet_statistics, comet_steps
+
+    source = read.source.lines if read.source else None
+    total = comet_steps(len(read.systems), len(read.references), len(read.references[0].lines))
+    with progress("COMET", total, task.quiet) as advance:
+        columns = comet_statistics(
+            task.comet, source, read.system_lines, read.reference_lines, device=task.search.device, advance=advance
+        )
+    return [[*table, column] for table, column in zip(tables, columns, strict=True)]
 
 
 def _cuts(task: Task, read: Read) -> "list[Cut]":

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-_TEXTS, _TABLES, _METRICS, _SURE, _OUT, _MODELS = (
+_TEXTS, _LENGTH, _WORDS, _TABLES, _METRICS, _SURE, _OUT, _MODELS = (
     "Texts",
-    "Tables",
+    "By length",
+    "Words, known and unknown",
+    "Sentences",
     "Metrics",
     "Confidence and significance",
     "What comes out",
@@ -31,41 +33,30 @@ References = Annotated[list[Path] | None, _option(_TEXTS, "Reference; may be rep
 Source = Annotated[Path | None, _option(_TEXTS, "Source text of the translation.", "FILE", "--source -s")]
 
 ByLength = Annotated[
-    bool | None, _option(_TABLES, "A table by words of the source line.", names="--by-length/--no-by-length")
+    bool | None, _option(_LENGTH, "A table by words of the source line.", names="--by-length/--no-by-length")
 ]
-LengthOf = Annotated[
-    str | None, _option(_TABLES, "Whose words --by-length counts (source).", "source|reference|hypothesis")
-]
-Buckets = Annotated[str | None, _option(_TABLES, "Upper ends of its rows (10,20,30,40,50,60).", "N,N,...")]
+LengthOf = Annotated[str | None, _option(_LENGTH, "Whose words count: source, reference, hypothesis.", "SIDE")]
+Buckets = Annotated[str | None, _option(_LENGTH, "Upper ends of the rows (10,20,...,60).", "N,N,...")]
 Cumulative = Annotated[
-    bool | None, _option(_TABLES, "Its rows count all lines up to that end.", names="--cumulative/--apart")
-]
-ByPlace = Annotated[
-    bool | None,
-    _option(
-        _TABLES,
-        "By place: of sentences in the text, of words in the sentence.",
-        names="--by-place/--no-by-place",
-    ),
-]
-ByFrequency = Annotated[
-    bool | None,
-    _option(_TABLES, "F1 of words by how often training saw them.", names="--by-frequency/--no-by-frequency"),
-]
-TrainText = Annotated[
-    Path | None,
-    _option(_TABLES, "Training text in the target language, for --by-frequency, in place of -m or --data.", "FILE"),
+    bool | None, _option(_LENGTH, "A row holds all lines up to its end.", names="--cumulative/--apart")
 ]
 NoUnk = Annotated[
     bool | None,
     _option(
-        _TABLES,
-        "Also the sentences without an unknown word in source and reference, by -m or --data.",
+        _WORDS,
+        "Also the sentences of known words alone, in source and reference, by -m or --data.",
         names="--no-unk/--with-unk",
     ),
 ]
-Table1 = Annotated[
-    bool, _option(_TABLES, "The paper's Table 1: BLEU of all, and without unknown words.", names="--table1")
+Table1 = Annotated[bool, _option(_WORDS, "The paper's Table 1: BLEU of all, and of those.", names="--table1")]
+ByFrequency = Annotated[
+    bool | None,
+    _option(_WORDS, "F1 of words by how often training saw them.", names="--by-frequency/--no-by-frequency"),
+]
+TrainText = Annotated[Path | None, _option(_WORDS, "Training text of the target language, in place of --data.", "FILE")]
+ByPlace = Annotated[
+    bool | None,
+    _option(_TABLES, "By place of sentences in the text, of words in the sentence.", names="--by-place/--no-by-place"),
 ]
 Differences = Annotated[
     int, _option(_TABLES, "The N sentences in which the first two systems differ most.", "N", min=0)
@@ -75,7 +66,7 @@ Attention = Annotated[
 ]
 Alignments = Annotated[
     list[str] | None,
-    _option(_TABLES, "Alignments of a system's lines, for --attention; one a system.", "[NAME=]FILE.h5"),
+    _option(_TABLES, "Where the attention of a system is, if no model is known.", "[NAME=]FILE.h5"),
 ]
 
 Metrics = Annotated[
@@ -84,7 +75,7 @@ Metrics = Annotated[
 ]
 Comet = Annotated[Path | None, _option(_METRICS, "Also COMET, by the model in this file or folder.", "PATH")]
 Lowercase = Annotated[bool | None, _option(_METRICS, "BLEU of lower-cased text.", names="--lowercase/--cased")]
-Tokenize = Annotated[str | None, _option(_METRICS, "sacreBLEU's tokeniser of BLEU (13a).", "13a|none|intl|char")]
+Tokenize = Annotated[str | None, _option(_METRICS, "sacreBLEU's tokeniser of BLEU (13a).", "13a|none|intl|char|zh")]
 Tokenized = Annotated[
     bool, _option(_METRICS, "Also multi-bleu: BLEU of Moses-tokenised text, as older papers.", names="--tokenized")
 ]
@@ -96,7 +87,7 @@ Confidence = Annotated[
     bool | None,
     _option(
         _SURE,
-        "95% bootstrap intervals [dim](by itself with several systems, --by-length, --plot, --html)[/dim].",
+        "95% bootstrap intervals (where figures are compared).",
         names="--confidence/--no-confidence",
     ),
 ]
@@ -106,7 +97,7 @@ Significance = Annotated[
     str | None,
     _option(
         _SURE,
-        "Test of several systems: paired bootstrap (bs), approximate randomisation (ar).",
+        "Paired bootstrap, approximate randomisation (bs).",
         "bs|ar|both|none",
     ),
 ]

@@ -37,8 +37,6 @@ def print_text(report: Report, table1: bool = False, attention: Mapping[int, str
     sys.stdout.write(f"sentences: {total}\n")
     if first.no_unk:
         sys.stdout.write(f"no unknown word: {first.no_unk.whole.sentences} of {total} sentences\n")
-    if report.unknown:
-        _print_unknown(report, report.unknown)
     if table1:
         print_table(_table1(report))
     elif len(report.systems) == 1:
@@ -47,7 +45,10 @@ def print_text(report: Report, table1: bool = False, attention: Mapping[int, str
         _print_several(report)
     if table1 or len(report.systems) > 1:
         _print_legend(report)
-        _print_lines(report.signatures)
+        only_bleu = table1 and not first.everything.breakdowns
+        _print_lines([one for one in report.signatures if not only_bleu or "bleu" in one.partition("|")[0].lower()])
+    if report.unknown:
+        _print_unknown(report, report.unknown)
     for subset, sections in _subsets(report):
         for number in range(len(sections[0].breakdowns)):
             _print_breakdown(report, subset, [section.breakdowns[number] for section in sections], sections)

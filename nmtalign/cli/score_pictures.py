@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_plan import Task
+from nmtalign.cli.score_task import Task
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text

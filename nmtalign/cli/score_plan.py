@@ -1,4 +1,4 @@
-"""What `nmtalign score` is to do, by its options and the workspace; checked before anything long begins."""
+"""What `nmtalign score` is to do, by its options and the workspace."""
 
 import contextlib
 import dataclasses
@@ -6,19 +6,19 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.cli.aer import named
+from nmtalign.cli.score_checks import check
+from nmtalign.cli.score_task import Task, Texts
 from nmtalign.config import ScoreConfig, TranslateConfig
-from nmtalign.errors import NmtalignError, ResourceError, UsageError
-from nmtalign.files import stays_in_place
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.scoring.metrics import MetricOptions
-    from nmtalign.scoring.report import Resampling, Test
+    from nmtalign.scoring.report import Resampling
 
 STDIN = Path("-")
 DEFAULT_METRICS = ("bleu", "chrf", "chrf++", "ter")
@@ -28,68 +28,6 @@ DIFFERENCES = 10  # on a page, where nothing else is said
 _SHOWN = ("table1", "differences", "attention", "plot", "html", "fail_under")
 _AS_GIVEN = (*_SHOWN, "train_text", "comet", "all_models", "device", "output", "quiet")
 _NOT_FOR_FILES = "--output, --beam and --device are for a translation made here; leave them out, or HYP and -r"
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Which texts are read; no system = a model translates the source."""
-
-    systems: tuple[tuple[str, Path], ...]  # (name, file)
-    references: tuple[Path, ...]
-    source: Path | None
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that is to be done."""
-
-    workspace: Workspace
-    texts: Texts
-    settings: ScoreConfig
-    options: "MetricOptions"
-    resampling: "Resampling | None"
-    words: tuple[Path, ...]  # the models or the corpus that say which words are known
-    train_text: Path | None
-    table1: bool
-    differences: int
-    attention: bool
-    alignments: tuple[str, ...]
-    comet: Path | None
-    plot: Path | None
-    html: Path | None
-    fail_under: float | None
-    models: tuple[tuple[str, Path], ...]  # that translate, where no system is given
-    all_models: bool
-    search: TranslateConfig
-    model_given: bool  # by -m
-    device: str | None
-    output: Path | None
-    quiet: bool
-    page_only: frozenset[str]  # what was not asked for, and stands on the page of --html all the same
-
-    @property
-    def language(self) -> str:
-        """The language of the translations; "" where it is not known."""
-        return self.options.language
-
-    @property
-    def confident(self) -> bool:
-        """Whether intervals are wanted: where it is not said, where figures are compared."""
-        if self.settings.confidence is not None:
-            return self.settings.confidence
-        return self.several or self.settings.by_length or self.settings.by_place or self.html is not None
-
-    @property
-    def several(self) -> bool:
-        """Whether several systems are scored."""
-        return len(self.texts.systems) + len(self.models) > 1
-
-    def tests(self, systems: int) -> "tuple[Test, ...]":
-        """The tests of significance between that many systems."""
-        chosen = self.settings.significance
-        if systems < 2 or chosen == "none":
-            return ()
-        return ("bs", "ar") if chosen == "both" else (chosen,)
 
 
 def make_task(options: Mapping[str, Any]) -> Task:
@@ -117,7 +55,7 @@ def make_task(options: Mapping[str, Any]) -> Task:
         page_only=frozenset(),
         **{name: options[name] for name in _AS_GIVEN},
     )
-    _check(task, options)
+    check(task, options)
     return _with_page(task, options) if task.html else task
 
 
@@ -140,7 +78,7 @@ def _settings(workspace: Workspace, options: Mapping[str, Any]) -> ScoreConfig:
     """[score] under the options, and what some options imply."""
     names = ScoreConfig.__dataclass_fields__
     flags = {name: value for name, value in options.items() if name in names}
-    if options["plot"] and flags["by_length"] is None:
+    if flags["by_length"] is None and any(options[name] for name in ("plot", "length_of", "buckets", "cumulative")):
         flags["by_length"] = True
     if options["table1"] and flags["no_unk"] is None:
         flags["no_unk"] = True
@@ -170,10 +108,21 @@ def _texts(workspace: Workspace, options: Mapping[str, Any]) -> Texts:
         references = (test_reference,)
         if source is None and (not systems or test_source.exists()):
             source = test_source
+    elif source is None and not translating:
+        source = _source_beside(workspace, references)
     chosen = named_systems(systems)
     if [source, options["train_text"], *references, *(path for _, path in chosen)].count(STDIN) > 1:
         raise UsageError("only one of HYP, -r and -s can be stdin")
     return Texts(chosen, references, source)
+
+
+def _source_beside(workspace: Workspace, references: Sequence[Path]) -> Path | None:
+    """The workspace's source where the reference is the one that belongs to it."""
+    source, reference = workspace.pairs.get("test", (None, None))
+    if source is None or reference is None or not source.exists() or not reference.exists():
+        return None
+    same = any(path.exists() and path.samefile(reference) for path in references if path != STDIN)
+    return source if same else None
 
 
 def named_systems(files: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
@@ -270,62 +219,3 @@ def _resampling(settings: ScoreConfig) -> "Resampling":
             raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or give --seed")
         seed = int(text)
     return Resampling(settings.bootstrap, settings.trials, seed)
-
-
-def _check(task: Task, options: Mapping[str, Any]) -> None:
-    """Raises for what could be found only when long work is done."""
-    from nmtalign.scoring.lengths import parse_buckets
-
-    settings, source = task.settings, task.texts.source
-    parse_buckets(settings.buckets, settings.cumulative)
-    if source is None:
-        if settings.by_length and settings.length_of == "source":
-            raise UsageError("--by-length: give the source with -s, or --length-of reference")
-        if settings.no_unk:
-            raise UsageError(f"{'--table1' if task.table1 else '--no-unk'}: give the source with -s")
-    if not task.several:
-        for name in ("differences", "significance"):
-            if options[name]:
-                raise UsageError(f"--{name}: compares systems; give two or more")
-    _check_attention(task)
-    if task.output and len(task.models) > 1:
-        raise UsageError("--output keeps one translation; those of --all are kept in the models' folders")
-    if task.fail_under is not None and task.options.metrics == ("ter",):
-        raise UsageError("--fail-under: less is better of TER; give a metric of which more is better, such as bleu")
-    _check_outputs(task)
-
-
-def _check_attention(task: Task) -> None:
-    if task.alignments and not task.attention:
-        raise UsageError("--alignments are for --attention; give it too")
-    if not task.attention:
-        return
-    if not task.differences and not task.html:
-        raise UsageError("--attention is drawn of --differences N; give it too")
-    if task.texts.source is None:
-        raise UsageError("--attention: give the source with -s")
-
-
-def _check_outputs(task: Task) -> None:
-    if task.plot:
-        from nmtalign.figures import check_figure_name
-
-        check_figure_name(task.plot)
-    if task.plot or task.html:
-        from nmtalign.figures import need_matplotlib
-
-        need_matplotlib()
-    if task.html and task.html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{task.html}: a page's name ends in .html; give such a name to --html")
-    read = [*(path for _, path in task.texts.systems), *task.texts.references, task.texts.source, task.train_text]
-    for output in (task.plot, task.html, task.output):
-        if output is None or stays_in_place(output):
-            continue
-        if output.exists() and any(path and path.exists() and output.samefile(path) for path in read):
-            raise UsageError(f"{output}: is read here and would be replaced; give another name")
-        if output.is_dir():
-            raise UsageError(f"{output}: is a folder; give the name of a file")
-        if not output.parent.is_dir():
-            raise UsageError(f"{output}: there is no folder {output.parent}; make it first")
-        if not os.access(output.parent, os.W_OK):
-            raise ResourceError(f"{output}: cannot write: no permission for the folder {output.parent}")

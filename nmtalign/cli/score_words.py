@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_plan import Task
+from nmtalign.cli.score_task import Task
 from nmtalign.errors import UsageError
 
 if TYPE_CHECKING:

@@ -88,7 +88,13 @@ def _draw(table: Table) -> None:
     for piece in broken(table, console.width):
         drawing = Drawing()
         for number, name in enumerate(piece.head):
-            drawing.add_column(name, justify="left" if number in piece.left else "right", overflow="fold")
+            drawing.add_column(_kept(name), justify="left" if number in piece.left else "right", overflow="fold")
         for row in piece.rows:
-            drawing.add_row(*row)
+            drawing.add_row(*map(_kept, row))
         console.print(drawing)
+
+
+def _kept(cell: str) -> str:
+    """The cell with blanks at its end that are not taken away: they keep figures with and without a mark in line."""
+    bare = cell.rstrip(" ")
+    return bare + "\N{NO-BREAK SPACE}" * (len(cell) - len(bare))
