@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.scoring import edit_distance
 from nmtalign.scoring.edit_distance import (
     Alignment,
     Band,
@@ -76,6 +77,9 @@ class _Moves:
     middle: Numbers
     end: Numbers
 
+    def select(self, chosen: Numbers) -> "_Moves":
+        return _Moves(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
 
 def edits(hypotheses: NDArray[np.int32], references: NDArray[np.int32], sizes: tuple[Numbers, Numbers]) -> Numbers:
     """The least shifts and edits that the search finds, (P,).
@@ -133,12 +137,33 @@ def _shift(pairs: _Pairs, table: Table) -> _Pairs:
     for blocks in _blocks(pairs, path):
         tried += _count_moves(path, blocks, len(tried))
         moves = _moves(pairs, path, blocks.take(np.flatnonzero(tried[blocks[0]] < MOST), axis=1))
-        for window in _windows(pairs, moves):
-            saved = table.distance[window.pair] - _distances(pairs, table, window)
-            np.maximum.at(best, window.pair[saved > 0], _rank(window, saved)[saved > 0])
+        for several in (True, False):
+            _try(pairs, table, moves.select(np.flatnonzero((moves.length > 1) == several)), best)
     chosen = np.flatnonzero((best > 0) & (tried < MOST))
     pairs = replace(pairs, tried=tried).select(chosen)
     return _move(pairs, best[chosen])
+
+
+def _try(pairs: _Pairs, table: Table, moves: _Moves, best: NDArray[np.int64]) -> None:
+    """Raise `best` (P,), the rank of the best move of each pair, by these moves.
+
+    Many moves cannot win, and their distances are not needed: a word that goes takes away at most one edit where it
+    was and one where it is put, and the words that a block passes may as well be taken to move. That is so where the
+    band does not raise the distance; it does not where so few insertions and deletions are needed that no shortest
+    path comes near its rim.
+    """
+    widest = table.distance + np.abs(pairs.reference_lengths - pairs.lengths)
+    free = (widest <= 2 * edit_distance.BAND - 4) | (pairs.band is None)
+    most = (table.distance - pairs.least)[moves.pair]
+    exchanged = 2 * np.minimum(moves.middle - moves.first, moves.end - moves.middle)
+    most = np.where(free[moves.pair], np.minimum(most, exchanged), most)
+    moves = moves.select(np.flatnonzero(_rank(moves, most) > best[moves.pair]))
+    order = np.argsort(moves.first - pairs.lengths[moves.pair], kind="stable")
+    for begin in range(0, len(order), _BLOCK):
+        window = moves.select(order[begin : begin + _BLOCK])
+        saved = table.distance[window.pair] - _distances(pairs, table, window)
+        better = np.flatnonzero(saved > 0)
+        np.maximum.at(best, window.pair[better], _rank(window, saved)[better])
 
 
 def _rank(moves: _Moves, saved: Numbers) -> NDArray[np.int64]:
@@ -250,14 +275,6 @@ def _moves(pairs: _Pairs, path: Alignment, blocks: Numbers) -> _Moves:
     first, middle, end = _rotation(start, length, target, pairs.lengths[pair])
     keep = np.flatnonzero(new & (first < middle) & (middle < end))
     return _Moves(*(values[keep] for values in (pair, start, length, target, first, middle, end)))
-
-
-def _windows(pairs: _Pairs, moves: _Moves) -> Iterator[_Moves]:
-    """The moves in parts, those with the most words to look at first."""
-    order = np.argsort(moves.first - pairs.lengths[moves.pair], kind="stable")
-    for begin in range(0, len(order), _BLOCK):
-        part = order[begin : begin + _BLOCK]
-        yield _Moves(*(getattr(moves, name)[part] for name in _Moves.__dataclass_fields__))
 
 
 def _distances(pairs: _Pairs, table: Table, moves: _Moves) -> Numbers:
