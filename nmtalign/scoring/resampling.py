@@ -90,27 +90,29 @@ def _keep(rows: NDArray[np.float64], columns: dict[bytes, NDArray[np.float32]]) 
     return keys
 
 
-def bootstrap(columns: Columns, samples: int, seed: int, advance: Advance | None = None) -> Sums:
+def bootstrap(columns: Columns, samples: int, seed: int, advance: Advance | None = None) -> NDArray[np.float32]:
     """(samples, columns) sums over samples of as many sentences as there are, drawn with replacement.
 
-    Sums of whole numbers are exact, where sacreBLEU's float32 rounds sums above 16.7 million; others are added in
-    float32 in the order drawn, as sacreBLEU adds them. `advance` gets the number of samples done.
+    In sacreBLEU's float32, which holds sums of whole numbers up to 16.7 million; above it theirs are rounded at every
+    sentence, these once. Other numbers are added in the order drawn, as there. `advance` gets numbers of samples done.
     """
     size = len(columns)
     generator = np.random.default_rng(seed)
     product = _Product(columns.whole)
     broken = [column.astype(np.float32) for rows in columns.broken for column in rows.T]
-    parts = []
+    sums = np.empty((samples, columns.whole.shape[1] + len(broken)), dtype=np.float32)
+    start = 0
     for count in _slices(samples, max(1, _DRAWS // size)):
         drawn = generator.integers(size, size=(count, size))
         counts = np.empty((count, size), dtype=np.float32)
         for number, sample in enumerate(drawn):
             counts[number] = np.bincount(sample, minlength=size)
         in_order = [np.cumsum(column[drawn], axis=1, dtype=np.float32)[:, -1:] for column in broken]
-        parts.append(np.concatenate([product.sums(counts), *in_order], axis=1))
+        sums[start : start + count] = np.concatenate([product.sums(counts), *in_order], axis=1)
+        start += count
         if advance:
             advance(count)
-    return np.concatenate(parts)
+    return sums
 
 
 def swaps(columns: Columns, trials: int, seed: int, advance: Advance | None = None) -> tuple[Sums, Sums]:

@@ -39,8 +39,7 @@ class Resampled:
         self._real = self._scored(real[None, :])
         self._samples: list[list[Scores]] = []
         if bounds or "bs" in tests:
-            sums = bootstrap(columns, plan.samples, plan.seed, step)
-            self._samples = self._scored(sums.astype(np.float32))  # sacreBLEU's own precision
+            self._samples = self._scored(bootstrap(columns, plan.samples, plan.seed, step))
         self._halves = swaps(columns, plan.trials, plan.seed, step) if "ar" in tests else None
         self._known: dict[tuple[int, int], dict[Test, tuple[float, ...]]] = {}
 
