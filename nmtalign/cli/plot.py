@@ -68,7 +68,8 @@ Training = Annotated[
     bool,
     typer.Option(
         "--training",
-        help="Learning curves of models, from their train.jsonl [dim](default: of the workspace's model)[/dim].",
+        help="Learning curves of models, from their train.jsonl [dim](default: the workspace's model, or those under "
+        "models/)[/dim].",
         rich_help_panel=_CURVES,
     ),
 ]
@@ -124,13 +125,13 @@ def plot(
         "--sentence": sentence, "--rank": rank, "--no-end": not end, "--colorbar": color_bar, "--links": links,
         "--gold": gold, "--gold-base": gold_base, "--reverse-gold": reverse_gold,
     }  # fmt: skip
+    if output:
+        check_figure_name(output)
     if training:
         _refuse(of_alignments, "is of alignments, and --training draws learning curves: leave one of them out")
         plot_training(alignments or [], output, x or "updates", width, has_colour(sys.stdout, os.environ), quiet)
         return
     _refuse({"--x": x}, "is of learning curves: give --training too, and model directories")
-    if output:
-        check_figure_name(output)
     files = _files(alignments or [Path("alignments.h5")])
     answers = _answers(gold, gold_base, reverse_gold)
     panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
 from nmtalign.errors import UsageError
-from nmtalign.workspace import load_workspace
+from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.training.curves import Axis
@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 def plot_training(
     models: Sequence[Path], output: Path | None, axis: "Axis", width: int | None, colour: bool, quiet: bool
 ) -> None:
-    """Draws the curves of models, of `NAME=DIR` under that name; without any, of the workspace's model."""
-    from nmtalign.figures import check_figure_name
+    """Draws the curves of models, of `NAME=DIR` under that name; without any, of the workspace's."""
     from nmtalign.training.curves import read_curves
 
-    if output:
-        check_figure_name(output)
-    chosen = name_models(models or [load_workspace(None).model])
+    chosen = name_models(models or _models_of(load_workspace(None)))
     curves = [read_curves(path) for path in chosen.values()]
     names, note = list(chosen), notifier(quiet)
     for (name, path), each in zip(chosen.items(), curves, strict=True):
@@ -42,6 +39,16 @@ def plot_training(
     # Dots and blocks go out whatever the terminal's locale claims.
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode(errors="replace"))
+
+
+def _models_of(workspace: Workspace) -> list[Path]:
+    """The workspace's model; where it has no log, all under models/ that have one."""
+    from nmtalign.training.log import LOG
+
+    if (workspace.model / LOG).is_file():
+        return [workspace.model]
+    home = workspace.file.parent / "models" if workspace.file else Path("models")
+    return sorted(log.parent for log in home.glob(f"*/{LOG}")) or [workspace.model]
 
 
 def name_models(arguments: Sequence[Path]) -> Mapping[str, Path]:

@@ -54,6 +54,17 @@ def test_bare_draws_the_workspace_s_model_in_the_terminal(folder: Path) -> None:
     assert ["dev", "BLEU", "11.25"] in [line.split() for line in run(folder, "--training").stdout.splitlines()]
 
 
+def test_bare_without_a_model_draws_those_under_models(folder: Path) -> None:
+    for name in ("small", "large"):
+        (folder / "models" / name).mkdir(parents=True)
+        (folder / "models" / name / "train.jsonl").write_bytes((folder / "model/train.jsonl").read_bytes())
+    (folder / "model/train.jsonl").unlink()
+    (folder / "models" / "none").mkdir()
+    done = run(folder, "--training")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a large  b small  capital: dev" in done.stdout.splitlines()
+
+
 def test_several_models_by_name_over_time(folder: Path) -> None:
     done = run(folder, "--training", "small=model", "other/model/train.jsonl", "--x", "hours", "--width", "60")
     assert (done.returncode, done.stderr) == (0, "")
