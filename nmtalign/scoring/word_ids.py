@@ -140,7 +140,7 @@ class TargetTexts:
             scores = [_f1(system.window(start, stop), reference, len(self.words)) for reference in references]
             chosen = np.argmax(scores, axis=0)  # the first of equals
             parts += [references[best].sentence(number) for number, best in enumerate(chosen)]
-            lengths.append(np.choose(chosen, [reference.lengths for reference in references]))
+            lengths.append(np.stack([reference.lengths for reference in references])[chosen, np.arange(len(chosen))])
         return WordIds(np.concatenate(parts), np.cumsum(np.concatenate(lengths)))
 
 

@@ -66,6 +66,11 @@ def test_of_several_references_the_one_that_shares_most_counts():
     assert table.rows[1].counts == (WordCounts(3, 3, 3), WordCounts(5, 3, 2))
 
 
+def test_there_may_be_very_many_references():
+    table = word_table(texts([["dog"]] * 70 + [["cat"]], ["cat"]), COUNTS, (1,))
+    assert table.rows[1].counts == (WordCounts(1, 1, 1),)
+
+
 @pytest.mark.parametrize(
     ("text", "labels"),
     [
