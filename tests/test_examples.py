@@ -82,6 +82,16 @@ def test_align_both_ways(shell, workspace):
     assert "<!doctype html>" in (workspace / "both-ways.html").read_text(encoding="utf-8")[:100].lower()
 
 
+def test_compare_systems(shell, workspace):
+    output = shell("compare-systems.sh", workspace, *QUICK, cwd=workspace.parent)
+    assert all(name in output for name in ("attention", "No UNK", "not good enough yet\nBLEU 0"))
+    assert "<svg" in (workspace / "figure2.svg").read_text(encoding="utf-8")
+    assert "<!doctype html>" in (workspace / "report.html").read_text(encoding="utf-8")[:100].lower()
+    assert len((workspace / "scores.csv").read_text().splitlines()) > 10
+    for name in ("attention", "none"):
+        assert len(list((workspace / "models" / name / "translations").glob("*.txt"))) == 1
+
+
 def test_fast_translation(shell, workspace, tmp_path):
     arguments = workspace / "model", workspace / "data", workspace / "test.en", tmp_path / "out.fr"
     shell("fast-translation.sh", *arguments, cwd=tmp_path)

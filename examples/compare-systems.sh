@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Does attention help, and with which sentences? Two models trained alike, compared in one command, and once more for a script.
+# Usage: compare-systems.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
+set -euo pipefail
+cd -- "$1"
+shift
+
+[ -e data/corpus.h5 ] || nmtalign prep
+nmtalign train data/ -o models/attention --attention additive --max-time 20s "$@"
+nmtalign train data/ -o models/none --attention none --max-time 20s "$@"
+
+# Each model translates the test set once: what it wrote is kept beside it, and the next command is there at once.
+nmtalign score --all --by-length --table1 --differences 3 --attention --plot figure2.svg --html report.html
+nmtalign score --all --by-length --format csv > scores.csv
+
+# A gate for a script: 0 is good enough, 1 is below, and anything else is a mistake and no score.
+status=0
+nmtalign score -m models/attention --metrics bleu --fail-under "${LEAST:-10}" --format json > scores.json || status=$?
+case $status in
+    0) echo "good enough" ;;
+    1) echo "not good enough yet" ;;
+    *) exit "$status" ;;
+esac
+sed -n 's/^ *"value": \([0-9.]*\).*/BLEU \1/p' scores.json | head -n 1 # or: jq .systems[0].scores.BLEU.value
