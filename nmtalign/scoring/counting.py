@@ -2,7 +2,6 @@
 
 import importlib.metadata
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from nmtalign.scoring.characters import (
 )
 from nmtalign.scoring.edits import ter_statistics
 from nmtalign.scoring.ngrams import Ints, Numbered, matches
-from nmtalign.scoring.numbering import BleuTokens, Tokens
+from nmtalign.scoring.numbering import END, BleuTokens, Cuts, Words, new_index, number, split
 from nmtalign.scoring.options import METRICS, MetricOptions
 from nmtalign.text.moses import MosesWords
 
@@ -29,6 +28,7 @@ Rows = NDArray[Any]  # (N, D)
 Lines = Sequence[str]
 _INSIDE = ("_extract_corpus_statistics", "_compute_score_from_stats", "get_signature")
 _BLEU_ORDER = 4
+_MOST_WORDS = 300_000  # known from one block of sentences to the next
 
 
 def make_metric(name: str, options: MetricOptions) -> Any:
@@ -53,52 +53,52 @@ class Counting:
 
     def __init__(self, options: MetricOptions) -> None:
         self.options = options
-        self._marks = Tokens(words_and_marks)
+        self._moses = MosesWords(options.language)
+        self._forget()
 
-    @cached_property
-    def _bleu(self) -> BleuTokens:
-        return BleuTokens(make_metric("bleu", self.options))
-
-    @cached_property
-    def _multi_bleu(self) -> BleuTokens:
-        return BleuTokens(make_metric("multi-bleu", self.options))
-
-    @cached_property
-    def _moses(self) -> MosesWords:
-        return MosesWords(self.options.language)
+    def _forget(self) -> None:
+        self._index = new_index()
+        self._marks = Cuts(self._index, words_and_marks)
+        self._bleu = BleuTokens(make_metric("bleu", self.options), self._index)
+        self._multi_bleu = BleuTokens(make_metric("multi-bleu", self.options), self._index)
 
     def rows(self, systems: Sequence[Lines], references: Sequence[Lines]) -> list[dict[str, Rows]]:
         """For each system the rows of each metric: (N, D), equal to those of sacreBLEU's _extract_corpus_statistics."""
+        if len(self._index) > _MOST_WORDS:
+            self._forget()
         texts = [*systems, *references]
-        split = [[line.split() for line in lines] for lines in texts]
+        words = [[split(line) for line in lines] for lines in texts]
+        numbered = [number(self._index, lines) for lines in words]
         count, wanted = len(systems), self.options.metrics
         found: dict[str, Sequence[Rows]] = {}
         if "bleu" in wanted:
-            found["bleu"] = _bleu_rows(self._bleu.numbered(texts, split), count)
+            found["bleu"] = _bleu_rows(self._bleu.of(texts, numbered), count)
         if "chrf" in wanted or "chrf++" in wanted:
-            found.update(self._chrf_rows(split, count))
+            found.update(self._chrf_rows(words, numbered, count))
         if "ter" in wanted:
             found["ter"] = [ter_statistics(hypotheses, references) for hypotheses in systems]
         if "multi-bleu" in wanted:
-            found["multi-bleu"] = _bleu_rows(self._multi_bleu_tokens(texts, split), count)
+            found["multi-bleu"] = _bleu_rows(self._multi_bleu_tokens(texts, numbered), count)
         return [{name: found[name][number] for name in METRICS if name in found} for number in range(count)]
 
-    def _multi_bleu_tokens(self, texts: Sequence[Lines], split: Sequence[Sequence[Sequence[str]]]) -> list[Numbered]:
+    def _multi_bleu_tokens(self, texts: Sequence[Lines], numbered: Sequence[Numbered]) -> list[Numbered]:
         if self.options.tokenize != "none":
-            split = [[self._moses.tokenize(line) for line in lines] for lines in texts]
-            texts = [[" ".join(tokens) for tokens in lines] for lines in split]
-        return self._multi_bleu.numbered(texts, split)
+            tokens = [[[*self._moses.tokenize(line), END] for line in lines] for lines in texts]
+            numbered = [number(self._index, lines) for lines in tokens]
+            texts = [[" ".join(line) for line in lines] for lines in tokens] if self.options.lowercase else texts
+        return self._multi_bleu.of(texts, numbered)
 
-    def _chrf_rows(self, split: Sequence[Sequence[Sequence[str]]], count: int) -> dict[str, Sequence[Rows]]:
+    def _chrf_rows(
+        self, lines: Sequence[Sequence[Words]], numbered: Sequence[Numbered], count: int
+    ) -> dict[str, Sequence[Rows]]:
         """Of chrF and chrF++ what was asked for; their characters are the same."""
-        self._marks.bound()
-        characters = with_small_codes([character_codes(lines) for lines in split])
+        characters = with_small_codes([character_codes(text) for text in lines])
         parts = [order_counts(characters[:count], text, CHARACTER_ORDER) for text in characters[count:]]
         found: dict[str, Sequence[Rows]] = {}
         if "chrf" in self.options.metrics:
             found["chrf"] = [of_best_reference(by_reference) for by_reference in zip(*parts, strict=True)]
         if "chrf++" in self.options.metrics:
-            words = [self._marks.cut(lines) for lines in split]
+            words = [self._marks.of(text) for text in numbered]
             more = [order_counts(words[:count], text, WORD_ORDER) for text in words[count:]]
             joined = [
                 [np.concatenate(pair, axis=1) for pair in zip(one, other, strict=True)]

@@ -24,6 +24,12 @@ class Numbered:
     codes: Ints  # (T,)
     lengths: Ints  # (N,) without the 0
 
+    @classmethod
+    def of(cls, codes: Ints) -> "Numbered":
+        """The sentences of numbers that hold a 0 after each."""
+        ends = np.concatenate([[-1], np.flatnonzero(codes == 0)])
+        return cls(codes, ends[1:] - ends[:-1] - 1)
+
     def sentences(self) -> Ints:
         """(T,) the sentence of each position, its 0 included."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths + 1)
@@ -115,14 +121,16 @@ def _clipped(keys: Keys, order: int, width: int, references: int) -> Ints:
     owner = references.bit_length()
     owners = (keys & np.uint64((1 << owner) - 1)).astype(np.uint8)
     keys >>= np.uint64(owner)
-    counts = [(owners == number).astype(np.int32) for number in range(references + 1)]
+    # How many keys each text has before each place: of a run, the difference of two of them.
+    before = [np.concatenate([[0], np.cumsum(owners == number, dtype=np.int32)]) for number in range(references + 1)]
+    bounds = np.arange(len(keys) + 1)
     found = []
     for shorter in range(order):
         if shorter:
             keys = keys >> np.uint64(width)
         runs = _starts(keys)
-        keys = keys[runs]
-        counts = [np.add.reduceat(count, runs) for count in counts]
+        keys, bounds = keys[runs], np.append(bounds[runs], bounds[-1])
+        counts = [np.diff(total[bounds]) for total in before]
         most = counts[1]
         for count in counts[2:]:
             most = np.maximum(most, count)

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
+from nmtalign.scoring import counting
 from nmtalign.scoring.characters import words_and_marks
 from nmtalign.scoring.counting import Counting
-from nmtalign.scoring.numbering import _MOST_WORDS, Tokens
 from nmtalign.scoring.options import TOKENIZE, MetricOptions
 
 PIECES = [
@@ -107,12 +107,13 @@ def test_chinese_characters_are_numbered_by_sentence() -> None:
     assert rows["chrf"].tolist() == rows_of(CHRF(), texts[0], texts[1:])
 
 
-def test_words_are_forgotten_where_they_have_become_many() -> None:
-    tokens = Tokens(words_and_marks)
-    tokens.cut([[str(number) for number in range(_MOST_WORDS + 1)]])
-    tokens.bound()
-    assert not tokens
-    assert tokens.cut([["a", "b!"]]).codes.tolist() == [1, 2, 3, 0]
+def test_words_are_forgotten_where_they_have_become_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_MOST_WORDS", 3)
+    many = Counting(MetricOptions(("bleu", "chrf++")))
+    for hypotheses in (["a, b c d e"], ["e, d c b a"], ["a, b"]):
+        (rows,) = many.rows([hypotheses], [["e, d c b a"]])
+        assert rows["bleu"].tolist() == rows_of(BLEU(), hypotheses, [["e, d c b a"]])
+        assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, [["e, d c b a"]])
 
 
 @pytest.mark.parametrize(
