@@ -105,7 +105,8 @@ def parse_frequencies(text: str = FREQUENCIES) -> tuple[int, ...]:
 def word_table(texts: TargetTexts, frequencies: Frequencies, lowest: Sequence[int] = ()) -> WordTable:
     """Words of references and systems by how often training saw them; `lowest` is what `parse_frequencies` gives.
 
-    A match is a word that hypothesis and reference of a sentence share, counted as often as both have it.
+    A match is a word that hypothesis and reference of a sentence share, counted as often as both have it. With one
+    reference the figures are those of compare-mt, given the same words and counts.
     """
     lowest = tuple(lowest) or parse_frequencies()
     bucket = np.searchsorted(lowest, frequencies.of(texts.words), side="right")  # (words,) 0 = unknown
