@@ -158,7 +158,7 @@ def _marked(part: Part, number: int, marked: bool) -> str:
 def _p_value(part: Part, test: str, number: int) -> str:
     values = {**part.p_values}.get(test)  # type: ignore[call-overload]
     value = values[number] if values else None
-    return "" if value is None else f"{value:.4f}"
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _print_legend(report: Report) -> None:
@@ -168,7 +168,7 @@ def _print_legend(report: Report) -> None:
     drawn = report.resampling
     tests = " and ".join(_TESTS[test].format(samples=drawn.samples, trials=drawn.trials) for test in report.tests)
     sys.stdout.write(
-        f"* better than every other system, = not worse than the best, by p < {drawn.level:g}; p: against "
+        f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; p: against "
         f"{report.systems[0].name}; {tests}, seed {drawn.seed}\n"
     )
 

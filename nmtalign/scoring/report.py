@@ -42,7 +42,8 @@ class Part:
     # One a metric, of the test against the first system; {} for that one and where nothing was tested.
     p_values: Mapping[Test, tuple[float | None, ...]] = field(default_factory=dict)
     # One a metric; () where there is one system or nothing was tested. Better than every other system, significantly by
-    # every test made: winner. Not the winner, and not significantly worse than the best one by some test: tie.
+    # every test made: winner. Not the winner, and not significantly worse than the best one by some test: tie. Where so
+    # few sentences cannot tell (2 / 2**sentences is not below the level), all are ties.
     marks: tuple[Mark, ...] = ()
 
 

@@ -107,6 +107,17 @@ def test_a_bucket_has_what_sacrebleu_says_of_its_lines_alone(texts, tmp_path, te
             assert ours(part, metric, test) == figures[name]
 
 
+@pytest.mark.parametrize(("sentences", "mark"), [(5, "tie"), (6, "winner")])
+def test_five_sentences_are_too_few_for_a_winner_whatever_the_draws_say(texts, sentences, mark):
+    right = texts.references[0][:sentences]
+    wrong = [f"x{number} y z v w" for number in range(sentences)]
+    report = report_of([right, wrong], [right], ("bs", "ar"))
+    first, second = (system.everything.whole for system in report.systems)
+    assert first.marks == (mark,) * 3
+    assert second.marks == ("tie" if mark == "tie" else "",) * 3
+    assert all(p < 0.05 for p in second.p_values["bs"])
+
+
 def test_equal_texts_are_ties(texts):
     systems = [texts.systems[0], list(texts.systems[0]), texts.systems[0][::-1]]
     report = report_of(systems, texts.references[:1], ("bs", "ar"))

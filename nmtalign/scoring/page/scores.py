@@ -140,7 +140,7 @@ def legend(report: Report) -> str:
         by = f"significantly (p < {resampling.level:g}) by {'both tests' if len(report.tests) > 1 else 'the test'}"
         terms.append(("★ winner", f"better than every other system, {by}"))
         test = "some test" if len(report.tests) > 1 else "the test"
-        terms.append(("≈ tie", f"no winner, but not significantly worse than the best system by {test}"))
+        terms.append(("≈ tie", f"no winner, but not shown to be worse than the best system by {test}"))
     if report.tests:
         tests = " and ".join(_test_words(test, resampling) for test in report.tests)
         against = f" against {apart(report.systems[0].name)}"
