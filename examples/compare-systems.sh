@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does attention help, and with which sentences? Two models trained alike, compared in one command, and once more for a script.
+# Does attention help, and with which sentences? Two models trained as long, compared by one command, and once more for a script.
 # Usage: compare-systems.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
 set -euo pipefail
 cd -- "$1"

@@ -194,7 +194,8 @@ def _joined(lines: Sequence[str]) -> bytes:
 
 
 def _json(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    return text.encode(errors="replace")  # the name of a text may hold bytes that are no letters
 
 
 def _read_record(path: Path) -> dict[str, Any]:

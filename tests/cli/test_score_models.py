@@ -223,6 +223,12 @@ def test_a_translation_is_what_translate_writes_and_is_kept(
     assert {path.name.partition(".")[2] for path in kept.parent.iterdir()} == {"txt", "json"}
 
 
+def test_a_text_may_have_any_name(copied: Copy, searches: list[str]) -> None:
+    folder, odd = copied("model"), Text("t\udce9st.en", LINES)
+    assert translation(folder, SETTINGS, odd) == translation(folder, SETTINGS, odd)
+    assert searches == ["model"]
+
+
 def test_a_kept_translation_needs_no_torch(copied: Copy) -> None:
     folder = copied("model")
     expected = translation(folder)
