@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from nmtalign.cli.common import notifier
 from nmtalign.cli.score_task import Task
 from nmtalign.errors import UsageError
+from nmtalign.text.lines import STDIN, open_bytes
 
 if TYPE_CHECKING:
     from nmtalign.cli.score_job import Read
@@ -80,6 +81,8 @@ class KnownWords:
         """The training text or the corpus folder in which words are counted."""
         task = self._task
         if task.train_text:
+            if task.train_text != STDIN:
+                open_bytes(task.train_text).close()  # it is read only when all else is done
             return task.train_text
         for folder in (*task.words, task.workspace.data):
             if (folder / CORPUS).is_file() or folder.name == CORPUS:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,11 +143,12 @@ def test_empty_lines_are_no_mistake_and_the_score_is_no_exit_code(folder: Path) 
     assert columns(done.stdout.splitlines()[2])[1] == "0.00"
 
 
-def test_a_terminal_gets_a_drawn_table_and_whole_signatures(folder: Path) -> None:
+def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
+    """The lines that a terminal of so many columns is shown."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "nmtalign", "score", "out.fr", "-r", "test.fr", "--metrics", "bleu"]
-    narrow = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=narrow) as process:
+    command = [sys.executable, "-m", "nmtalign", "score", *arguments]
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **variables}
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=environment) as process:
         os.close(slave)
         shown = b""
         try:
@@ -156,8 +158,48 @@ def test_a_terminal_gets_a_drawn_table_and_whole_signatures(folder: Path) -> Non
             pass
         assert process.wait() == 0
     os.close(master)
-    assert "│ BLEU" in shown.decode()
-    assert bleu(HYPOTHESIS, REFERENCE).signature in shown.decode()
+    return shown.decode().splitlines()
+
+
+def bare(text: str) -> str:
+    """Without colours and bold letters."""
+    return re.sub("\x1b\\[[0-9;]*m", "", text)
+
+
+def test_a_terminal_gets_a_drawn_table_and_whole_signatures(folder: Path) -> None:
+    lines = on_terminal(folder, 40, "out.fr", "-r", "test.fr", "--metrics", "bleu")
+    assert any("│ BLEU" in line for line in lines)
+    assert bleu(HYPOTHESIS, REFERENCE).signature in lines
+
+
+def test_tables_on_a_narrow_terminal_are_broken_between_columns(folder: Path) -> None:
+    given = ["out.fr", "-r", "test.fr", "-s", "test.en", "--by-length", "--buckets", "5", "--bootstrap", "50"]
+    lines = on_terminal(folder, 60, *given, NO_COLOR="1")
+    table = [bare(line) for line in lines[lines.index("by words of the source (all):") + 1 :]]
+    assert max(map(len, table)) <= 60
+    heads = [line.replace("┃", " ").split() for line in table if "words" in line]
+    assert len(heads) > 1
+    names = [name for head in heads for name in head if name not in ("words", "sentences")]
+    assert names == ["BLEU", "[low,", "high]", "chrF2", "chrF2++", "TER", "multi-bleu", "ratio", "BLEU"]
+    assert any("█" in line for line in table)
+
+
+@pytest.mark.parametrize("columns", [80, 130])
+def test_differences_are_coloured_on_a_terminal_that_can(folder: Path, columns: int) -> None:
+    given = ["out.fr", "test.fr", "-r", "test.fr", "--differences", "1", "--metrics", "bleu", "--bootstrap", "50"]
+    coloured = "\n".join(on_terminal(folder, columns, *given))
+    assert "\x1b[1;31mours\x1b[0m" in coloured
+    plain = "\n".join(on_terminal(folder, columns, *given, NO_COLOR="1"))
+    assert "[-ours-]" in plain
+    assert "{+wombat+}" in plain
+    assert ("┃ out.fr" in bare(plain).partition("line 3, chrF2")[2]) == (columns == 130)
+
+
+def test_a_reader_that_goes_early_is_no_error(folder: Path) -> None:
+    command = f"'{sys.executable}' -m nmtalign score out.fr -r test.fr --format csv | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("system,subset,by,label,")
 
 
 def test_lines_end_at_newlines_only(folder: Path) -> None:
@@ -215,15 +257,15 @@ def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int
     assert done.stderr.count("\n") == 1
 
 
-def test_scoring_loads_no_torch(folder: Path, model: Path) -> None:
+def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, model: Path) -> None:
     program = (
         "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--no-unk', '-m',"
-        " 'model', '--tokenized']\n"
+        " 'model', '--tokenized', '--by-length', '--by-place', '--bootstrap', '50']\n"
         "from nmtalign.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, 'torch' in sys.modules)\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, {'torch', 'matplotlib'} & set(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("0 False\n")
+    assert done.stdout.endswith("0 set()\n")
 
 
 def test_bare_without_a_model_names_the_folder(folder: Path) -> None:

@@ -1,0 +1,343 @@
+"""`nmtalign score` of several systems: tables, marks, Table 1, words, differences; figures as sacreBLEU gives them."""
+
+import csv
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmtalign.cli.app import main
+from nmtalign.cli.score_plan import named_systems
+from nmtalign.errors import UsageError
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+
+LINE = "le chat dort sur la petite colline et un chien court dans une rue avec elle"
+WORDS = LINE.split()
+Run = Callable[..., tuple[int, str, str]]
+
+
+def spoiled(lines: list[str], share: float, seed: int) -> list[str]:
+    """The lines without some of their words."""
+    drawn = random.Random(seed)
+    return [" ".join(word for word in line.split() if drawn.random() > share) for line in lines]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    drawn = random.Random(1)
+    lines = [" ".join(drawn.choices(WORDS, k=drawn.randint(3, 25))).capitalize() + " ." for _ in range(60)]
+    texts = {
+        "ref.fr": lines,
+        "ref2.fr": spoiled(lines, 0.05, 9),
+        "src.en": lines,
+        "good.fr": spoiled(lines, 0.1, 2),
+        "bad.fr": spoiled(lines, 0.3, 3),
+        "near.fr": [*spoiled(lines, 0.1, 2)[:58], "Le", "chat dort"],
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def vocabularies(folder: Path) -> Path:
+    """A folder of vocabularies without `elle`."""
+    words = [*(word for word in WORDS if word != "elle"), *map(str.capitalize, WORDS), "."]
+    for side in ("source", "target"):
+        Vocabulary(["</s>", "<unk>", *words]).save(folder / "words" / f"{side}.vocabulary.txt")
+    Tokenizers.moses("fr", "fr").save(folder / "words")
+    return folder / "words"
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `nmtalign score ARGUMENTS` in the folder: (exit code, stdout, stderr)."""
+
+    def run_inside(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "score", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run_inside
+
+
+def sacrebleu(folder: Path, *arguments: str) -> object:
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "-f",
+        "json",
+        "-w",
+        "2",
+        "-m",
+        "bleu",
+        "chrf",
+        "ter",
+        "-i",
+        *arguments,
+    ]
+    return json.loads(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout)
+
+
+def table(text: str, title: str = "") -> list[list[str]]:
+    """The cells of the first table, or of the one under a title, to the next empty line."""
+    part = text.partition(f"{title}\n")[2] if title else text.partition("\n")[2]
+    return [line.split() for line in part.partition("\n\n")[0].splitlines()]
+
+
+def test_figures_and_signatures_are_those_of_sacrebleu(folder: Path, run: Run) -> None:
+    expected = sacrebleu(folder, "good.fr", "--", "ref.fr", "ref2.fr")
+    code, out, _ = run("good.fr", "-r", "ref.fr", "-r", "ref2.fr", "--metrics", "bleu,chrf,ter")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[2:]]
+    assert [(row[0], float(row[1])) for row in rows] == [(one["name"], one["score"]) for one in expected]  # type: ignore[attr-defined]
+    assert [row[2] for row in rows] == [f"{one['name']}|{one['signature']}" for one in expected]  # type: ignore[attr-defined]
+
+
+def test_intervals_are_those_of_sacrebleu(folder: Path, run: Run) -> None:
+    expected = sacrebleu(folder, "good.fr", "--confidence", "--confidence-n", "200", "--", "ref.fr")
+    _, out, _ = run("good.fr", "-r", "ref.fr", "--metrics", "bleu,chrf,ter", "--bootstrap", "200")
+    rows = [line.split() for line in out.splitlines()[2:]]
+    assert [(row[2], row[4]) for row in rows] == [
+        (f"{one['confidence_mean']:.2f}", f"{one['confidence_var']:.2f}")
+        for one in expected  # type: ignore[attr-defined]
+    ]
+    assert "|bs:200|seed:12345|" in rows[0][5]
+
+
+def test_systems_stand_below_each_other_with_marks_and_p_values(run: Run) -> None:
+    code, out, err = run("good.fr", "poor=bad.fr", "-r", "ref.fr", "--metrics", "bleu")
+    assert (code, err) == (0, "")
+    head, good, poor, legend, signature = table(out)
+    assert head == ["system", "BLEU", "±", "p"]
+    assert (good[0], good[2], good[-1]) == ("good.fr", "*", "-")
+    assert (poor[0], len(poor)) == ("poor", 4)
+    assert float(poor[-1]) < 0.05
+    assert legend[:3] == ["*", "better", "than"]
+    assert signature[0].startswith("BLEU|nrefs:1|bs:1000|seed:12345|")
+
+
+def test_both_tests_and_a_tie(run: Run) -> None:
+    _, out, _ = run(
+        "good.fr", "near.fr", "-r", "ref.fr", "--metrics", "bleu", "--significance", "both", "--trials", "100"
+    )
+    rows = table(out)
+    assert rows[0] == ["system", "BLEU", "±", "p", "(bs)", "p", "(ar)"]
+    assert [row[2] for row in rows[1:3]] == ["=", "="]
+    assert "and paired approximate randomisation of 100 trials" in out
+
+
+def test_without_tests_and_intervals_the_table_has_scores_alone(run: Run) -> None:
+    flags = ["--significance", "none", "--no-confidence", "--metrics", "bleu,ter"]
+    _, out, _ = run("good.fr", "bad.fr", "-r", "ref.fr", *flags)
+    assert [len(row) for row in table(out)[:3]] == [3, 3, 3]
+    assert "|bs:" not in out
+
+
+def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
+    _, out, _ = run("good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--buckets", "10,20", "--metrics", "bleu,chrf")
+    rows = table(out, "BLEU by words of the source (all, all systems):")
+    assert rows[0] == ["words", "sentences", "good.fr", "bad.fr", "p"]
+    assert [row[0] for row in rows[1:]] == ["1-10", "11-20", ">20", "all"]
+    assert sum(int(row[1]) for row in rows[1:-1]) == int(rows[-1][1]) == 60
+    own = table(out, "by words of the source (all, bad.fr):")
+    assert own[0] == ["words", "sentences", "BLEU", "[low,", "high]", "chrF2", "ratio", "BLEU"]
+    assert set(own[1][-1]) <= {"█", "▒"}
+
+
+@pytest.mark.parametrize("side", ["reference", "hypothesis"])
+def test_lengths_of_another_side_need_no_source(run: Run, side: str) -> None:
+    code, out, _ = run("good.fr", "bad.fr", "-r", "ref.fr", "--length-of", side, "--metrics", "bleu")
+    assert code == 0
+    assert f"by words of the {side} (all, good.fr):" in out
+    # The sentences of a bucket are others for each system where its own words count: there is nothing to compare.
+    assert ("all systems" in out) == (side == "reference")
+
+
+def test_cumulative_rows_end_with_all(run: Run) -> None:
+    _, out, _ = run(
+        "good.fr", "-r", "ref.fr", "-s", "src.en", "--buckets", "10,20", "--cumulative", "--metrics", "bleu"
+    )
+    rows = table(out, "by words of the source, cumulative (all):")
+    assert [row[0] for row in rows[1:]] == ["<=10", "<=20", "all"]
+    assert int(rows[1][1]) < int(rows[2][1]) < int(rows[3][1]) == 60
+
+
+def test_table_1_has_a_row_a_system_and_two_columns(run: Run, vocabularies: Path) -> None:
+    flags = ["--table1", "--data", "words", "--no-confidence", "--significance", "none", "--metrics", "bleu"]
+    code, out, _ = run("good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", *flags)
+    assert code == 0
+    assert out.splitlines()[1].startswith("no unknown word: ")
+    rows = [line.split() for line in out.splitlines()[2:5]]
+    assert rows[0] == ["model", "All", "No", "UNK"]
+    assert [row[0] for row in rows[1:]] == ["good.fr", "bad.fr"]
+    whole = json.loads(
+        run("good.fr", "-r", "ref.fr", "-s", "src.en", "--no-unk", "--data", "words", "--format", "json")[1]
+    )
+    (system,) = whole["systems"]
+    scores = [part["scores"]["BLEU"]["value"] for part in (system, system["no_unk"])]
+    assert rows[1][1:] == [f"{score:.2f}" for score in scores]
+    assert whole["unknown"]["source"] > 0
+
+
+def test_words_by_frequency_and_place(run: Run) -> None:
+    flags = ["--train-text", "bad.fr", "--by-place", "--metrics", "bleu", "-q"]
+    code, out, err = run("good.fr", "bad.fr", "-r", "ref.fr", *flags)
+    assert (code, err) == (0, "")
+    rows = table(out, "words from unknown and rare to frequent in training:")
+    assert rows[0] == ["times", "seen", "words", "F1", "good.fr", "F1", "bad.fr"]
+    assert rows[1][0] == "unknown"
+    rows = table(out, "words by place in the sentence:")
+    assert [row[0] for row in rows[1:]] == ["first", "second", "third", "fourth", "last"]
+    assert "\nby place in the text (all, good.fr):\n" in out
+
+
+def test_the_most_different_sentences_are_marked_without_colour(run: Run) -> None:
+    _, out, _ = run("good.fr", "near.fr", "-r", "ref.fr", "-s", "src.en", "--differences", "1", "--metrics", "bleu")
+    title, *rows = out.partition("the most different sentence of good.fr and near.fr:\n\n")[2].splitlines()
+    assert title.startswith(("line 59, chrF2: good.fr ", "line 60, chrF2: good.fr "))
+    assert [row.split()[0] for row in rows] == ["source", "reference", "good.fr", "near.fr"]
+    assert "[-" in rows[2]
+
+
+def test_csv_and_json_hold_the_same_figures(run: Run) -> None:
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--by-length", "--metrics", "bleu,ter"]
+    rows = list(csv.DictReader(io.StringIO(run(*given, "--format", "csv")[1])))
+    told = json.loads(run(*given, "--format", "json")[1])
+    for system in told["systems"]:
+        parts = [("", "all", system), *(("length", part["label"], part) for part in system["by_length"])]
+        for by, label, part in parts:
+            for metric, score in part["scores"].items():
+                (row,) = (
+                    row
+                    for row in rows
+                    if (row["system"], row["by"], row["label"], row["metric"]) == (system["name"], by, label, metric)
+                )
+                same = "" if score["value"] is None else str(score["value"])
+                assert (row["value"], row["mark"]) == (same, score["mark"])
+                assert row["p_bs"] == str(score["p_values"].get("bs") or "")
+                assert row["signature"] == told["signatures"][metric]
+
+
+def test_gzip_and_other_names_score_alike(folder: Path, run: Run) -> None:
+    for name in ("good.fr", "ref.fr"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    packed = run("x=good.fr.gz", "-r", "ref.fr.gz")
+    assert packed == run("good.fr", "-r", "ref.fr")
+    assert "multi-bleu" in packed[1]
+
+
+def test_a_file_that_is_there_is_no_name_and_a_file(folder: Path, run: Run) -> None:
+    (folder / "a=good.fr").write_text((folder / "good.fr").read_text())
+    names = [
+        system["name"] for system in json.loads(run("a=good.fr", "-r", "ref.fr", "--format", "json")[1])["systems"]
+    ]
+    assert names == ["a=good.fr"]
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["a.fr", "b.fr"], ["a.fr", "b.fr"]),
+        (["x/a.fr", "y/a.fr"], ["x/a.fr", "y/a.fr"]),
+        (["a.fr", "a.fr", "a.fr"], ["a.fr", "a.fr (2)", "a.fr (3)"]),
+        (["a.fr=b.fr", "a.fr"], ["a.fr", "a.fr (2)"]),
+        (["-", "ours=-"], ["stdin", "ours"]),
+    ],
+)
+def test_every_system_has_a_name_of_its_own(files: list[str], names: list[str]) -> None:
+    assert [name for name, _ in named_systems([Path(file) for file in files])] == names
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="two systems are named a; give each NAME=FILE a name of its own"):
+        named_systems([Path("a=x"), Path("a=y")])
+
+
+@pytest.mark.parametrize(
+    ("least", "code", "line"),
+    [("0", 0, ""), ("99", 1, "nmtalign: BLEU below 99: good.fr "), ("60", 1, "nmtalign: BLEU below 60: bad.fr ")],
+)
+def test_fail_under_tells_by_exit_code_and_one_line(run: Run, least: str, code: int, line: str) -> None:
+    done = run("good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu", "--fail-under", least, "-q")
+    assert done[0] == code
+    assert done[1].startswith("sentences: 60\n")
+    assert done[2].startswith(line)
+    assert done[2].count("\n") == code
+
+
+def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
+    assert "|seed:7|" in run(*given)[1]
+    assert "|seed:8|" in run(*given, "--seed", "8")[1]
+
+
+def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: Path, run: Run) -> None:
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu,chrf"]
+    done = run(*given, "--html", "report.html")
+    assert done[:2] == run(*given)[:2]
+    assert done[2] == "nmtalign: wrote report.html\n"
+    page = (folder / "report.html").read_text()
+    for part in ("<svg", "by words of the source", "by place in the text", "good.fr"):
+        assert part in page
+
+
+def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
+    code, _, err = run("good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--plot", "figure.svg")
+    assert (code, err) == (0, "nmtalign: wrote figure.svg\n")
+    assert (folder / "figure.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["a=good.fr", "a=bad.fr"], 2, "two systems are named a"),
+        (["-", "x=-"], 2, "only one of HYP, -r and -s can be stdin"),
+        (["good.fr", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
+        (["good.fr", "-s", "src.en", "--plot", "figure.gif"], 2, "figure.gif"),
+        (["good.fr", "--plot", "figure.png"], 2, "--plot: give the source with -s, or --length-of reference"),
+        (["good.fr", "--html", "page.txt"], 2, "page.txt: a page's name ends in .html"),
+        (["good.fr", "--html", "gone/page.html"], 2, "gone/page.html: there is no folder gone; make it first"),
+        (["page.html", "--html", "page.html"], 2, "page.html: is read here and would be replaced"),
+        (["good.fr", "--differences", "3"], 2, "--differences: compares systems; give two or more"),
+        (["good.fr", "--significance", "ar"], 2, "--significance: compares systems; give two or more"),
+        (["good.fr", "--metrics", "bleu,comet"], 2, "unknown 'comet'"),
+        (["good.fr", "--metrics", "multi-bleu", "-r", "plain"], 2, "multi-bleu: give the language"),
+        (["good.fr", "--metrics", "ter", "--fail-under", "30"], 2, "--fail-under: less is better of TER"),
+        (["good.fr", "--bootstrap", "1"], 2, "bootstrap = 1: must be at least 2"),
+        (["good.fr", "--seed", "-1"], 2, "seed = -1: must be at least 0"),
+        (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
+        (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
+        (["good.fr", "bad.fr", "--alignments", "a.h5"], 2, "--alignments are for --attention"),
+        (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn of --differences N"),
+        (["good.fr", "bad.fr", "--attention", "--differences", "1"], 2, "--attention: give the source with -s"),
+        (
+            ["good.fr", "bad.fr", "--attention", "--differences", "1", "-s", "src.en"],
+            2,
+            "--attention: nothing holds the attention of good.fr; give --alignments good.fr=FILE.h5",
+        ),
+        (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
+    ],
+)
+def test_every_mistake_is_one_line(folder: Path, run: Run, arguments: list[str], code: int, message: str) -> None:
+    (folder / "short.fr").write_text("Le chat dort .\n")
+    for name in ("page.html", "plain"):
+        (folder / name).write_text((folder / "ref.fr").read_text())
+    references = [] if "-r" in arguments else ["-r", "ref.fr"]
+    done = run(*arguments, *references)
+    assert done[:2] == (code, "")
+    assert done[2].startswith("nmtalign: error: ")
+    assert message in done[2]
+    assert done[2].count("\n") == 1

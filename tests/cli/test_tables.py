@@ -1,0 +1,43 @@
+"""Tables: aligned columns in a pipe, pieces that fit on a terminal."""
+
+import pytest
+
+from nmtalign.cli.tables import Table, aligned, broken, screen_width
+
+TABLE = Table(
+    ["name", "BLEU", "p", "TER", "p"], [["one", "1.00", "0.5", "20.00", ""], ["très", "10.00", "", "3.00", "1"]]
+)
+
+
+def test_texts_stand_left_and_figures_right() -> None:
+    assert aligned(TABLE) == [
+        "name   BLEU    p    TER  p",
+        "one    1.00  0.5  20.00",
+        "très  10.00        3.00  1",
+    ]
+
+
+@pytest.mark.parametrize(("text", "width"), [("", 0), ("été", 3), ("e\u0301te\u0301", 3), ("漢字", 4), ("█▒", 2)])
+def test_what_a_text_takes_on_the_screen(text: str, width: int) -> None:
+    assert screen_width(text) == width
+
+
+def test_wide_letters_do_not_shift_the_columns_behind_them() -> None:
+    lines = aligned(Table(["name", "x"], [["漢字漢字", "1"], ["a", "2"]]))
+    assert {screen_width(line) for line in lines} == {11}
+
+
+@pytest.mark.parametrize("width", range(10, 60))
+def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
+    pieces = broken(TABLE, width)
+    assert [name for piece in pieces for name in piece.head[1:]] == list(TABLE.head[1:])
+    for piece in pieces:
+        assert piece.head[0] == "name"
+        assert len(piece.head) == 2 or sum(piece.widths()) + 3 * len(piece.head) + 1 <= width
+
+
+def test_groups_stay_together() -> None:
+    table = Table(TABLE.head, TABLE.rows, groups=(2, 2))
+    assert [piece.head for piece in broken(table, 30)] == [["name", "BLEU", "p"], ["name", "TER", "p"]]
+    assert [len(piece.head) for piece in broken(table, 5)] == [3, 3]
+    assert [piece.head for piece in broken(table, 100)] == [list(TABLE.head)]
