@@ -227,7 +227,10 @@ class _Maker:
             from nmtalign.decoding.translator import Translator, load_models
             from nmtalign.tensor_file import check_tensors
 
-            check_tensors(weights)  # what is scored is what was trained, to the last bit
+            try:
+                check_tensors(weights)  # what is scored is what was trained, to the last bit
+            except FormatError as error:
+                raise FormatError(f"{error}; `nmtalign info {self.folder}` says which files are whole") from None
             translator = Translator(load_models([self.folder], self.settings), self.settings, alignments=False)
             same = kept.is_current()  # else training has put better weights there, and what is loaded may be these
             notifier(self.quiet)(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
