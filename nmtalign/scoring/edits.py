@@ -4,6 +4,7 @@ sacreBLEU looks at one sentence, one move of a block and one cell of a table at 
 the same length go through the same steps side by side in numpy (shifts.py), on tables of bits (edit_distance.py).
 """
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from nmtalign.scoring.shifts import edits
 
 _CELLS = 16_000_000  # of the tables of one batch: bounds its memory
 _PAIRS = 4096  # of one batch
+_FEW = 500  # pairs that are no batch of their own
 
 
 def ter_statistics(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
@@ -42,6 +44,7 @@ def _numbered(texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[in
     """The words of hypotheses and references as numbers."""
     numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
 
+    @functools.cache  # the references of several systems are the same
     def words(text: str) -> list[int]:
         return [numbers[word] for word in text.rstrip().lower().split()]
 
@@ -57,10 +60,11 @@ def _simple(hypothesis: list[int], reference: list[int]) -> int:
 
 def _batches(numbers: list[int], pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
     """The pairs in batches of like lengths."""
+    bounds = _bounds(np.array([len(pairs[number][1]) for number in numbers], dtype=np.intp))
 
     def size(number: int) -> tuple[int, int]:
         hypothesis, reference = pairs[number]
-        return _step(len(reference)), max(64, _step(len(hypothesis)))
+        return _up(len(reference), bounds), max(64, _up(len(hypothesis), bounds))
 
     numbers = sorted(numbers, key=size)
     begin = 0
@@ -74,12 +78,22 @@ def _batches(numbers: list[int], pairs: Sequence[tuple[list[int], list[int]]]) -
         begin = end
 
 
-def _step(length: int) -> int:
-    """The lengths that go together: up to 24 words the band holds all, and 32 and 64 are the bits of a number."""
-    for bound in (24, 32, 64):
-        if length <= bound:
-            return bound
-    return 64 * -(-length // 64)
+def _bounds(lengths: Numbers) -> list[int]:
+    """The lengths that go together: up to 24 words the band holds all, and 32 and 64 are the bits of a number.
+
+    A batch takes a time of its own, so that a few pairs sooner go with the longer ones.
+    """
+    bounds, below = [], 0
+    for bound in (24, 32):
+        count = int((lengths <= bound).sum())
+        if count - below >= _FEW:
+            bounds.append(bound)
+            below = count
+    return [*bounds, 64]
+
+
+def _up(length: int, bounds: Sequence[int]) -> int:
+    return next((bound for bound in bounds if length <= bound), 64 * -(-length // 64))
 
 
 def _padded(

@@ -32,6 +32,7 @@ LONGEST = 10  # words of a block
 FARTHEST = 50  # words between the block's places in hypothesis and reference
 MOST = 1000  # moves that are tried for one pair; the search ends where it has tried them
 _BLOCK = 8192  # moves whose distances are computed side by side: what the processor's cache holds
+_FEW = 2000  # moves that are sooner all tried than those of one word after the others
 _MATCHES = 50_000  # pairs of equal words looked at side by side, so that memory stays small on any text
 
 
@@ -137,8 +138,9 @@ def _shift(pairs: _Pairs, table: Table) -> _Pairs:
     for blocks in _blocks(pairs, path):
         tried += _count_moves(path, blocks, len(tried))
         moves = _moves(pairs, path, blocks.take(np.flatnonzero(tried[blocks[0]] < MOST), axis=1))
-        for several in (True, False):
-            _try(pairs, table, moves.select(np.flatnonzero((moves.length > 1) == several)), best)
+        longer = moves.length > 1
+        for part in (longer, ~longer) if len(longer) > _FEW else (longer | True,):
+            _try(pairs, table, moves.select(np.flatnonzero(part)), best)
     chosen = np.flatnonzero((best > 0) & (tried < MOST))
     pairs = replace(pairs, tried=tried).select(chosen)
     return _move(pairs, best[chosen])
@@ -293,15 +295,14 @@ def _distances(pairs: _Pairs, table: Table, moves: _Moves) -> Numbers:
     left = lengths - moves.first
     source = cell + (moves.middle - moves.first) * width
     jumps = _jumps(moves, width, int(left[0]))
-    for step in range(int(left[0])):
-        count = int(np.searchsorted(-left, -step))
+    for step, count in enumerate(np.searchsorted(-left, -np.arange(int(left[0]))).tolist()):
         if step in jumps:
             where, by = jumps[step]
             source[where] += by
         for word in range(words):
-            np.take(equal[word], source[:count], out=same[word, :count], mode="clip")
+            equal[word].take(source[:count], out=same[word, :count], mode="clip")  # "clip" is the fast one
             if band is not None:
-                np.take(band[word], cell[:count], out=scratch[0, :count], mode="clip")
+                band[word].take(cell[:count], out=scratch[0, :count], mode="clip")
                 same[word, :count] &= scratch[0, :count]
         here = np.s_[:, :count]
         state = up[here], down[here]

@@ -50,6 +50,15 @@ def disturbed(draw: random.Random, line: str, rate: float) -> str:
     return " ".join(words)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_parts() -> Iterator[None]:
+    """What is done for many pairs and moves at once is done for the few of a test as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shifts, "_FEW", 3)
+        patch.setattr(edits, "_FEW", 5)
+        yield
+
+
 def check(hypotheses: list[str], *references: list[str]) -> None:
     expected = np.array(TER()._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
     found = ter_statistics(hypotheses, references)
