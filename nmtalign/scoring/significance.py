@@ -64,8 +64,8 @@ class Resampled:
         not below `level`, no system is called worse, whatever the sampled p-values of so few sentences are.
         """
         if 2.0 ** (1 - len(self._columns)) >= level:
-            ties: tuple[Mark, ...] = ("tie",) * len(self._tables[0])
-            return [ties] * len(self._tables)
+            tie: Mark = "tie"
+            return [(tie,) * len(self._tables[0])] * len(self._tables)
         columns = [self._marks(metric, level) for metric in range(len(self._tables[0]))]
         return list(zip(*columns, strict=True))
 
