@@ -94,20 +94,33 @@ def tree_mb(root: int, field: str = "VmRSS") -> float:
 
     With the field VmHWM: the most that each of them has held so far.
     """
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            status = _status(folder.name)
-            parents[int(folder.name)] = int(status.get("PPid", 0)), status.get(field, 0)
-    inside, total = {root}, 0.0
+    return sum(status.get(field, 0) for status in _tree(root).values()) / 1024
+
+
+def tree_cpu_seconds(root: int) -> dict[int, float]:
+    """Processor time that a process and each of its descendants have taken so far."""
+    found = {}
+    for pid in _tree(root):
+        try:
+            fields = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        except OSError:
+            continue
+        found[pid] = sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def _tree(root: int) -> dict[int, dict[str, int]]:
+    """The status of a process and all its descendants."""
+    all_of_them = {
+        int(folder.name): _status(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()
+    }
+    inside = {root}
     grew = True
     while grew:
-        grown = {pid for pid, (parent, _) in parents.items() if parent in inside} - inside
+        grown = {pid for pid, status in all_of_them.items() if status.get("PPid", 0) in inside} - inside
         inside |= grown
         grew = bool(grown)
-    for pid in inside:
-        total += parents.get(pid, (0, 0))[1]
-    return total / 1024
+    return {pid: all_of_them[pid] for pid in inside if pid in all_of_them}
 
 
 def _status(pid: str) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import itertools
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,10 +12,10 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from bench.machine import describe_machine, in_words
+from bench.machine import describe_machine, environment, in_words, tree_cpu_seconds, tree_mb
 from bench.report import Table, figure, say, show, times, write_json
 from bench.score_texts import NOISE, ScoredTexts, write_texts
-from bench.watch import watch
+from bench.watch import complaint_in
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError
 from nmtalign.scoring.counting import Counting
@@ -22,7 +23,7 @@ from nmtalign.scoring.options import METRICS, MetricOptions
 from nmtalign.text.lines import read_lines
 
 LANGUAGE = "fr"
-LONGEST = 3600.0  # seconds of a command
+POLL = 0.1  # seconds between two looks at the command
 BLOCK = 1000  # sentences, as in the command
 # What the command does, from little to all.
 RUNS = {
@@ -50,18 +51,24 @@ def run(given: dict[str, Any]) -> int:
 
 
 def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], folder: Path) -> dict[str, float]:
-    """Seconds and memory of `nmtalign score` as a whole program."""
+    """Seconds, processor time and memory of `nmtalign score` as a whole program."""
     arguments = [f"{name}={path}" for name, path in texts.systems.items()]
     arguments += ["-r", str(texts.reference), "-s", str(texts.source), "--by-length", "--metrics", ",".join(METRICS)]
     arguments += ["--target-language", LANGUAGE, "--bootstrap", str(given["samples"]), "--trials", str(given["trials"])]
     say(" ".join(["nmtalign score ...", *flags]))
-    began = time.perf_counter()
-    seen = watch(
-        [sys.executable, "-m", "nmtalign", "score", *arguments, *flags, "--format", "json"], "(?!)", LONGEST, folder
-    )
-    if seen.exit_code != 0:
-        raise NmtalignError(f"nmtalign score ended with {seen.exit_code}: {seen.complaint}")
-    return {"seconds": time.perf_counter() - began, "peak_mb": seen.peak_mb}
+    program = [sys.executable, "-m", "nmtalign", "score", *arguments, *flags, "--format", "json"]
+    began, peak, spent = time.perf_counter(), 0.0, dict[int, float]()
+    with (folder / "stderr").open("w+", encoding="utf-8") as stderr:
+        process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=stderr, cwd=folder, env=environment())
+        while process.poll() is None:
+            time.sleep(POLL)
+            peak = max(peak, tree_mb(process.pid))
+            spent.update(tree_cpu_seconds(process.pid))
+        seconds = time.perf_counter() - began
+        stderr.seek(0)
+        if process.returncode:
+            raise NmtalignError(f"nmtalign score ended with {process.returncode}: {complaint_in(stderr.readlines())}")
+    return {"seconds": seconds, "core_seconds": sum(spent.values()), "peak_mb": peak}
 
 
 def metric(name: str, texts: ScoredTexts, given: dict[str, Any]) -> dict[str, float]:
@@ -97,8 +104,11 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
     sentences, metrics, systems = given["sentences"], results["metrics"], len(NOISE)
     whole = Table(
         f"nmtalign score, {sentences:,} sentences, {systems} systems, all metrics, {given['samples']} samples",
-        ["", "seconds", "peak MB, all processes"],
-        [[name, figure(one["seconds"], 1), figure(one["peak_mb"])] for name, one in results["runs"].items()],
+        ["", "seconds", "of processors", "peak MB, all processes"],
+        [
+            [name, figure(one["seconds"], 1), figure(one["core_seconds"], 1), figure(one["peak_mb"])]
+            for name, one in results["runs"].items()
+        ],
         f"{in_words(results['machine'])}\npages that processes share are counted in each of them",
     )
     total = sum(one["ours_ms"] for one in metrics.values())
