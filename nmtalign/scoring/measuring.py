@@ -17,7 +17,7 @@ from nmtalign.scoring.options import METRICS, MetricOptions
 from nmtalign.scoring.statistics import Statistics
 
 _BLOCK = 1_000  # sentences: their keys stay in a core's cache
-_PARALLEL_FROM = 6_000  # hypotheses; fewer are counted before processes have started
+_PARALLEL_FROM = 20_000  # sentences times systems times metrics; fewer are counted before processes have started
 _IN_FLIGHT = 3  # blocks a process
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
 
@@ -26,10 +26,14 @@ Counts = list[dict[str, Rows]]  # of every system, by metric
 
 
 def measure(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions | None = None
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    options: MetricOptions | None = None,
+    *,
+    processes: int = 0,
 ) -> list[Statistics]:
     """The statistics of one system by every metric of `options`, in the order of METRICS; else as `measure_systems`."""
-    return measure_systems([hypotheses], references, options)[0]
+    return measure_systems([hypotheses], references, options, processes=processes)[0]
 
 
 def measure_systems(
@@ -51,7 +55,7 @@ def measure_systems(
     columns = [_Columns(options, len(hypotheses)) for hypotheses in systems]
     start = 0
     workers = worker_count(processes)
-    if not processes and len(systems) * len(systems[0]) < _PARALLEL_FROM:
+    if not processes and steps(len(systems), len(systems[0]), options) < _PARALLEL_FROM:
         workers = 1
     blocks = _blocks(systems, references)
     counted = _here(options, blocks) if workers == 1 else _in_processes(options, blocks, workers)
