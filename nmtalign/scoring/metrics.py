@@ -34,7 +34,7 @@ def corpus_scores(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a") -> Score:
-    """sacreBLEU's BLEU of the whole corpus against one reference, counted in this process: training has no core free."""
+    """sacreBLEU's BLEU of the whole corpus against one reference, counted in this process (training uses the cores)."""
     return measure(hypotheses, [references], MetricOptions(("bleu",), lowercase, tokenize), processes=1)[0].score()
 
 
