@@ -103,7 +103,9 @@ def _run(given: Mapping[str, Any]) -> None:
     asked = without(report, task.page_only)
     if task.settings.format == "text":
         colour = has_colour(sys.stdout, os.environ)
-        score_output.print_text(asked, task.table1, pictures.drawn_on_terminal(panels, colour))
+        differences = bool(task.differences) and len(read.names) > 1 and "differences" not in task.page_only
+        attention = pictures.drawn_on_terminal(panels, colour)
+        score_output.print_text(asked, table1=task.table1, differences=differences, attention=attention)
     else:
         {"json": score_output.print_json, "csv": score_output.print_csv}[task.settings.format](asked)
     if task.fail_under is not None:

@@ -18,6 +18,9 @@ def print_differences(report: Report, attention: Mapping[int, str]) -> None:
     """Every difference with its line, scores, source and references; below it, its drawn attention, by line."""
     names = [system.name for system in report.systems[:2]]
     count = len(report.differences)
+    if not count:
+        sys.stdout.write(f"\nno sentence of {names[0]} and {names[1]} differs\n")
+        return
     what = "most different sentence" if count == 1 else f"{count} most different sentences"
     sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty():

@@ -30,7 +30,9 @@ def print_csv(report: Report) -> None:
     writer.writerows(csv_rows(report))
 
 
-def print_text(report: Report, table1: bool = False, attention: Mapping[int, str] | None = None) -> None:
+def print_text(
+    report: Report, *, table1: bool = False, differences: bool = False, attention: Mapping[int, str] | None = None
+) -> None:
     """Counts, the scores of all sentences, then what else was asked for; `attention` is drawn, by line from 1."""
     first = report.systems[0]
     total = first.everything.whole.sentences
@@ -55,7 +57,7 @@ def print_text(report: Report, table1: bool = False, attention: Mapping[int, str
     for words in report.words:
         sys.stdout.write(f"\n{words.title}:\n")
         print_table(_words_table(report, words))
-    if report.differences:
+    if differences:
         print_differences(report, attention or {})
 
 

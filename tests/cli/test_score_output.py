@@ -1,0 +1,64 @@
+"""How a report is printed: bars, marks, tables of what is in it."""
+
+import pytest
+
+from nmtalign.cli.score_differences import marked
+from nmtalign.cli.score_output import bar, figure, print_text
+from nmtalign.scoring.differences import Segment
+from nmtalign.scoring.report import Part, Report, Section, SystemReport
+from nmtalign.scoring.words import UnknownRates
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0.00"), (12.345, "12.35"), (100.0, "100.00")])
+def test_a_figure_has_two_decimals(value: float | None, shown: str) -> None:
+    assert figure(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (50.0, None, None, "█████"),
+        (51.25, None, None, "█████▏"),
+        (50.0, 40.0, 60.0, "████▒▒"),
+        (0.0, None, None, ""),
+        (None, None, None, ""),
+        (100.0, 100.0, 100.0, "██████████"),
+    ],
+)
+def test_a_bar_is_as_long_as_its_figure(value: float | None, low: float | None, high: float | None, shown: str) -> None:
+    assert bar(value, low, high, 100.0, width=10) == shown
+
+
+def test_nothing_is_drawn_where_all_is_nothing() -> None:
+    assert bar(0.0, 0.0, 0.0, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("side", "shown"), [(0, "le [-petit chien-] dort [-ici-]"), (1, "le {+petit chien+} dort {+ici+}")]
+)
+def test_what_only_one_system_has_is_set_apart(side: int, shown: str) -> None:
+    segments = [
+        Segment("le ", "same", True),
+        Segment("petit", "only", True),
+        Segment(" chien", "only", False),
+        Segment(" dort", "same", True),
+        Segment(" ici", "only", False),
+    ]
+    assert marked(segments, side) == shown
+
+
+def test_table_1_names_the_bleu_of_the_papers_time(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [Part("all", sentences, (20.0, 50.0, 18.0), 1.0) for sentences in (5, 3)]
+    system = SystemReport("one", Section(parts[0]), Section(parts[1]))
+    metrics, signatures = ("BLEU", "chrF2", "multi-bleu"), ("BLEU|a", "chrF2|b", "multi-bleu|c")
+    rates = UnknownRates(None, 0.25, (0.5,))
+    print_text(Report(metrics, signatures, (system,), unknown=rates), table1=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "sentences: 5",
+        "no unknown word: 3 of 5 sentences",
+        "model    All  No UNK  All (multi-bleu)  No UNK (multi-bleu)",
+        "one    20.00   20.00             18.00                18.00",
+        "BLEU|a",
+        "multi-bleu|c",
+        "unknown words: reference 25.00%, one 50.00%",
+    ]
