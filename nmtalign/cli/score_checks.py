@@ -2,12 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from nmtalign.cli.score_task import Task
-from nmtalign.errors import FormatError, ResourceError, UsageError
+from nmtalign.errors import ResourceError, UsageError
 from nmtalign.files import stays_in_place
 
 
@@ -30,21 +28,15 @@ def check(task: Task, options: Mapping[str, Any]) -> None:
             if options[name]:
                 raise UsageError(f"--{name}: compares systems; give two or more")
     if task.comet:
-        _check_comet(task.comet)
+        from nmtalign.scoring.comet import check_comet
+
+        check_comet(task.comet)
     _check_attention(task)
     if task.output and len(task.models) > 1:
         raise UsageError("--output keeps one translation; those of --all are kept in the models' folders")
-    if task.fail_under is not None and task.options.metrics == ("ter",):
+    if task.fail_under is not None and task.options.metrics == ("ter",) and not task.comet:
         raise UsageError("--fail-under: less is better of TER; give a metric of which more is better, such as bleu")
     _check_outputs(task)
-
-
-def _check_comet(path: Path) -> None:
-    """What would come out only when all texts have been read; the rest shows when the model is read."""
-    if find_spec("comet") is None:
-        raise UsageError('--comet: COMET is not installed: pip install "nmtalign[comet]"')
-    if not path.exists():
-        raise FormatError(f"{path}: no COMET model here; give the folder or the .ckpt of one on disk")
 
 
 def _check_attention(task: Task) -> None:

@@ -284,6 +284,29 @@ def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypat
     assert "|seed:8|" in run(*given, "--seed", "8")[1]
 
 
+def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: Path, run: Run) -> None:
+    (folder / "nmtalign.toml").write_text(
+        '[corpus]\ntest = ["src.en", "ref.fr"]\n[score]\nmetrics = "chrf"\nlowercase = true\nconfidence = true\n'
+        'bootstrap = 60\nseed = 3\nsignificance = "none"\nlength_of = "reference"\n'
+    )
+    _, out, _ = run("good.fr", "bad.fr")
+    assert table(out)[0] == ["system", "chrF2", "±"]
+    assert "|bs:60|seed:3|" in out
+    assert "by words" not in out
+    _, out, _ = run("good.fr", "bad.fr", "--significance", "bs", "--metrics", "bleu", "--by-length", "--cased")
+    assert table(out)[0] == ["system", "BLEU", "±", "p"]
+    assert "by words of the reference" in out
+    assert "|case:mixed|" in out
+
+
+def test_the_source_of_the_test_set_belongs_to_its_reference(folder: Path, run: Run) -> None:
+    (folder / "nmtalign.toml").write_text('[corpus]\ntest = ["src.en", "ref.fr"]\n')
+    assert "by words of the source" in run("good.fr", "-r", "ref.fr", "--by-length", "--metrics", "bleu")[1]
+    assert run("good.fr", "-r", "ref2.fr", "--by-length")[2] == (
+        "nmtalign: error: --by-length: give the source with -s, or --length-of reference\n"
+    )
+
+
 def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: Path, run: Run) -> None:
     given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu,chrf"]
     done = run(*given, "--html", "report.html")
@@ -328,6 +351,8 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
             2,
             "--attention: nothing holds the attention of good.fr; give --alignments good.fr=FILE.h5",
         ),
+        (["good.fr", "--comet", "gone", "-s", "src.en"], 4, "gone: no COMET model here (no such file)"),
+        (["good.fr", "--comet", "gone"], 2, "--comet: compares with the source, too; give it with -s"),
         (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
     ],
 )
