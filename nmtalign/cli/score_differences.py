@@ -1,9 +1,11 @@
 """The most different sentences of two systems: side by side on a wide terminal, else above each other."""
 
 import itertools
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from nmtalign.cli.plot import has_colour
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Report
 
@@ -23,7 +25,7 @@ def print_differences(report: Report, attention: Mapping[int, str]) -> None:
         return
     what = "most different sentence" if count == 1 else f"{count} most different sentences"
     sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or has_colour(sys.stdout, os.environ):  # FORCE_COLOR, for `| less -R`
         _draw(report.differences, names, attention)
         return
     for one in report.differences:
@@ -68,6 +70,7 @@ def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Ma
     from rich.table import Table
     from rich.text import Text
 
+    sys.stdout.flush()
     console = Console(markup=False, highlight=False, emoji=False)
     coloured = not console.no_color and console.color_system is not None
     beside = console.width >= SIDE_BY_SIDE

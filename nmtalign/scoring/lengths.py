@@ -37,9 +37,10 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     """Buckets of their upper ends: "10,20" is 1-10, 11-20 and >20, and before them 0 for lines without a word.
 
     Together they hold every length once. Cumulative ones are <=10, <=20 and all: each holds the ones before it, and a
-    line without a word is in every one. Raises UsageError unless the ends are whole numbers that rise.
+    line without a word is in every one. "10,20,...,60" is every tenth up to 60. Raises UsageError unless the ends are
+    whole numbers that rise.
     """
-    parts = [part.strip() for part in text.split(",")]
+    parts = _filled([part.strip() for part in text.split(",")])
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise UsageError(f"buckets = {text!r}: give the upper ends as whole numbers, as in 10,20,30")
     ends = [0, *map(int, parts)]
@@ -51,6 +52,18 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
         return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
+
+
+def _filled(parts: list[str]) -> list[str]:
+    """The ends with those that `...` stands for, where two numbers before it and the last one say which."""
+    match parts:
+        case [*before, first, second, "..." | "\N{HORIZONTAL ELLIPSIS}", last] if all(
+            re.fullmatch(r"[0-9]{1,3}", part) for part in (first, second, last)
+        ):
+            step = int(second) - int(first)
+            if 0 < step and int(second) < int(last) and (int(last) - int(second)) % step == 0:
+                return [*before, first, *map(str, range(int(second), int(last) + 1, step))]
+    return parts
 
 
 def word_counts(lines: Sequence[str]) -> NDArray[np.int64]:

@@ -23,6 +23,11 @@ def test_both_ends_are_in_the_bucket() -> None:
     assert members == {"0": [0], "1-10": [1, 10], "11-20": [11, 20], ">20": [21, 500]}
 
 
+def test_points_stand_for_the_ends_between() -> None:
+    assert parse_buckets("10,20,...,60") == parse_buckets("10,20,30,40,50,60")
+    assert parse_buckets("1, 5, 10, ..., 20") == parse_buckets("1,5,10,15,20")
+
+
 @given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
 def test_every_length_is_in_one_bucket(ends: set[int], lengths: list[int]) -> None:
     buckets = parse_buckets(",".join(map(str, sorted(ends))))
@@ -43,7 +48,25 @@ def test_a_line_without_a_word_is_in_every_cumulative_bucket() -> None:
     assert all(bucket.members(np.array([0])).all() for bucket in parse_buckets("1,5", cumulative=True))
 
 
-@pytest.mark.parametrize("text", ["", "10,", "10;20", "ten", "-5", "1.5", "0,10", "10,10", "20,10", "9" * 30])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "10,",
+        "10;20",
+        "ten",
+        "-5",
+        "1.5",
+        "0,10",
+        "10,10",
+        "20,10",
+        "9" * 30,
+        "10,...,60",
+        "10,20,...,55",
+        "20,10,...,5",
+        "10,20,...",
+    ],
+)
 def test_other_syntax_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="buckets = "):
         parse_buckets(text)
