@@ -61,7 +61,7 @@ def _filled(parts: list[str]) -> list[str]:
             re.fullmatch(r"[0-9]{1,3}", part) for part in (first, second, last)
         ):
             step = int(second) - int(first)
-            if 0 < step and int(second) < int(last) and (int(last) - int(second)) % step == 0:
+            if step > 0 and int(second) < int(last) and (int(last) - int(second)) % step == 0:
                 return [*before, first, *map(str, range(int(second), int(last) + 1, step))]
     return parts
 
