@@ -163,8 +163,8 @@ def test_any_text_is_split_and_lowered_as_sacrebleu_does(hypothesis: str, refere
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("shortest", "longest", "count"), [(1, 20, 1500), (15, 45, 250), (40, 90, 25), (90, 200, 6)])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("shortest", "longest", "count"), [(1, 20, 1500), (15, 45, 150), (40, 90, 15), (90, 200, 3)])
 @pytest.mark.parametrize("rate", [0.1, 0.4, 0.8])
 def test_noisy_text(shortest: int, longest: int, count: int, rate: float, seed: int) -> None:
     draw = random.Random(seed)
