@@ -17,6 +17,7 @@ from nmtalign.scoring.options import METRICS, MetricOptions
 from nmtalign.scoring.statistics import Statistics
 
 _BLOCK = 1_000  # sentences: their keys stay in a core's cache
+_CHARACTERS = 1_000_000  # of a block in all texts together: a process takes some 100 bytes for each
 _PARALLEL_FROM = 20_000  # sentences times systems times metrics; fewer are counted before processes have started
 _IN_FLIGHT = 3  # blocks a process
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
@@ -123,9 +124,14 @@ def _with_moses(signature: str, language: str) -> str:
 
 
 def _blocks(systems: Sequence[Lines], references: Sequence[Lines]) -> Iterator[Block]:
-    for start in range(0, len(references[0]), _BLOCK):
-        window = slice(start, start + _BLOCK)
-        yield [lines[window] for lines in systems], [lines[window] for lines in references]
+    """The sentences in order; fewer at a time where there are many systems or the lines are long."""
+    texts, start, size = [*systems, *references], 0, 0
+    for end in range(1, len(texts[0]) + 1):
+        size += sum(len(lines[end - 1]) for lines in texts)
+        if end - start == _BLOCK or size >= _CHARACTERS or end == len(texts[0]):
+            window = slice(start, end)
+            yield [lines[window] for lines in systems], [lines[window] for lines in references]
+            start, size = end, 0
 
 
 def _here(options: MetricOptions, blocks: Iterator[Block]) -> Iterator[Counts]:

@@ -184,7 +184,7 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=_positive, default=10_000, metavar="N", help="of randomisation [10000]")
     parser.add_argument("--runs", nargs="+", choices=runs, metavar="NAME", help=f"of {'; '.join(runs)} [all]")
     parser.add_argument(
-        "--sample", type=_positive, default=3000, metavar="N", help="sentences, metric by metric [3000]"
+        "--sample", type=_positive, default=10_000, metavar="N", help="sentences, metric by metric [10000]"
     )
     parser.add_argument("--peer-sentences", type=_positive, default=300, metavar="N", help="for sacreBLEU [300]")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for the texts, gone at the end [the system's]")

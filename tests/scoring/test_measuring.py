@@ -33,6 +33,17 @@ def test_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(one.rows, other.rows)
 
 
+def test_long_lines_are_measured_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = measure(SYSTEMS[0], [REFERENCES], EVERYTHING)
+    monkeypatch.setattr(measuring, "_CHARACTERS", 200)
+    told: list[int] = []
+    (found,) = measure_systems(SYSTEMS[:1], [REFERENCES], EVERYTHING, advance=told.append)
+    assert len(told) > 10
+    assert sum(told) == steps(1, 50, EVERYTHING)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+
+
 def test_few_sentences_are_measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "process_pool", None)
     assert len(measure_systems(SYSTEMS, [REFERENCES])) == 2
