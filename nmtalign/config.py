@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 Cell = Literal["paper", "cudnn"]
 Order = Literal["look-generate-update", "look-update-generate"]
-Attention = Literal["additive", "none"]
+Attention = Literal["additive", "dot", "general", "none"]
 Coverage = Literal["none", "linguistic"]
 Initialisation = Literal["paper", "xavier"]
 OptimizerName = Literal["adadelta", "adam", "adamw"]
@@ -73,6 +73,8 @@ class ModelConfig:
     attention_temperature: float = 1.0  # what energies are divided by; below 1 the weights are sharper
     coverage: Coverage = "none"  # linguistic: each look sees how much of every source word has been read (Tu et al.)
     bidirectional: bool = True
+    reverse_source: bool = False  # an encoder of one direction reads from the last word to the first
+    readout_previous_word: bool = True  # the readout sees it beside state and context: V_o
     dropout: float = 0.0  # of embeddings, annotations and the maxout layer
     initialisation: Initialisation = "paper"
 
@@ -88,6 +90,16 @@ class ModelConfig:
         if self.attention == "none" and (self.attention_temperature != 1 or self.coverage != "none"):
             name = "coverage" if self.attention_temperature == 1 else "attention_temperature"
             raise UsageError(f"{name}: this model has no attention; leave it out, or choose attention = additive")
+        if self.coverage != "none" and self.attention != "additive":
+            raise UsageError(
+                f"coverage: goes with additive attention alone, not with {self.attention}; leave it out, or choose "
+                "attention = additive"
+            )
+        if self.reverse_source and self.bidirectional:
+            raise UsageError(
+                "reverse_source: this encoder reads both ways already; leave it out, or choose --unidirectional "
+                "(bidirectional = false)"
+            )
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,17 @@ Order = Annotated[
     _option("--order", "Of the decoder: look-generate-update or look-update-generate.", MODEL, "ORDER"),
 ]
 Attention = Annotated[
-    Literal["additive", "none"] | None, _option("--attention", "none = one fixed context (RNNencdec).", READING)
+    Literal["additive", "dot", "general", "none"] | None,
+    _option("--attention", "additive, dot, general; none = a fixed context.", READING, "SCORE"),
 ]
 Bidirectional = Annotated[bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)]
+ReverseSource = Annotated[
+    bool | None,
+    _option("--reverse-source/--no-reverse-source", "One direction reads the source from its end.", MODEL),
+]
+ReadoutPreviousWord = Annotated[
+    bool | None, _option("--readout-previous-word/--no-readout-previous-word", "V_o of the readout.", MODEL)
+]
 Hidden = Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)]
 Embedding = Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)]
 AttentionTemperature = Annotated[float | None, _option("--attention-temperature", "Below 1, sharper weights.", READING)]
@@ -131,6 +139,8 @@ def train(
     attention_temperature: AttentionTemperature = None,
     coverage: Coverage = None,
     bidirectional: Bidirectional = None,
+    reverse_source: ReverseSource = None,
+    readout_previous_word: ReadoutPreviousWord = None,
     hidden: Hidden = None,
     embedding: Embedding = None,
     attention_hidden: AttentionHidden = None,

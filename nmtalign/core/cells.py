@@ -1,8 +1,8 @@
-"""The gated hidden unit (PAPER section 2), and PyTorch's and cuDNN's GRU, which is another cell.
+"""What every gated cell has; each cell is a file of its own with two classes, its `Steps` and its `GatedCell`.
 
-What recurs is written out here, forward and backward, over buffers for all steps of a pass: no step leaves a graph
-behind, every product writes where it is needed, and each weight's gradient is one product over all steps. The products
-are in the activations' type (bf16, say); states and gates in float32 (float64 for float64).
+`nmtalign.core.kinds` names it. What recurs is written out, forward and backward, over buffers for all steps of a pass:
+no step leaves a graph behind, every product writes where it is needed, and each weight's gradient is one product over
+all steps. The products are in the activations' type (bf16, say); states and gates in float32 (float64 for float64).
 """
 
 from abc import ABC, abstractmethod
@@ -10,9 +10,6 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from nmtalign.config import Cell
-from nmtalign.core.elementwise import one_minus_square
 
 
 class Steps(ABC):
@@ -99,101 +96,6 @@ class Steps(ABC):
         return self.rows.narrow(-3, 0, self.count)
 
 
-class PaperSteps(Steps):
-    """z and r in the gates, `products` = r * state, which the candidate's recurrent product reads."""
-
-    def _make_room(self, weight: Tensor) -> None:
-        super()._make_room(weight)
-        self.products = self._buffer(self.size, self.dtype)
-
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
-        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states.select(-3, step), self.rows.select(-3, step)
-        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
-        update, reset = gates.chunk(2, -1)
-        products = torch.mul(reset, state, out=self._slot(self.products, step))
-        new = self._slot(self.new, step).copy_(product(products, self.candidate_weight, candidate_inputs)).tanh_()
-        if self.skip is not None:
-            update.masked_fill_(self.skip.select(-3, step), 0)
-        self._advance(step, state, new, update)
-
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """With d the state's gradient: d_candidate = d z (1 - new^2), d_z = d (new - s) z (1 - z), d_r likewise."""
-        state, new = self.states.select(-3, step), self.new.select(-3, step)
-        update, reset = self.gates.select(-3, step).chunk(2, -1)
-        d_inputs = self.d_inputs.select(-3, step)
-        d_update, d_reset, d_candidate = d_inputs.chunk(3, -1)
-        taken = d_state * update
-        torch.mul(taken, one_minus_square(new), out=d_candidate)
-        d_product = (d_candidate @ self.candidate_weight).to(state.dtype).mul_(reset)
-        through = (new - state).mul_(taken)
-        torch.addcmul(through, through, update, value=-1, out=d_update)
-        torch.mul(d_product, state, out=through)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.sub_(taken).add_(d_product)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
-
-    def d_weight(self) -> Tensor:
-        """Gates and candidate read different rows: the state, and r * state."""
-        d_gates, d_candidate = self.d_inputs.split([2 * self.size, self.size], -1)
-        parts = [over_steps(d_gates, self._rows_before()), over_steps(d_candidate, self.products)]
-        return torch.cat(parts, -2)
-
-
-class CudnnSteps(Steps):
-    """r and z in the gates, `hidden` = U s + b_U, which the reset gate multiplies."""
-
-    def _make_room(self, weight: Tensor) -> None:
-        super()._make_room(weight)
-        self.hidden = self._buffer(self.size, self.states.dtype)
-
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
-        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states.select(-3, step), self.rows.select(-3, step)
-        bias = None if self.bias is None else self.bias[..., None, :].expand(row.shape)
-        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
-        hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, bias))
-        reset, keep = gates.chunk(2, -1)
-        new = self._slot(self.new, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
-        if self.skip is not None:
-            keep.masked_fill_(self.skip.select(-3, step), 1)
-        self._advance(step, new, state, keep)
-
-    def start_backward(self) -> None:
-        """Makes room for the gradients."""
-        super().start_backward()
-        self.d_hidden = self._empty(self.size, self.dtype)
-
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """With d the state's gradient: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
-        state, new, hidden = (buffer.select(-3, step) for buffer in (self.states, self.new, self.hidden))
-        reset, keep = self.gates.select(-3, step).chunk(2, -1)
-        d_inputs, d_hidden = self.d_inputs.select(-3, step), self.d_hidden.select(-3, step)
-        d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
-        kept = d_state * keep
-        d_new = d_state.sub_(kept).mul_(one_minus_square(new))
-        d_candidate.copy_(d_new)
-        through = (state - new).mul_(kept)
-        torch.addcmul(through, through, keep, value=-1, out=d_keep)
-        torch.mul(d_new.mul_(reset), hidden, out=through)
-        d_hidden.copy_(d_new)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.copy_(kept)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
-        add_product(d_state, d_hidden, self.candidate_weight)
-
-    def d_weight(self) -> Tensor:
-        """Both parts read the state."""
-        rows = self._rows_before()
-        return torch.cat([over_steps(self.d_inputs[..., : 2 * self.size], rows), over_steps(self.d_hidden, rows)], -2)
-
-    def d_bias(self) -> Tensor | None:
-        """b_U of the candidate."""
-        return self.d_hidden.flatten(-3, -2).sum(-2, dtype=self.states.dtype)
-
-
 def product(rows: Tensor, weight: Tensor, addend: Tensor | None = None) -> Tensor:
     """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in)."""
     if addend is None:
@@ -219,7 +121,7 @@ def over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
 
 
 class GatedCell(nn.Module):
-    """What both cells have: stacked weights (3n, .), one a direction where there are directions, and what uses them."""
+    """Stacked weights (3n, .), one a direction where there are directions, and what uses them."""
 
     bias_blocks = 3  # of the three blocks, how many have a bias, counted from the last
     steps_class: type[Steps]
@@ -263,35 +165,3 @@ class GatedCell(nn.Module):
     def input_bias(self) -> Tensor:
         """The bias (*D, 3n) of the inputs."""
         return F.pad(self.bias, ((3 - self.bias_blocks) * self.size, 0))
-
-
-class PaperCell(GatedCell):
-    """z and r without bias, the reset gate BEFORE the recurrent product (PAPER section 2); blocks z, r, candidate."""
-
-    bias_blocks = 1
-    steps_class = PaperSteps
-
-
-class CudnnCell(GatedCell):
-    """PyTorch's and cuDNN's GRU: z flipped, reset after the product, biases everywhere; blocks in order r, z, new."""
-
-    steps_class = CudnnSteps
-
-    def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
-        super().__init__(input_size, size, context_size, directions)
-        self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
-
-    def inner_bias(self) -> Tensor | None:
-        """b_U of the candidate, which the reset gate multiplies; those of the gates are added to the inputs."""
-        return self.recurrent_bias.narrow(-1, 2 * self.size, self.size)
-
-    def input_bias(self) -> Tensor:
-        """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
-        gates = self.recurrent_bias[..., : 2 * self.size]
-        return self.bias + F.pad(gates, (0, self.size))
-
-
-def make_cell(kind: Cell, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> GatedCell:
-    """The cell named `kind`."""
-    cls = PaperCell if kind == "paper" else CudnnCell
-    return cls(input_size, size, context_size, directions)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import Looks, steady_product
+from nmtalign.core.additive import AdditiveLooks
+from nmtalign.core.attention import steady_product
 from nmtalign.core.elementwise import tanh, wide
 
 MOST = 2.0  # N, what no fertility reaches
@@ -37,23 +38,23 @@ class Coverage(nn.Module):
         return self.coverage_weight.to(dtype).squeeze(1)
 
 
-class CoveredLooks(Looks):
+class CoveredLooks(AdditiveLooks):
     """Looks that see the coverage (B, Tx) that those before them have left; of PyTorch's operations on a GPU too."""
 
     def __init__(
         self,
         keys: Tensor,
         annotations: Tensor,
-        vector: Tensor,
-        query_weight: Tensor,
         padding: Tensor | None,
         steps: int,
         differentiate: bool,
+        query_weight: Tensor,
+        vector: Tensor,
         coverage_vector: Tensor,
         shares: Tensor,
     ) -> None:
-        """coverage_vector V_c (n',), shares 1 / Phi (B, Tx); the rest as in `Looks`."""
-        super().__init__(keys, annotations, vector, query_weight, padding, steps, differentiate)
+        """coverage_vector V_c (n',), shares 1 / Phi (B, Tx); the rest as in `AdditiveLooks`."""
+        super().__init__(keys, annotations, padding, steps, differentiate, query_weight, vector)
         self._coverage_vector, self._shares = coverage_vector, shares
         self._coverage = self.weights.new_zeros(steps + 1, *shares.shape)
 
@@ -77,13 +78,13 @@ class CoveredLooks(Looks):
         through = self._d_coverage * self._shares
         return super().backward(step, through if d_weights is None else through.add_(d_weights))
 
-    def d_coverage_vector(self) -> Tensor:
-        """That of V_c (n',): v_a times the sum over steps and positions of d_energy * coverage * (1 - tanh^2)."""
-        return (self._d_coverage_vector * self.vector).to(self.vector.dtype)
+    def d_parameters(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Those of W_a and v_a, of V_c (n',) and of the shares (B, Tx).
 
-    def d_shares(self) -> Tensor:
-        """That of the shares (B, Tx)."""
-        return self._d_shares
+        V_c's is v_a times the sum over steps and positions of d_energy * coverage * (1 - tanh^2).
+        """
+        d_coverage_vector = (self._d_coverage_vector * self.vector).to(self.vector.dtype)
+        return *super().d_parameters(rows), d_coverage_vector, self._d_shares
 
     def _tanh(self, step: int) -> Tensor:
         total = self._sum_of(step)

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import AdditiveAttention
-from nmtalign.core.cells import make_cell
-from nmtalign.core.coverage import Coverage
+from nmtalign.core.coverage import Coverage, CoveredLooks
 from nmtalign.core.elementwise import wide
+from nmtalign.core.kinds import make_attention, make_cell
 from nmtalign.core.recurrence import unroll, unroll_attending
 
 
@@ -20,7 +19,7 @@ class Memory:
 
     annotations: Tensor  # (B, Tx, 2n)
     padding: Tensor | None  # (B, Tx), True = no token; None where there is no padding
-    keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
+    keys: Tensor | None  # (B, Tx, n'), U_a annotations (n with other scores); None without attention
     context: Tensor | None  # (B, c), the fixed context of a model without attention
     summary: Tensor  # (B, n) or (B, c), what the first decoder state is made of
     shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
@@ -32,28 +31,33 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         self.update_first = config.order == "look-generate-update"
-        attends = config.attention == "additive"
-        summary_size = config.hidden if attends else annotation_size
+        self._reversed = config.reverse_source
+        summary_size = annotation_size if config.attention == "none" else config.hidden
         self.initial_weight = nn.Parameter(torch.empty(config.hidden, summary_size))  # W_s
         self.initial_bias = nn.Parameter(torch.zeros(config.hidden))
         self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
-        sizes = (config.hidden, annotation_size, config.attention_hidden)
-        self.attention = AdditiveAttention(*sizes, config.attention_temperature) if attends else None
+        self.attention = make_attention(config, annotation_size)
         covers = config.coverage == "linguistic"
         self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
 
     def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, D): keys and the backward state at the first word, or the fixed context."""
+        """The memory of annotations (B, Tx, D): keys and the backward state at the first word, or the fixed context.
+
+        Each direction's last state has read the whole sentence: the forward net's stands at `</s>`, the backward one's
+        at the first word, and so does that of an only direction that reads the source reversed.
+        """
         size = len(self.initial_bias)
         last = mask.sum(1) - 1
-        final = annotations[torch.arange(len(last), device=last.device), last, :size]
-        two_ways = annotations.shape[-1] > size
-        backward_first = annotations[:, 0, size:]
+        ends = [annotations[:, 0, -size:]]
+        if not self._reversed:
+            ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
+        if annotations.shape[-1] == size:
+            ends = ends[:1]
         if self.attention is not None:
-            summary = backward_first if two_ways else final
+            summary = ends[-1]
             shares = None if self.coverage is None else self.coverage.shares(annotations)
             return Memory(annotations, padding, self.attention.keys(annotations), None, summary, shares)
-        context = torch.cat([final, backward_first], -1) if two_ways else final
+        context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
         return Memory(annotations, padding, None, context, context)
 
     def initial_state(self, memory: Memory) -> Tensor:
@@ -71,11 +75,12 @@ class Decoder(nn.Module):
         length, initial = len(words), self.initial_state(memory)
         inputs = self.cell.inputs(words[1:] if self.update_first else words)
         if self.attention is not None and memory.keys is not None:
-            arguments = (memory.keys, memory.annotations, memory.padding, length)
-            covered = None
+            looks_class, parameters = self.attention.looks_class, self.attention.looks_parameters(inputs.dtype)
             if self.coverage is not None and memory.shares is not None:
-                covered = self.coverage.vector(inputs.dtype), memory.shares
-            unrolled = unroll_attending(self.cell, self.attention, inputs, initial, *arguments, covered)
+                looks_class = CoveredLooks
+                parameters += (self.coverage.vector(inputs.dtype), memory.shares)
+            source = (memory.keys, memory.annotations, memory.padding, length)
+            unrolled = unroll_attending(self.cell, inputs, initial, *source, looks_class, parameters)
             contexts = unrolled.contexts
         else:
             unrolled = unroll(self.cell, inputs + self._context_inputs(memory.context), initial)

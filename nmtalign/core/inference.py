@@ -27,7 +27,7 @@ M = TypeVar("M", bound=nn.Module)
 class Encoded:
     """What the search reads of B sentences."""
 
-    keys: Tensor | None  # (B, Tx, n'), U_a annotations; None without attention
+    keys: Tensor | None  # (B, Tx, n'), U_a annotations (n with other scores); None without attention
     values: Tensor  # (B, Tx, 3n + 2l), what cell and readout take from each annotation; (B, 3n + 2l) without attention
     padding: Tensor | None  # (B, Tx), True = no token; None where there is none
     hidden: Tensor  # (B, n), the first decoder state
@@ -72,23 +72,24 @@ class Inference:
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
         self.model, self.config = model, model.config
         self.dtype = dtype or model.readout.output_weight.dtype
-        cell, readout, attention = model.decoder.cell, model.readout, model.decoder.attention
+        cell, readout = model.decoder.cell, model.readout
         if cell.context_weight is None:
             raise ValueError("the decoder's cell has no context")
         with torch.no_grad():
             self._encoder = self._cast_module(model.encoder)
             self._decoder = self._cast_module(model.decoder)
             self._context_weight = self._cast(torch.cat([cell.context_weight, readout.context_weight]))
-            self._look_weight = self._cast(attention.query_weight) if attention is not None else None
             coverage = model.decoder.coverage
             self._coverage_vector = None if coverage is None else coverage.vector(self.dtype)
             self._state_weight = self._cast(readout.state_weight)
             self._factor = self._cast(readout.factor) if readout.factor is not None else None
             self.output_weight = self._cast(readout.output_weight)
             self.output_bias = readout.output_bias.to(wide(self.dtype))
+            unread = cell.input_weight.new_zeros(len(readout.bias), self.config.embedding)
+            word_weight = unread if readout.word_weight is None else readout.word_weight
             self._words = WordTable(
                 model.target_embedding,
-                self._cast(torch.cat([cell.input_weight, readout.word_weight])),
+                self._cast(torch.cat([cell.input_weight, word_weight])),
                 self._cast(torch.cat([cell.input_bias(), readout.bias])),
             )
 
@@ -170,15 +171,15 @@ class Inference:
         self, encoded: Encoded, hidden: Tensor, coverage: Tensor | None, rows: int
     ) -> tuple[Tensor | None, Tensor]:
         """The weights (R, Tx) of R states, and what cell and readout take from the contexts of all (., 3n + 2l)."""
-        if encoded.keys is None or self._look_weight is None or self._decoder.attention is None:
+        attention = self._decoder.attention
+        if encoded.keys is None or attention is None:
             each = rows // len(encoded.values)
             return None, _even(encoded.values.repeat_interleave(each, 0) if each > 1 else encoded.values)
-        query = F.linear(hidden.to(self.dtype), self._look_weight)[:rows]
+        queries = attention.queries(hidden.to(self.dtype))[:rows]
         covered = None
         if coverage is not None and self._coverage_vector is not None:
             covered = coverage, self._coverage_vector
-        arguments = (query, encoded.keys, encoded.values, encoded.padding, covered)
-        context, weights = self._decoder.attention.look(*arguments)
+        context, weights = attention.look(queries, encoded.keys, encoded.values, encoded.padding, covered)
         return weights, _even(context)
 
     def _cast(self, weight: Tensor) -> Tensor:

@@ -6,23 +6,21 @@ import torch
 from torch import Tensor, nn
 
 from nmtalign.config import Initialisation
-from nmtalign.core.attention import AdditiveAttention
+from nmtalign.core.attention import Attention
 from nmtalign.core.coverage import Coverage
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Fills every parameter of `model` in place, from PyTorch's global generator.
 
-    "paper": recurrent matrices random orthogonal; W_a, U_a (and V_c, U_f of coverage) Gaussian (0, 0.001); v_a and
-    biases 0; all else Gaussian (0, 0.01). "xavier": recurrent matrices orthogonal, embeddings Gaussian (0, 1/sqrt(m)),
-    all else Glorot's uniform.
+    "paper": recurrent matrices random orthogonal; the matrices of attention, W_a, U_a (and V_c, U_f of coverage),
+    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "xavier": recurrent matrices orthogonal,
+    embeddings Gaussian (0, 1/sqrt(m)), all else Glorot's uniform.
     """
     attention = set[int]()
     for module in model.modules():
-        if isinstance(module, AdditiveAttention):
-            attention |= {id(module.query_weight), id(module.key_weight)}
-        elif isinstance(module, Coverage):
-            attention |= {id(module.coverage_weight), id(module.fertility_weight)}
+        if isinstance(module, Attention | Coverage):
+            attention |= set(map(id, module.parameters()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "bias" in name:

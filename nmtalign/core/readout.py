@@ -14,13 +14,17 @@ from nmtalign.core.softmax import CHUNK_CELLS, linear_cross_entropy, slices, tok
 
 
 class Readout(nn.Module):
-    """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, by way of `output_rank` if it is not 0."""
+    """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, by way of `output_rank` if it is not 0.
+
+    V_o is left out where the readout does not see the previous word.
+    """
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
         pre_activations = 2 * config.maxout
         self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
-        self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding))  # V_o
+        reads_word = config.readout_previous_word
+        self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding)) if reads_word else None  # V_o
         self.context_weight = nn.Parameter(torch.empty(pre_activations, context_size))  # C_o
         self.bias = nn.Parameter(torch.zeros(pre_activations))
         rank = config.output_rank
@@ -31,7 +35,9 @@ class Readout(nn.Module):
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
         """What the softmax reads, (N, output_rank or l), of states (N, n), previous words (N, m), contexts (N, 2n)."""
         dtype = word.dtype
-        total = F.linear(word, self.word_weight.to(dtype), self.bias.to(dtype))
+        total = self.bias.to(dtype)
+        if self.word_weight is not None:
+            total = F.linear(word, self.word_weight.to(dtype), total)
         total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
         total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
         hidden = F.dropout(apply(_Maxout, total), dropout)

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.attention import AdditiveAttention, Looks
+from nmtalign.core.attention import Looks
 from nmtalign.core.autograd import apply, once
 from nmtalign.core.cells import GatedCell, Steps, add_product, over_steps, product
-from nmtalign.core.coverage import CoveredLooks
 from nmtalign.core.triton import missing
 
 
@@ -35,19 +34,19 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
 
 def unroll_attending(
     cell: GatedCell,
-    attention: AdditiveAttention,
     inputs: Tensor,
     initial: Tensor,
     keys: Tensor,
     annotations: Tensor,
     padding: Tensor | None,
     looks: int,
-    covered: tuple[Tensor, Tensor] | None = None,
+    looks_class: type[Looks],
+    parameters: tuple[Tensor, ...],
 ) -> Unrolled:
     """Looks and updates in turn: look k reads state k; update k takes up inputs[k] (U, B, 3n) and what look k saw.
 
-    There are as many looks as updates, or one more. keys (B, Tx, n'), annotations (B, Tx, D), padding (B, Tx) or None.
-    `covered` are V_c (n',) and 1 / Phi (B, Tx) of a model with coverage (`nmtalign.core.coverage`).
+    There are as many looks as updates, or one more. keys (B, Tx, .), annotations (B, Tx, D), padding (B, Tx) or None.
+    `parameters` are what looks of the class read beside these.
     """
     dtype = inputs.dtype
     weight, bias = _narrow(cell, dtype)
@@ -61,14 +60,13 @@ def unroll_attending(
         weight,
         bias,
         cell.context_weight.to(dtype),
-        attention.query_weight.to(dtype),
-        attention.energy_vector().to(dtype),
         keys,
         annotations,
         padding,
         looks,
+        looks_class,
         torch.is_grad_enabled(),
-        *(covered or (None, None)),
+        *parameters,
     )
     return Unrolled(states, contexts, weights)
 
@@ -78,14 +76,22 @@ def _narrow(cell: GatedCell, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]
     return cell.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
-def _kernels(cell: GatedCell, device: torch.device) -> tuple[type[Steps], type[Looks]]:
-    """The classes that go through the steps and the looks on a device: in plain PyTorch, or fused."""
+def _steps_class(cell: GatedCell, device: torch.device) -> type[Steps]:
+    """What goes through the steps on a device: in plain PyTorch, or with fused kernels where there are any for them."""
     if missing(device):
-        return cell.steps_class, Looks
-    from nmtalign.core.triton.looks import FusedLooks
+        return cell.steps_class
     from nmtalign.core.triton.steps import FUSED
 
-    return FUSED[cell.steps_class], FusedLooks
+    return FUSED.get(cell.steps_class, cell.steps_class)
+
+
+def _looks_class(plain: type[Looks], device: torch.device) -> type[Looks]:
+    """What looks on a device, likewise."""
+    if missing(device):
+        return plain
+    from nmtalign.core.triton.looks import FUSED
+
+    return FUSED.get(plain, plain)
 
 
 class _Cell(torch.autograd.Function):
@@ -103,8 +109,7 @@ class _Cell(torch.autograd.Function):
         differentiate: bool,
     ) -> Tensor:
         count = inputs.shape[-3]
-        steps_class, _ = _kernels(cell, inputs.device)
-        steps = steps_class(initial, weight, bias, skip, count, differentiate)
+        steps = _steps_class(cell, inputs.device)(initial, weight, bias, skip, count, differentiate)
         for step in range(count):
             steps.forward(step, inputs.select(-3, step))
         ctx.steps = steps
@@ -134,24 +139,18 @@ class _AttendingCell(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         context_weight: Tensor,
-        query_weight: Tensor,
-        vector: Tensor,
         keys: Tensor,
         annotations: Tensor,
         padding: Tensor | None,
         count: int,
+        looks_class: type[Looks],
         differentiate: bool,
-        coverage_vector: Tensor | None,
-        shares: Tensor | None,
+        *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        steps_class, looks_class = _kernels(cell, inputs.device)
-        steps = steps_class(initial, weight, bias, None, len(inputs), differentiate)
-        arguments = (keys, annotations, vector, query_weight, padding, count, differentiate)
-        if coverage_vector is None or shares is None:
-            looks = looks_class(*arguments)
-        else:  # which no fused kernel knows
-            looks = CoveredLooks(*arguments, coverage_vector, shares)
+        steps = _steps_class(cell, inputs.device)(initial, weight, bias, None, len(inputs), differentiate)
+        source = (keys, annotations, padding, count, differentiate)
+        looks = _looks_class(looks_class, inputs.device)(*source, *parameters)
         for step in range(count):
             context = looks.forward(step, steps.rows[step])
             if step < len(inputs):
@@ -185,7 +184,7 @@ class _AttendingCell(torch.autograd.Function):
                 if d_rows is not None:
                     d_state += d_rows[step]
             d_state += looks.backward(step, None if d_weights is None else d_weights[step])
-        count = len(looks.weights)
+        rows = steps.rows[: len(looks.weights)]
         return (
             None,
             steps.d_inputs,
@@ -193,12 +192,11 @@ class _AttendingCell(torch.autograd.Function):
             steps.d_weight(),
             steps.d_bias(),
             over_steps(steps.d_inputs, looks.contexts[: steps.count]),
-            looks.d_query_weight(steps.rows[:count]),
-            looks.d_vector(),
-            looks.d_keys(),
+            looks.d_keys(rows),
             looks.d_annotations(),
             None,
             None,
             None,
-            *((looks.d_coverage_vector(), looks.d_shares()) if isinstance(looks, CoveredLooks) else (None, None)),
+            None,
+            *looks.d_parameters(rows),
         )

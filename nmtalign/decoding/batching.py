@@ -72,7 +72,8 @@ class BatchLimits:
         folded = 3 * model.hidden + 2 * model.maxout
         encoder = length * (7 * model.hidden * self.itemsize + 4 * annotation * 4)
         # Annotations, keys and folded values, and these a second time while sentences are dropped from the batch.
-        source = length * (annotation + 2 * (model.attention_hidden + folded)) * self.itemsize
+        keys = model.attention_hidden if model.attention == "additive" else model.hidden
+        source = length * (annotation + 2 * (keys + folded)) * self.itemsize
         step = rows * (2 * self.scored + 4 * folded + 8 * model.hidden) * self.itemsize
         kept = rows * length * 4 * int(self.length_ratio * length) if self.keep_weights else 0
         return max(encoder, source) + source + step + kept

@@ -21,7 +21,12 @@ _FILES = frozenset({"guided_alignment", "init_from"})
 _GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
 _AGREEING = frozenset({"agreement", "agreement_weight"})
 # Settings of the model that earlier versions did not have, and what those did: their runs go on.
-LATER: Mapping[str, object] = {"attention_temperature": 1.0, "coverage": "none"}
+LATER: Mapping[str, object] = {
+    "attention_temperature": 1.0,
+    "coverage": "none",
+    "readout_previous_word": True,
+    "reverse_source": False,
+}
 
 
 def fingerprint_of(

@@ -19,7 +19,8 @@ from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nmtalign.core.cells import CudnnSteps, PaperSteps
+from nmtalign.core.cudnn_cell import CudnnSteps
+from nmtalign.core.paper_cell import PaperSteps
 from nmtalign.core.triton.adadelta import adadelta_
 from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
 from nmtalign.core.triton.softmax import softmax_gradient

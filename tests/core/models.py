@@ -40,6 +40,26 @@ VARIANTS += [
         ("paper", "look-update-generate", 1.0),
     )
 ]
+VARIANTS += [
+    dataclasses.replace(TINY, attention=score, cell=cell, order=order, bidirectional=both, attention_temperature=t)
+    for score, cell, order, both, t in (
+        ("dot", "paper", "look-generate-update", True, 1.0),
+        ("dot", "cudnn", "look-update-generate", False, 0.5),
+        ("dot", "paper", "look-update-generate", True, 2.5),
+        ("general", "paper", "look-update-generate", True, 1.0),
+        ("general", "cudnn", "look-generate-update", True, 0.3),
+        ("general", "paper", "look-generate-update", False, 1.0),
+    )
+]
+ONE_WAY = dataclasses.replace(TINY, bidirectional=False)
+VARIANTS += [
+    dataclasses.replace(TINY, readout_previous_word=False),
+    dataclasses.replace(TINY, readout_previous_word=False, cell="cudnn", order="look-update-generate", output_rank=0),
+    dataclasses.replace(ONE_WAY, reverse_source=True),
+    dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", cell="cudnn"),
+    dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", order="look-update-generate"),
+    dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 
 
@@ -57,4 +77,5 @@ def named(config: ModelConfig) -> str:
     sharpness = "" if config.attention_temperature == 1 else f"-{config.attention_temperature}"
     coverage = "" if config.coverage == "none" else f"-{config.coverage}"
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
-    return kind + sharpness + coverage
+    fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
+    return kind + sharpness + coverage + fewer

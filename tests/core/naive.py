@@ -42,9 +42,12 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
     n = config.hidden
     zero = torch.zeros(n, dtype=torch.float64)
     forward, backward, s = [], [], zero
-    for x in E_x:
+    for x in reversed(E_x) if config.reverse_source else E_x:
         s = cell_step(model.encoder.cell, config.cell, x, s, direction=0)
         forward.append(s)
+    last = forward[-1]
+    if config.reverse_source:
+        forward.reverse()
     if config.bidirectional:
         s = zero
         for x in reversed(E_x):
@@ -53,9 +56,9 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         h = [torch.cat(pair) for pair in zip(forward, backward, strict=True)]
     else:
         h = forward
-    decoder, attends = model.decoder, config.attention == "additive"
-    fixed = torch.cat([forward[-1], backward[0]]) if config.bidirectional else forward[-1]
-    first = fixed if not attends else (backward[0] if config.bidirectional else forward[-1])
+    decoder, attends = model.decoder, config.attention != "none"
+    fixed = torch.cat([last, backward[0]]) if config.bidirectional else last
+    first = fixed if not attends else (backward[0] if config.bidirectional else last)
     s = torch.tanh(decoder.initial_weight @ first + decoder.initial_bias)
 
     covered = torch.zeros(len(h), dtype=torch.float64)
@@ -64,21 +67,30 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         nonlocal covered
         if not attends:
             return fixed, None
-        a = decoder.attention
-        reads = [a.query_weight @ s + a.key_weight @ h_j for h_j in h]
-        if decoder.coverage is not None:
-            v = decoder.coverage.coverage_weight[:, 0]
-            reads = [read + v * c_j for read, c_j in zip(reads, covered, strict=True)]
-        e = torch.stack([a.vector @ torch.tanh(read) for read in reads]) / config.attention_temperature
-        weights = e.exp() / e.exp().sum()
+        weights = energies(s).softmax(0)
         if decoder.coverage is not None:
             fertility = torch.stack([2 * sigmoid(decoder.coverage.fertility_weight[0] @ h_j) for h_j in h])
             covered = covered + weights / fertility
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
 
+    def energies(s):
+        a = decoder.attention
+        if config.attention == "general":
+            return torch.stack([s @ a.key_weight @ h_j for h_j in h]) / config.attention_temperature
+        if config.attention == "dot":
+            halves = [h_j[:n] + h_j[n:] if config.bidirectional else h_j for h_j in h]
+            return torch.stack([s @ h_j for h_j in halves]) / config.attention_temperature
+        reads = [a.query_weight @ s + a.key_weight @ h_j for h_j in h]
+        if decoder.coverage is not None:
+            v = decoder.coverage.coverage_weight[:, 0]
+            reads = [read + v * c_j for read, c_j in zip(reads, covered, strict=True)]
+        return torch.stack([a.vector @ torch.tanh(read) for read in reads]) / config.attention_temperature
+
     def output(s, e, c):
         r = model.readout
-        t = r.state_weight @ s + r.word_weight @ e + r.context_weight @ c + r.bias
+        t = r.state_weight @ s + r.context_weight @ c + r.bias
+        if config.readout_previous_word:
+            t = t + r.word_weight @ e
         t = torch.stack([torch.max(t[2 * i], t[2 * i + 1]) for i in range(config.maxout)])
         if r.factor is not None:
             t = r.factor @ t

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from nmtalign.core.cells import CudnnCell, make_cell
+from nmtalign.core.cudnn_cell import CudnnCell
+from nmtalign.core.kinds import make_cell
 from nmtalign.core.recurrence import unroll
 
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig
-from nmtalign.core import attention, recurrence
+from nmtalign.core import additive
+from nmtalign.core.additive import AdditiveLooks
 from nmtalign.core.coverage import Coverage, CoveredLooks
 from nmtalign.core.model import TranslationModel
+from nmtalign.core.triton.looks import FUSED
 from nmtalign.data.batches import make_batch
 
 spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
@@ -26,11 +28,11 @@ def arguments(pairs=PAIRS):
     return batch.source, batch.source_mask, batch.target, batch.target_mask
 
 
-@pytest.mark.parametrize("kept", [attention.KEPT_BYTES, 0])
+@pytest.mark.parametrize("kept", [additive.KEPT_BYTES, 0])
 @pytest.mark.parametrize("config", ORDERS, ids=named)
 def test_gradients_of_states_contexts_and_weights(config, kept, monkeypatch):
     """Along a random direction of each parameter and of the annotations, against central differences."""
-    monkeypatch.setattr(attention, "KEPT_BYTES", kept)
+    monkeypatch.setattr(additive, "KEPT_BYTES", kept)
     decoder = make_model(config).decoder
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
     annotations = torch.randn(2, 4, 2 * config.hidden, dtype=torch.float64, requires_grad=True)
@@ -102,15 +104,9 @@ def test_shares_are_the_same_to_the_last_bit_whatever_stands_beside_them():
         torch.testing.assert_close(together, 1 / (2 * (annotations @ coverage.fertility_weight[0]).sigmoid()))
 
 
-def test_no_fused_look_is_taken_for_a_look_that_sees_coverage(monkeypatch):
-    class Other(attention.Looks):
-        def __init__(self, *_):
-            raise AssertionError("knows no coverage")
-
-    monkeypatch.setattr(recurrence, "_kernels", lambda cell, _: (cell.steps_class, Other))
-    model = make_model(dataclasses.replace(COVERED, bidirectional=False))
-    assert model.force(*arguments()).weights is not None
-    assert issubclass(CoveredLooks, attention.Looks)
+def test_no_fused_look_is_taken_for_a_look_that_sees_coverage():
+    assert issubclass(CoveredLooks, AdditiveLooks)
+    assert CoveredLooks not in FUSED
 
 
 def test_coverage_starts_as_the_papers_alignment_model_does():

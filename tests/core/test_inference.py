@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmtalign.core import attention
+from nmtalign.core import additive
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.tables import WordTable
@@ -71,7 +71,7 @@ def test_how_many_sentences_are_looked_at_together_changes_nothing(monkeypatch):
     with torch.inference_mode():
         encoded = inference.encode(batch.source, batch.source_mask)
         together = inference.step(encoded, inference.start(encoded), None)[1]
-        monkeypatch.setattr(attention, "LOOK_CELLS", 1)
+        monkeypatch.setattr(additive, "LOOK_CELLS", 1)
         torch.testing.assert_close(inference.step(encoded, inference.start(encoded), None)[1], together)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig, resolve
-from nmtalign.core import attention
+from nmtalign.core import additive
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.presets import preset
@@ -120,7 +120,7 @@ def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(monkeypat
         return [parameter.grad for parameter in model.parameters()]
 
     kept = gradients()
-    monkeypatch.setattr(attention, "KEPT_BYTES", 0)
+    monkeypatch.setattr(additive, "KEPT_BYTES", 0)
     for ours, again in zip(kept, gradients(), strict=True):
         assert torch.equal(ours, again)
 

@@ -19,7 +19,7 @@ def load(name):
 
 
 models, naive = load("models"), load("naive")
-ATTENDING = [config for config in models.VARIANTS if config.attention == "additive"]
+ATTENDING = [config for config in models.VARIANTS if config.attention != "none"]
 
 
 @pytest.mark.parametrize("config", ATTENDING, ids=models.named)

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from nmtalign.config import ModelConfig
 from nmtalign.core import recurrence
 from nmtalign.core import triton as fused
-from nmtalign.core.cells import CudnnCell, PaperCell
+from nmtalign.core.cudnn_cell import CudnnCell
+from nmtalign.core.paper_cell import PaperCell
 from nmtalign.core.model import TranslationModel
 
 COMPILED = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
@@ -380,11 +381,12 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
     with fused.forced(False):
         expected = loss_and_gradient()
     launched = []
-    for place, name in ((recurrence, "_kernels"), (kernels_of_softmax, "softmax_gradient")):
+    places = [(recurrence, name) for name in ("_steps_class", "_looks_class")]
+    for place, name in (*places, (kernels_of_softmax, "softmax_gradient")):
         monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
     with fused.forced(True):
         found = loss_and_gradient()
-    assert len(launched) == 3  # encoder, decoder, softmax
+    assert len(launched) == 4  # encoder, decoder, its looks, softmax
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 

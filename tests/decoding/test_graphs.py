@@ -29,6 +29,7 @@ KINDS = [
     dataclasses.replace(TINY, order="look-update-generate", cell="cudnn"),
     dataclasses.replace(TINY, attention="none", bidirectional=False),
     dataclasses.replace(TINY, coverage="linguistic"),
+    dataclasses.replace(TINY, attention="general", readout_previous_word=False),
 ]
 
 

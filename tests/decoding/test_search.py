@@ -48,7 +48,17 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [{}, {"attention": "none"}, {"coverage": "linguistic", "attention_temperature": 0.7}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"attention": "none"},
+        {"coverage": "linguistic", "attention_temperature": 0.7},
+        {"attention": "dot"},
+        {"attention": "general", "readout_previous_word": False},
+        {"attention": "none", "bidirectional": False, "reverse_source": True},
+    ],
+)
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])

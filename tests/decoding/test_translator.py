@@ -133,7 +133,17 @@ def test_windows_are_bounded_by_their_text(loaded: LoadedModel, monkeypatch: pyt
     assert [t.source for t in found_by(loaded, LINES)] == LINES
 
 
-@pytest.mark.parametrize("kind", [{}, {"attention": "none"}, {"coverage": "linguistic", "attention_hidden": 37}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"attention": "none"},
+        {"coverage": "linguistic", "attention_hidden": 37},
+        {"attention": "dot", "bidirectional": False, "reverse_source": True},
+        {"attention": "general", "readout_previous_word": False},
+    ],
+    ids=str,
+)
 def test_to_the_last_bit_nothing_depends_on_the_other_lines(kind: dict[str, Any]) -> None:
     sizes = {"hidden": 48, "embedding": 20, "maxout": 24}
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, **{**sizes, **kind})

@@ -89,6 +89,9 @@ def test_a_bucket_holds_its_batch():
         {},
         {"cell": "cudnn", "order": "look-update-generate", "output_rank": 0},
         {"attention": "none", "bidirectional": False},
+        {"attention": "none", "bidirectional": False, "reverse_source": True},
+        {"attention": "general", "readout_previous_word": False},
+        {"attention": "dot"},
     ],
 )
 def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):

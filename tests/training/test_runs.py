@@ -60,7 +60,13 @@ def test_its_own_checkpoint_is_found_and_another_ones_refused(reversal, folder, 
 def test_runs_of_earlier_versions_go_on_unless_a_later_setting_says_otherwise(reversal, monkeypatch):
     now = fingerprint_of(reversal, ModelConfig(), TrainingConfig())
     assert {name: asdict(ModelConfig())[name] for name in LATER} == LATER
-    for changed in ({"attention_temperature": 0.5}, {"coverage": "linguistic"}):
+    for changed in (
+        {"attention_temperature": 0.5},
+        {"coverage": "linguistic"},
+        {"attention": "dot"},
+        {"readout_previous_word": False},
+        {"bidirectional": False, "reverse_source": True},
+    ):
         assert fingerprint_of(reversal, ModelConfig(**changed), TrainingConfig()) != now
     monkeypatch.setattr(runs, "asdict", lambda config: {k: v for k, v in asdict(config).items() if k not in LATER})
     assert fingerprint_of(reversal, ModelConfig(), TrainingConfig()) == now

@@ -12,7 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
-from nmtalign.core.cells import CudnnSteps, PaperSteps, Steps, over_steps, product
+from nmtalign.core.cells import Steps, over_steps, product
+from nmtalign.core.cudnn_cell import CudnnSteps
+from nmtalign.core.paper_cell import PaperSteps
 from nmtalign.core.triton.layout import options, parts
 
 BLOCK = 512  # units of a row that a program computes, 4 a thread
