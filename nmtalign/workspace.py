@@ -47,6 +47,7 @@ class Workspace:
     data: Path = Path("data")
     model: Path = Path("model")
     pairs: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)  # train, dev, test
+    tests: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)  # further test sets, by name
     gold: Path | None = None
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -86,8 +87,9 @@ def load_workspace(config: Path | None) -> Workspace:
     for name, known in SECTIONS.items():
         check_keys(f"{path}: [{name}]", _table(path, table, name), known)
     corpus = _table(path, table, "corpus")
-    check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold"))
+    check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold", "tests"))
     pairs = {name: _pair(path, name, corpus[name]) for name in _PAIRS if name in corpus}
+    tests = {name: _pair(path, f"tests.{name}", pair) for name, pair in _table(path, corpus, "tests").items()}
     settings: dict[str, Any] = {
         key: path.parent / _text(path, key, table[key]) for key in ("data", "model") if key in table
     }
@@ -98,7 +100,7 @@ def load_workspace(config: Path | None) -> Workspace:
     for section, key in PATH_SETTINGS:
         if sections[section].get(key):
             sections[section][key] = str(path.parent / _text(path, key, sections[section][key]))
-    return dataclasses.replace(Workspace(file=path, pairs=pairs, sections=sections), **settings)
+    return dataclasses.replace(Workspace(file=path, pairs=pairs, tests=tests, sections=sections), **settings)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

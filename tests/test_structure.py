@@ -29,6 +29,7 @@ LAYERS = [
     {"alignment", "scoring"},
     {"decoding"},
     {"training"},
+    {"reproduction"},
     {"cli"},
     {"__main__", "__init__"},
 ]
@@ -118,6 +119,7 @@ def test_every_command_has_help_with_examples():
         "export",
         "info",
         "lexicon",
+        "reproduce",
     }
     for command in app.registered_commands:
         assert "Examples:" in command.callback.__doc__, command.name

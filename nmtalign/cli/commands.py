@@ -15,6 +15,7 @@ from nmtalign.cli import (
     lexicon,
     plot,
     prep,
+    reproduce,
     sample,
     score,
     score_pairs,
@@ -91,6 +92,7 @@ app.command("symmetrize", rich_help_panel=RESULTS)(symmetrize.symmetrize)
 app.command("aer", rich_help_panel=RESULTS)(aer.aer)
 app.command("plot", rich_help_panel=RESULTS)(plot.plot)
 app.command("view", rich_help_panel=RESULTS)(view.view)
+app.command("reproduce", rich_help_panel=EXTRA)(reproduce.reproduce)
 app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
 app.command("export", rich_help_panel=RESULTS)(export.export)
 app.command("info", rich_help_panel=EXTRA)(info.info)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from nmtalign.cli.common import bound_caches, choose_wait_policy, notifier, say
 from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.cached import KeptTranslations, Origin
+from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
-from nmtalign.model_files import BEST, CONFIG, FORMAT, LAST, PREVIOUS_BEST, check_files, find_weights, read_settings
+from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.texts import Text
 from nmtalign.workspace import Workspace
 
@@ -208,45 +208,32 @@ class _Maker:
 
     def translate(self, source: Text) -> list[str]:
         """The lines of the translation."""
-        check_files(self.folder, read_settings(self.folder))
-        weights = find_weights(self.folder, "best")
-        if weights.name == LAST:
+        keeping = KeepingTranslator(self.folder, self.settings)
+        if not keeping.has_best:
             notifier(self.quiet)(f"{self.folder}: has no best weights yet: its last ones translate")
-        kept = KeptTranslations(self.folder, weights)
-        origin = kept.origin(source.lines, self.settings)
-        lines = kept.find(origin)
-        if lines is not None and len(lines) == len(source.lines):
-            notifier(self.quiet)(f"the translation of {source.name} by {self.folder} is kept in {kept.path(origin)}")
+        lines = keeping.find(source.lines)
+        if lines is not None:
+            where = keeping.path(source.lines)
+            notifier(self.quiet)(f"the translation of {source.name} by {self.folder} is kept in {where}")
             return lines
-        return self._make(source, weights, kept, origin)
+        return self._make(source, keeping)
 
-    def _make(self, source: Text, weights: Path, kept: KeptTranslations, origin: Origin) -> list[str]:
+    def _make(self, source: Text, keeping: KeepingTranslator) -> list[str]:
         choose_wait_policy()
         bound_caches()
         with Signals() as signals:
-            from nmtalign.decoding.translator import Translator, load_models
-            from nmtalign.tensor_file import check_tensors
-
-            try:
-                check_tensors(weights)  # what is scored is what was trained, to the last bit
-            except FormatError as error:
-                raise FormatError(f"{error}; `nmtalign info {self.folder}` says which files are whole") from None
-            translator = Translator(load_models([self.folder], self.settings), self.settings, alignments=False)
-            same = kept.is_current()  # else training has put better weights there, and what is loaded may be these
             notifier(self.quiet)(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
-            translations = translator.translate(source.lines)
-            shown = _progress(translations, f"translating: {self.name}", len(source.lines), self.quiet)
-            lines = [translation.text for translation in shown]
-            for problem in translator.problems:
+            making = keeping.make(source.lines)
+            lines = list(_progress(making, f"translating: {self.name}", len(source.lines), self.quiet))
+            for problem in keeping.problems:
                 notifier(self.quiet)(f"CUDA graphs are off: {problem}; it was slower without them")
             with signals.whole():
-                if same:
-                    self._keep(kept, origin, lines, source.name)
+                self._keep(keeping, source, lines)
         return lines
 
-    def _keep(self, kept: KeptTranslations, origin: Origin, lines: list[str], source_name: str) -> None:
+    def _keep(self, keeping: KeepingTranslator, source: Text, lines: list[str]) -> None:
         try:
-            kept.keep(origin, lines, source_name)
+            keeping.keep(source.lines, lines, source.name)
         except ResourceError as error:
             notifier(self.quiet)(f"{error}; the translation is scored, but not kept for the next time")
 

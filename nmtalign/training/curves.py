@@ -41,6 +41,7 @@ class Progress(Point):
     loss: float
     words_per_second: float  # of the target
     learning_rate: float
+    loss_sentence: float = math.nan
 
     @property
     def perplexity(self) -> float:
@@ -56,6 +57,7 @@ class Look(Point):
     bleu: float
     signature: str
     best: bool  # of all until then, by what the training counts
+    loss_sentence: float = math.nan
 
     @property
     def perplexity(self) -> float:
@@ -73,6 +75,7 @@ class Curves:
     last: Point  # the last thing that the log says
     ended: str  # the reason, or "" of a training that goes on or was cut off
     has_backward: bool  # the log has the curves of the other direction too
+    start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
 
     @property
     def best(self) -> Look | None:
@@ -137,6 +140,7 @@ def read_curves(path: Path) -> Curves:
         reader.last,
         reader.ended,
         reader.has_backward and not backward,
+        reader.start,
     )
 
 
@@ -239,6 +243,7 @@ class _Reader:
     last: Point | None = None
     ended: str = ""
     has_backward: bool = False
+    start: Mapping[str, Any] = field(default_factory=dict)
     _pairs: float = math.nan
     _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words seen until then)
     _a_sentence: float = math.nan  # words
@@ -256,13 +261,14 @@ class _Reader:
             signature = str(event.get("signature") or "")
             best = bool(event.get("best"))
             point = (*when, self._words(when[1]))
-            self.looks.append(Look(*point, _number(event, loss), _number(event, bleu), signature, best))
+            a_sentence = math.nan if self.backward else _number(event, "loss_sentence")
+            self.looks.append(Look(*point, _number(event, loss), _number(event, bleu), signature, best, a_sentence))
         self.last = Point(*when, self._words(when[1]))
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
 
     def _start(self, event: Mapping[str, Any], update: int, epoch: float, seconds: float) -> None:
         """What an earlier run wrote after the checkpoint that this one goes on from has not happened."""
-        self._pairs = _number(event, "pairs")
+        self._pairs, self.start = _number(event, "pairs"), dict(event)
         self.progress = [point for point in self.progress if point.update <= update]
         self.looks = [look for look in self.looks if look.update <= update]
         self._counted = (self.progress[-1].epoch, self.progress[-1].words) if self.progress else (0.0, 0.0)
@@ -276,8 +282,8 @@ class _Reader:
         words = self._words(when[1])
         self._counted = (when[1], words)
         if self.backward:
-            loss, speed = _number(event, "backward_loss"), source_speed
-        self.progress.append(Progress(*when, words, loss, speed, _number(event, "learning_rate")))
+            loss, speed, a_sentence = _number(event, "backward_loss"), source_speed, math.nan
+        self.progress.append(Progress(*when, words, loss, speed, _number(event, "learning_rate"), a_sentence))
 
     def _words(self, epoch: float) -> float:
         since, words = self._counted

@@ -1,0 +1,207 @@
+"""`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and the report of them."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from nmtalign.cli.common import (
+    ConfigOption,
+    DeviceOption,
+    PrecisionOption,
+    QuietOption,
+    ThreadsOption,
+    bound_caches,
+    choose_wait_policy,
+    notifier,
+)
+from nmtalign.cli.stopping import Stopped
+from nmtalign.errors import UsageError
+from nmtalign.workspace import load_workspace
+
+if TYPE_CHECKING:
+    from nmtalign.reproduction.events import Happening
+    from nmtalign.reproduction.plan import Plan
+    from nmtalign.reproduction.running import Outcome, Reproduction
+    from nmtalign.reproduction.scales import Budget
+
+BUDGET, WHAT, REPORT = "Budget of each model (one of the three)", "What is trained", "Report"
+
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the report.", rich_help_panel=REPORT)
+]
+ScaleOption = Annotated[
+    Literal["tiny", "small", "paper"],
+    typer.Option(help="Sizes: minutes or hours on a laptop, or the paper's own.", rich_help_panel=WHAT),
+]
+Updates = Annotated[int | None, typer.Option(metavar="N", help="Updates.", rich_help_panel=BUDGET)]
+Words = Annotated[float | None, typer.Option(metavar="N", help="Target words seen, as 1e7.", rich_help_panel=BUDGET)]
+Hours = Annotated[float | None, typer.Option(metavar="H", help="Hours of training.", rich_help_panel=BUDGET)]
+Models = Annotated[str, typer.Option(metavar="NAME,...", help="Some of the paper's four models.", rich_help_panel=WHAT)]
+Ablations = Annotated[
+    str, typer.Option(metavar="all|none|NAME,...", help="What is taken out or exchanged.", rich_help_panel=WHAT)
+]
+Seeds = Annotated[int, typer.Option(metavar="N", help="Models of each kind.", rich_help_panel=WHAT)]
+Beam = Annotated[int | None, typer.Option(metavar="N", help="Beam \\[12].", rich_help_panel=WHAT)]
+Sentences = Annotated[
+    str,
+    typer.Option(
+        metavar="N,...", help="Lines of the test set that are shown and drawn, from 1.", rich_help_panel=REPORT
+    ),
+]
+Long = Annotated[int, typer.Option(metavar="N", min=0, help="Longest sentences side by side.", rich_help_panel=REPORT)]
+Reordered = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Most reordered sentences drawn.", rich_help_panel=REPORT)
+]
+Text = Annotated[bool, typer.Option("--text/--no-text", help="Sentences of the corpus.", rich_help_panel=REPORT)]
+
+
+def reproduce(
+    scale: ScaleOption = "small",
+    models: Models = "",
+    ablations: Ablations = "none",
+    seeds: Seeds = 1,
+    beam: Beam = None,
+    updates: Updates = None,
+    words: Words = None,
+    hours: Hours = None,
+    output: Output = Path("reproduction"),
+    sentences: Sentences = "",
+    long: Long = 3,
+    reordered: Reordered = 4,
+    text: Text = True,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    threads: ThreadsOption = None,
+    config: ConfigOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    _reproduce(locals())
+
+
+reproduce.__doc__ = """Train the paper's models under one budget, compare them, and write a report.
+
+Corpus, test sets and gold links are those of nmtalign.toml; further test
+sets may stand there as \\[corpus.tests] news = \\["news.en", "news.fr"].
+RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are trained on it
+with the same budget, and so are the ablations that are asked for: encoder,
+context, score, order, cell, readout, reverse, output-rank, vocabulary,
+beam, loss. The same command again goes on where it was cut off.
+
+The folder then holds report.md and report.html with the paper's tables and
+figures, scores.csv, training.csv, settings.json, and in work/ corpora and
+models. With --no-text no sentence of the corpus stands in the report.
+
+Examples:
+
+  nmtalign reproduce --scale tiny
+
+  nmtalign reproduce --words 1e7 --ablations all
+
+  nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
+
+  nmtalign reproduce --updates 5000 --models RNNencdec-50,RNNsearch-50 --seeds 3
+"""
+
+
+def _reproduce(given: dict[str, Any]) -> None:
+    """The command, with its arguments by name."""
+    workspace = load_workspace(given["config"])
+    choose_wait_policy()
+    bound_caches()
+    from nmtalign.reproduction.plan import Request, make_plan
+    from nmtalign.reproduction.scales import scale as named_scale
+
+    request = Request(
+        scale=named_scale(given["scale"]),
+        budget=_budget({unit: given[unit] for unit in ("updates", "words", "hours")}),
+        folder=given["output"],
+        sentences=_numbers(given["sentences"]),
+        flags={name: given[name] for name in ("beam", "device", "precision", "threads")},
+        **{name: given[name] for name in ("models", "ablations", "seeds", "long", "reordered", "text")},
+    )
+    _run(make_plan(request, workspace), given["quiet"])
+
+
+def _run(plan: "Plan", quiet: bool) -> None:
+    from nmtalign.reproduction.report import begin_folder, write_report
+    from nmtalign.reproduction.results import gather
+    from nmtalign.reproduction.running import Reproduction
+
+    tell = notifier(quiet)
+    begin_folder(plan)
+    reproduction = Reproduction(plan, lambda happening: _tell(happening, tell), lambda folder: _listener(folder, quiet))
+    with _stopped_by_signals(reproduction) as stopped:
+        outcome = _reach(reproduction, stopped)
+    tell("scoring, drawing")
+    report = write_report(gather(outcome))
+    failed = len(outcome.failures)
+    tell(f"{report}: written" + (f", with {failed} that failed" if failed else ""))
+
+
+def _reach(reproduction: "Reproduction", stopped: list[int]) -> "Outcome":
+    from nmtalign.reproduction.events import Halted
+
+    try:
+        return reproduction.run()
+    except Halted:
+        raise Stopped(stopped[0] if stopped else signal.SIGINT, "; the same command goes on from there") from None
+
+
+def _budget(given: dict[str, float | None]) -> "Budget | None":
+    from nmtalign.reproduction.scales import Budget
+
+    chosen = [(unit, amount) for unit, amount in given.items() if amount is not None]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0][0]} and --{chosen[1][0]}: give one budget, the same for every model")
+    unit: Any
+    for unit, amount in chosen:
+        return Budget(unit, amount)
+    return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise UsageError(f"--sentences {text!r}: give lines of the test set, counted from 1, as in 3,17")
+    return tuple(map(int, parts))
+
+
+def _tell(happening: "Happening", tell: Any) -> None:
+    from nmtalign.reproduction.events import Failed, Step
+
+    if isinstance(happening, Step):
+        done = ": done before" if happening.already else ""
+        tell(f"[{happening.number}/{happening.total}] {happening.what}{done}")
+    elif isinstance(happening, Failed):
+        tell(f"{happening.name} failed, the others go on: {happening.problem}")
+    else:
+        tell(happening.text)
+
+
+def _listener(folder: Path, quiet: bool) -> Any:
+    from nmtalign.cli.display import make_listener
+
+    return make_listener(folder, quiet, None)
+
+
+@contextmanager
+def _stopped_by_signals(reproduction: "Reproduction") -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM end it as soon as nothing is lost; a second one leaves at once. Yields those that came."""
+    came: list[int] = []
+
+    def handle(number: int, _: object) -> None:
+        if came:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        came.append(number)
+        reproduction.stop("interrupted" if number == signal.SIGINT else "ended by SIGTERM")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,191 @@
+"""The paper's tables with ours beside them: BLEU, training, seeds, and what was to show."""
+
+from collections.abc import Iterator, Mapping
+
+from nmtalign.reproduction.cells import NOTHING, count, mean_and_spread, number, p_value, score, share, short
+from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
+from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP
+from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
+from nmtalign.reproduction.results import LONG, Results, Scored
+from nmtalign.scoring.report import Part, Report, SystemReport
+
+Systems = Mapping[str, SystemReport]
+
+
+def by_name(report: Report) -> dict[str, SystemReport]:
+    """The systems of a report by their names."""
+    return {system.name: system for system in report.systems}
+
+
+def opening(results: Results) -> Iterator[Block]:
+    """What was done, and what failed."""
+    plan = results.plan
+    scale, seeds = plan.request.scale, ", ".join(map(str, plan.seeds))
+    yield Paragraph(
+        f"Models of one scale, `{scale.name}` ({scale.what}), each trained on the same text with the same budget "
+        f"({plan.budget} a model), the same optimiser, batches and search (beam {plan.baseline.search.beam}); seed "
+        f"{seeds}. What differs from row to row is what the row says. Weights are those with the least loss on dev "
+        "within the budget. The word for unknown words is never written, in any column."
+    )
+    tests = ", ".join(f"{test.name} ({len(test.source.lines):,} sentences)" for test in results.outcome.tests)
+    yield Paragraph(f"Test sets: {tests}. {DATA} {MOSES_CAVEAT}")
+    failures = results.outcome.failures
+    if failures:
+        rows = [(name, str(seed), problem) for (name, seed), problem in failures.items()]
+        yield Heading("What failed", 2)
+        yield Table(("experiment", "seed", "problem"), rows, words=3)
+    for note in results.notes:
+        yield Paragraph(note)
+
+
+def table_one(results: Results) -> Iterator[Block]:
+    """BLEU of all sentences and of those without an unknown word, for each test set."""
+    yield Heading("Table 1: BLEU")
+    for scored in results.scored:
+        yield _table_one(results, scored)
+    if len(results.plan.seeds) > 1:
+        yield _seeds(results)
+
+
+def _table_one(results: Results, scored: Scored) -> Table:
+    report = scored.paper
+    systems = by_name(report)
+    first = results.plan.baseline.name
+    head = ["model"]
+    for metric in report.metrics:
+        head += [metric, f"{metric}, no unknown word"]
+    head += [f"p against {first}", "paper", "paper, no unknown word"]
+    rows = [
+        _row_one(systems.get(system.name), system.name, report, PAPER.get(system.name))
+        for system in results.plan.of_paper
+    ]
+    rows += [_row_one(None, name, report, row) for name, row in OTHERS.items()]
+    caption = (
+        f"{scored.test.name}: {scored.sentences:,} sentences, {scored.sentences_known:,} of them without an unknown "
+        "word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU (multi-bleu) "
+        "on other data, after another training."
+    )
+    return Table(head, rows, caption)
+
+
+def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow | None) -> list[str]:
+    cells = []
+    for metric, _ in enumerate(report.metrics):
+        for section in (system.everything, system.no_unk) if system else (None, None):
+            cells.append(score(section.whole, metric) if section else NOTHING)
+    p = p_value(system.everything.whole, len(report.metrics) - 1) if system else NOTHING
+    ours = [number(paper.bleu), number(paper.no_unk)] if paper else [NOTHING, NOTHING]
+    return [f"{name} (more text)" if name == MOSES else name, *cells, p, *ours]
+
+
+def _seeds(results: Results) -> Table:
+    scored = results.scored[0]
+    rows = []
+    for system in results.plan.systems:
+        keys = [key for key in scored.bleu if key[0] == system.name]
+        values, known = [scored.bleu[key] for key in keys], [scored.known[key] for key in keys]
+        each = ", ".join(number(value) for value in values)
+        rows.append((system.name, str(len(keys)), mean_and_spread(values), mean_and_spread(known), each))
+    metric = scored.paper.metrics[-1]
+    caption = (
+        f"{scored.test.name}, over seeds: mean and standard deviation of {metric}. All other tables are of the first "
+        "seed."
+    )
+    return Table(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
+
+
+def table_two(results: Results) -> Iterator[Block]:
+    """Updates, epochs, hours, device, words, loss of train and dev."""
+    yield Heading("Table 2: training")
+    head = ("model", "seed", "updates", "epochs", "hours", "device", "target words", "parameters", "words/s")
+    rows = []
+    for (name, seed), trained in results.trained.items():
+        rows.append(
+            [
+                name,
+                str(seed),
+                count(trained.updates),
+                number(trained.epochs),
+                short(trained.hours),
+                trained.device,
+                count(trained.words),
+                count(trained.parameters),
+                count(trained.words_per_second),
+                number(trained.train_loss, 1),
+                number(trained.dev_loss, 1),
+            ]
+        )
+    for name, paper in {**PAPER, **OTHERS}.items():
+        if paper.updates is not None:
+            losses = [number(paper.train_loss, 1), number(paper.dev_loss, 1)]
+            facts = [count(paper.updates), number(paper.epochs, 1), count(paper.hours), paper.device]
+            rows.append([f"paper: {name}", NOTHING, *facts, NOTHING, NOTHING, NOTHING, *losses])
+    caption = (
+        "Losses are nats a sentence: of training the mean since the last report, of dev that of the weights kept. "
+        "Hours are of training alone, looks at dev included."
+    )
+    yield Table((*head, "train loss", "dev loss"), rows, caption)
+
+
+def what_shows(results: Results) -> Iterator[Block]:
+    """The paper's claims, each with what it rests on here, whether it holds or not."""
+    rows = [row for scored in results.scored for row in _claims(scored)]
+    if rows:
+        yield Heading("Does the paper's claim show?")
+        yield Table(("test set", "claim", "here", "shows"), rows, words=4)
+
+
+def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
+    systems, last, name = by_name(scored.paper), len(scored.paper.metrics) - 1, scored.test.name
+    search, encdec, short = (systems.get(which) for which in (FLAGSHIP, BASELINE, "RNNsearch-30"))
+    for other, claim in ((search, FLAGSHIP), (short, "RNNsearch-30")):
+        if other and encdec:
+            ours, theirs = (one.everything.whole for one in (other, encdec))
+            a, b = ours.values[last] or 0.0, theirs.values[last] or 0.0
+            p = p_value(ours, last)
+            significant = p != NOTHING and float(p) < 0.05
+            yield name, f"{claim} is ahead of {BASELINE}", f"{a:.2f} and {b:.2f}, p {p}", _yes(a > b, significant)
+    if search and encdec:
+        gaps = [_gap(search, encdec, number, last) for number in (0, 1)]
+        if all(gap is not None for gap in gaps):
+            said = f"{gaps[0]:.2f} up to {LONG} words, {gaps[1]:.2f} above"
+            yield name, "the gap between them grows with length", said, _yes((gaps[1] or 0) > (gaps[0] or 0))
+    for system, claim, holds in (
+        (search, f"{FLAGSHIP} on over {LONG} words is within 10% of its best bucket", _keeps),
+        (encdec, f"{BASELINE} on over {LONG} words is under half of its best bucket", _loses_half),
+    ):
+        parts = _long_and_best(system, last) if system else None
+        if parts:
+            long, best = parts
+            said = f"{long:.2f} of {best:.2f}, {share(long / best)}"
+            yield name, claim, said, _yes(holds(long / best))
+
+
+def _keeps(part: float) -> bool:
+    return part >= 0.9
+
+
+def _loses_half(part: float) -> bool:
+    return part < 0.5
+
+
+def _yes(holds: bool, significant: bool = True) -> str:
+    return ("yes" if significant else "yes, but not significantly") if holds else "no"
+
+
+def _gap(one: SystemReport, other: SystemReport, half: int, metric: int) -> float | None:
+    """How far the one is ahead in sentences of at most LONG words (0) or in longer ones (1)."""
+    values = [_halves(system)[half].values[metric] for system in (one, other)]
+    return None if values[0] is None or values[1] is None else values[0] - values[1]
+
+
+def _halves(system: SystemReport) -> list[Part]:
+    """The sentences of at most LONG words, and the longer ones."""
+    return [part for part in system.everything.breakdowns[1].parts if part.label != "0"]
+
+
+def _long_and_best(system: SystemReport, metric: int) -> tuple[float, float] | None:
+    long = _halves(system)[1].values[metric]
+    values = [part.values[metric] for part in system.everything.breakdowns[0].parts]
+    best = max((value for value in values if value), default=None)
+    return None if long is None or not best else (long, best)

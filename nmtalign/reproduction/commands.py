@@ -1,0 +1,155 @@
+"""What it takes to get every figure again: settings files, commands of the plain subcommands, versions, signatures."""
+
+import dataclasses
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmtalign.config import TranslateConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.files import atomic_text
+from nmtalign.reproduction.corpora import languages, with_budget
+from nmtalign.reproduction.document import Block, Commands, Heading, Paragraph, Table
+from nmtalign.reproduction.plan import Plan, Request, System
+from nmtalign.reproduction.results import Results
+from nmtalign.version import __version__
+
+SETTINGS = "settings"
+
+
+def settings_file(plan: Plan, system: System) -> Path:
+    """The nmtalign.toml of a system, in the folder of the report."""
+    return plan.request.folder / SETTINGS / f"{system.name}.toml"
+
+
+def write_settings(plan: Plan, system: System) -> None:
+    """Writes all settings of a system as an nmtalign.toml, with which every plain subcommand does what was done."""
+    path = settings_file(plan, system)
+    corpus = Corpus.open(plan.corpus_folder(system))
+    model = dataclasses.asdict(system.model)
+    for side in ("source", "target"):
+        del model[f"{side}_vocabulary_size"]
+    training = dataclasses.asdict(with_budget(plan, system, corpus, plan.seeds[0]))
+    usual = TranslateConfig()
+    search = {name: value for name, value in dataclasses.asdict(system.search).items() if value != getattr(usual, name)}
+    source, target = languages(plan.workspace)
+    top = {
+        "source_language": source,
+        "target_language": target,
+        "data": _from(path, plan.corpus_folder(system)),
+        "model": _from(path, plan.model_folder(system, plan.seeds[0])),
+    }
+    texts: dict[str, Any] = {name: [_from(path, side) for side in pair] for name, pair in plan.workspace.pairs.items()}
+    if plan.workspace.gold:
+        texts["gold"] = _from(path, plan.workspace.gold)
+    sections = {
+        "corpus": texts,
+        "corpus.tests": {name: [_from(path, side) for side in pair] for name, pair in plan.workspace.tests.items()},
+        "prep": dataclasses.asdict(system.prep),
+        "train": {"preset": system.experiment.preset, **model, **training},
+        "translate": search,
+    }
+    with atomic_text(path) as stream:
+        stream.write(f"# {system.name}: {system.experiment.what or system.experiment.preset}\n")
+        stream.write(_assignments(top))
+        for name, settings in sections.items():
+            if settings:
+                stream.write(f"\n[{name}]\n{_assignments(settings)}")
+
+
+def _from(file: Path, path: Path) -> str:
+    """The path as it is written in a file: from the file's own folder."""
+    return Path(os.path.relpath(path, file.parent)).as_posix()
+
+
+def _assignments(settings: Mapping[str, Any]) -> str:
+    # What JSON writes of texts, numbers, truth values and lists of them, TOML reads.
+    return "".join(
+        f"{name if name.isidentifier() else json.dumps(name)} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in settings.items()
+    )
+
+
+def again(results: Results) -> Iterator[Block]:
+    """The section of the report that says how to get its figures again."""
+    plan = results.plan
+    yield Heading("How to get these figures again")
+    yield Paragraph("All of it, from the folder of `nmtalign.toml`; the same command goes on where it was cut off:")
+    yield Commands([whole_command(plan)])
+    yield Paragraph(
+        "Or step by step, from the folder of this report. Each file in `settings` is an `nmtalign.toml` with all "
+        "settings of one model, so that the plain subcommands do what was done here, or find that it is done."
+    )
+    yield Commands(list(_steps(results)))
+    signatures = [
+        (metric, f"`{signature}`")
+        for metric, signature in zip(results.scored[0].paper.metrics, results.scored[0].paper.signatures, strict=True)
+    ]
+    yield Table(("metric", "signature"), signatures, "Signatures of the scores, with the draws of their intervals", 2)
+    facts = [
+        ("nmtalign", __version__),
+        ("data", "`scores.csv`, `training.csv`, `settings.json`"),
+        ("seeds of the models", ", ".join(map(str, plan.seeds))),
+    ]
+    yield Table(("fact", "value"), facts, "Versions of everything else and the machine are in `settings.json`", 2)
+
+
+def whole_command(plan: Plan) -> str:
+    """The command that made the report."""
+    request = plan.request
+    parts = ["nmtalign", "reproduce", "--scale", request.scale.name]
+    parts += [f"--{plan.budget.unit}", f"{plan.budget.amount:.15g}"]
+    parts += ["--models", request.models] if request.models else []
+    parts += ["--ablations", request.ablations] if request.ablations not in ("", "none") else []
+    parts += ["--seeds", str(request.seeds)] if request.seeds > 1 else []
+    parts += ["--sentences", ",".join(map(str, request.sentences))] if request.sentences else []
+    for name, value in (("long", request.long), ("reordered", request.reordered)):
+        parts += [f"--{name}", str(value)] if value != getattr(Request(request.scale), name) else []
+    parts += [] if request.text else ["--no-text"]
+    for name, value in request.flags.items():
+        parts += [f"--{name}", str(value)] if value is not None else []
+    return shlex.join([*parts, "-o", request.folder.name])
+
+
+def _steps(results: Results) -> Iterator[str]:
+    """prep, train, translate, score and align, as one would type them."""
+    plan = results.plan
+    systems = [system for system in plan.systems if (system.name, plan.seeds[0]) in results.outcome.translations]
+    report = settings_file(plan, systems[0])
+
+    def shown(path: Path) -> str:
+        return shlex.quote(_from(plan.request.folder / "report.md", path))
+
+    for name in plan.corpora:
+        first = next((system for system in systems if plan.corpus_folder(system).name == name), None)
+        if first:
+            yield f"nmtalign prep --config {SETTINGS}/{first.name}.toml"
+    for system, seed in plan.models():
+        other = "" if seed == plan.seeds[0] else f" -o {shown(plan.model_folder(system, seed))} --seed {seed}"
+        yield f"nmtalign train --config {SETTINGS}/{system.name}.toml{other}"
+    for test, (source, _) in plan.tests.items():
+        for system in systems:
+            model = shown(plan.model_folder(system, plan.seeds[0]))
+            config = f"--config {SETTINGS}/{system.name}.toml"
+            yield f"nmtalign translate -m {model} {config} < {shown(source)} > {system.name}.{test}.txt"
+    for test, (source, reference) in plan.tests.items():
+        ordered = (
+            sorted(
+                (system for system in systems if not system.experiment.ablation),
+                key=lambda system: system.name != plan.baseline.name,
+            )
+            or systems
+        )
+        names = " ".join(f"{system.name}.{test}.txt" for system in ordered)
+        known = shown(plan.base_corpus)
+        yield (
+            f"nmtalign score {names} -r {shown(reference)} -s {shown(source)} --data {known} --table1 --by-length "
+            f"--significance bs --confidence --plot length-{test}.png --config {SETTINGS}/{report.name}"
+        )
+    for name, seed in results.rates:
+        if seed == plan.seeds[0]:
+            yield f"nmtalign align --config {SETTINGS}/{name}.toml -o {name}.h5"
+            yield f"nmtalign aer {name}.h5 --config {SETTINGS}/{name}.toml"

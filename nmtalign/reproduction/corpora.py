@@ -1,0 +1,122 @@
+"""The prepared corpora of a plan: made once, and known again by the texts and settings that they were made of."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nmtalign.config import TrainingConfig
+from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import InputError, UsageError
+from nmtalign.files import atomic_text, sha256_of
+from nmtalign.presets import preset
+from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.scales import Budget
+from nmtalign.workspace import Workspace
+
+_IDENTITY = "made-of.json"
+_LOOK = 10  # updates between looks at dev, at least
+
+
+def languages(workspace: Workspace) -> tuple[str, str]:
+    """Of source and target, as the workspace says or the names of the training text end."""
+    named = workspace.source_language, workspace.target_language
+    source, target = (
+        language or path.name.removesuffix(".gz").rpartition(".")[2].lower()
+        for language, path in zip(named, workspace.pairs["train"], strict=True)
+    )
+    return source, target
+
+
+def text_hashes(plan: Plan) -> dict[str, str]:
+    """The SHA-256 of every text file, by `train source` and so on; raises InputError for one that is missing."""
+    hashes = {}
+    pairs = {name: plan.workspace.pairs[name] for name in ("train", "dev")} | dict(plan.tests)
+    for name, pair in pairs.items():
+        for side, path in zip(("source", "target"), pair, strict=True):
+            try:
+                hashes[f"{name} {side}"] = sha256_of(path)
+            except OSError as error:
+                raise InputError(f"{path}: cannot read: {error.strerror}") from None
+    return hashes
+
+
+class Corpora:
+    """Makes the corpora of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        hashes = text_hashes(plan)
+        self._texts = {name: value for name, value in hashes.items() if name.split()[0] in plan.workspace.pairs}
+
+    def is_made(self, name: str) -> bool:
+        """Whether the corpus is there; raises UsageError where another one is in its place."""
+        folder = self._folder(name)
+        try:
+            held = json.loads((folder / _IDENTITY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        if held != self._identity(name):
+            raise UsageError(
+                f"{folder}: was prepared from other text or with other settings; give another folder with -o, or "
+                "remove this one with its models"
+            )
+        return True
+
+    def make(self, name: str, progress: Callable[[int], None], notify: Callable[[str], None]) -> None:
+        """Prepares it; what is raised on the way by `progress` or `notify` ends it with nothing left behind."""
+        folder, pairs = self._folder(name), self._plan.workspace.pairs
+        config, both = self._plan.corpora[name], languages(self._plan.workspace)
+        prepare(pairs["train"], folder, config, both, pairs["dev"], pairs.get("test"), progress, notify)
+        with atomic_text(folder / _IDENTITY) as stream:
+            stream.write(json.dumps(self._identity(name), indent=2, sort_keys=True) + "\n")
+
+    def _folder(self, name: str) -> Path:
+        return self._plan.work / "corpora" / name
+
+    def _identity(self, name: str) -> dict[str, Any]:
+        settings = dataclasses.asdict(self._plan.corpora[name])
+        del settings["workers"]
+        return {"texts": self._texts, "prep": settings, "languages": list(languages(self._plan.workspace))}
+
+
+def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> TrainingConfig:
+    """The training of one model: its seed, the budget, and looks at dev after every twentieth of it.
+
+    A budget of words is turned into updates, by the mean of target words (`</s>` counted) that the pairs of the base
+    corpus have within the preset's length, so that models with other words or subwords see as many sentences.
+    """
+    budget = plan.budget
+    config = dataclasses.replace(system.training, seed=seed)
+    if budget.unit == "hours":
+        seconds = max(1, round(budget.amount * 3600))
+        look = f"{max(1, seconds // 20)}s"
+        return dataclasses.replace(config, max_time=f"{seconds}s", validate_every=look)
+    updates = _updates_of(budget, plan, system, corpus, config)
+    every = max(_LOOK, updates // 20)
+    return dataclasses.replace(
+        config,
+        max_updates=updates,
+        validate_every=str(every),
+        log_every=min(config.log_every, every),
+        max_time="",
+        epochs=0.0,
+    )
+
+
+def _updates_of(budget: Budget, plan: Plan, system: System, corpus: Corpus, config: TrainingConfig) -> int:
+    if budget.unit == "updates":
+        return max(1, round(budget.amount))
+    base = Corpus.open(plan.base_corpus).splits["train"]
+    counted = base.target_lengths[eligible(base, int(preset(system.experiment.preset)["max_length"]))]
+    train = corpus.splits["train"]
+    chosen = eligible(train, config.max_length)
+    if not len(chosen) or not len(counted):
+        raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
+    policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
+    pairs_a_batch = len(chosen) / len(plan_epoch(train, chosen, policy, 0))
+    return math.ceil(budget.amount / ((float(counted.mean()) + 1) * pairs_a_batch * config.accumulate))

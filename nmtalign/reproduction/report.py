@@ -1,0 +1,64 @@
+"""Writes the folder of a report: report.md, report.html, figures, data, settings."""
+
+from pathlib import Path
+
+from nmtalign.figures import need_matplotlib
+from nmtalign.files import atomic_text, disk_errors
+from nmtalign.reproduction import chapters, comparisons, sentences
+from nmtalign.reproduction.commands import again, write_settings
+from nmtalign.reproduction.data_files import write_facts, write_scores, write_training
+from nmtalign.reproduction.document import Document
+from nmtalign.reproduction.markdown import to_markdown
+from nmtalign.reproduction.page import to_page
+from nmtalign.reproduction.plan import WORK, Plan
+from nmtalign.reproduction.results import Results
+
+MARKDOWN, PAGE = "report.md", "report.html"
+
+
+def begin_folder(plan: Plan) -> None:
+    """Makes the folder of the report, and keeps corpora and models out of git; raises UsageError without matplotlib."""
+    need_matplotlib()
+    folder = plan.work
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with atomic_text(folder / ".gitignore") as stream:
+        stream.write(f"# {WORK}: corpora and models; what belongs to the report is beside this folder\n*\n")
+
+
+def write_report(results: Results) -> Path:
+    """Writes everything anew and returns where the Markdown is; pictures of an earlier report go."""
+    folder, plan = results.plan.request.folder, results.plan
+    figures = folder / comparisons.FIGURES
+    with disk_errors(figures):
+        for old in figures.glob("*.png"):
+            old.unlink()
+    for system in results.outcome.translated():
+        write_settings(plan, system)
+    document = make_document(results)
+    for name, text in ((MARKDOWN, to_markdown(document)), (PAGE, to_page(document))):
+        with atomic_text(folder / name) as stream:
+            stream.write(text)
+    write_scores(results, folder / "scores.csv")
+    write_training(results, folder / "training.csv")
+    write_facts(results, folder / "settings.json")
+    return folder / MARKDOWN
+
+
+def make_document(results: Results) -> Document:
+    """The report; its PNG files are written on the way."""
+    folder = results.plan.request.folder
+    blocks = [
+        *chapters.opening(results),
+        *chapters.what_shows(results),
+        *chapters.table_one(results),
+        *chapters.table_two(results),
+        *comparisons.lengths(results, folder),
+        *comparisons.ablations(results),
+        *sentences.heat_maps(results, folder),
+        *comparisons.error_rates(results),
+        *sentences.side_by_side(results),
+        *comparisons.curves(results, folder),
+        *again(results),
+    ]
+    return Document("Neural machine translation by jointly learning to align and translate, reproduced", blocks)

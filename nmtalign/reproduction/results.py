@@ -1,0 +1,224 @@
+"""From what a plan reached to figures: scores with intervals and tests, training, alignments."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.gold import ErrorRates, GoldFile
+from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.config import AlignConfig
+from nmtalign.errors import NmtalignError
+from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.reproduction.corpora import languages
+from nmtalign.reproduction.experiment import FLAGSHIP
+from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.reordering import most_reordered
+from nmtalign.reproduction.running import Key, Outcome, TestSet
+from nmtalign.scoring.cuts import Cut, Mask, by_length
+from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.report import Report, Resampling
+from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.texts import Text
+from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
+from nmtalign.text.moses import has_rules
+from nmtalign.training.curves import Curves, read_curves
+
+TOGETHER = "together"  # all test sets as one
+LONG = 50  # words: longer sentences are longer than any that the models were trained on
+_SEED = 12345  # sacreBLEU's, of the samples
+
+Table = list[Statistics]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One test set: the reports of the first seed's models, and the BLEU of every seed's."""
+
+    test: TestSet
+    paper: Report  # the paper's models, the baseline first
+    bases: Mapping[str, Report]  # a base and its ablations, by the name of the base, which comes first
+    bleu: Mapping[Key, float]  # the last metric of the report: tokenised where the language is known
+    known: Mapping[Key, float]  # the same of the sentences without an unknown word
+    sentences: int
+    sentences_known: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training took, from its log."""
+
+    updates: int
+    epochs: float
+    hours: float
+    words: float
+    device: str
+    parameters: int
+    train_loss: float  # nats a sentence, nan where it is not known
+    dev_loss: float  # of the look whose weights were kept
+    words_per_second: float
+
+
+@dataclass
+class Results:
+    """All figures of a reproduction."""
+
+    outcome: Outcome
+    scored: list[Scored]  # all test sets together first, where there are several
+    trained: dict[Key, Trained] = field(default_factory=dict)
+    curves: dict[Key, Curves] = field(default_factory=dict)
+    rates: dict[Key, ErrorRates] = field(default_factory=dict)  # AER, where gold links are given
+    pictures: list[tuple[str, AlignmentRecord]] = field(default_factory=list)  # (system, what is drawn)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def plan(self) -> Plan:
+        """What was planned."""
+        return self.outcome.plan
+
+
+def gather(outcome: Outcome) -> Results:
+    """Scores everything."""
+    results = Results(outcome, [_scored(outcome, test) for test in _tests(outcome)])
+    for (name, seed), _ in outcome.finished.items():
+        system = next(system for system in outcome.plan.systems if system.name == name)
+        curves = read_curves(outcome.plan.model_folder(system, seed))
+        results.curves[name, seed] = curves
+        results.trained[name, seed] = _trained(curves)
+    _align(results)
+    return results
+
+
+def _tests(outcome: Outcome) -> list[TestSet]:
+    if len(outcome.tests) == 1:
+        return outcome.tests
+    source = [line for test in outcome.tests for line in test.source.lines]
+    reference = [line for test in outcome.tests for line in test.reference.lines]
+    return [TestSet(TOGETHER, Text(TOGETHER, source), Text(TOGETHER, reference)), *outcome.tests]
+
+
+def translation(outcome: Outcome, key: Key, test: TestSet) -> Sequence[str]:
+    """The lines that a model made of a test set, or of all of them together."""
+    found = outcome.translations[key]
+    if test.name in found:
+        return found[test.name]
+    return [line for each in outcome.tests for line in found[each.name]]
+
+
+def metrics_of(plan: Plan) -> MetricOptions:
+    """BLEU, and where the language is known multi-bleu, which the paper has."""
+    language = languages(plan.workspace)[1]
+    names = ("bleu", "multi-bleu") if has_rules(language) else ("bleu",)
+    return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
+
+
+def resampling_of(plan: Plan) -> Resampling:
+    """How intervals and p-values are drawn."""
+    seed = plan.scoring.seed
+    return Resampling(plan.scoring.bootstrap, plan.scoring.trials, _SEED if seed is None else seed)
+
+
+def _scored(outcome: Outcome, test: TestSet) -> Scored:
+    plan, keys = outcome.plan, list(outcome.translations)
+    lines = [translation(outcome, key, test) for key in keys]
+    tables = dict(zip(keys, measure_systems(lines, [test.reference.lines], metrics_of(plan)), strict=True))
+    vocabularies = Vocabularies.load(plan.base_corpus)
+    known = UnknownWords([vocabularies]).without(test.source.lines, [test.reference.lines])
+    cuts = [by_length([test.source.lines], parse_buckets(ends)) for ends in (plan.scoring.buckets, str(LONG))]
+    first, there = plan.seeds[0], outcome.translated()
+    paper = [system for system in there if not system.experiment.ablation]
+    paper.sort(key=lambda system: system.name != plan.baseline.name)  # the first one is what the others are tested with
+    bases = {
+        base.name: [base, *(system for system in there if system.experiment.base == base.name)]
+        for base in there
+        if any(system.experiment.base == base.name and system.experiment.ablation for system in there)
+    }
+    return Scored(
+        test,
+        _report(plan, paper or there, tables, first, cuts, known),
+        {name: _report(plan, systems, tables, first) for name, systems in bases.items()},
+        {key: table[-1].score().value for key, table in tables.items()},
+        {key: table[-1].score(known).value if known.any() else math.nan for key, table in tables.items()},
+        len(known),
+        int(known.sum()),
+    )
+
+
+def _report(
+    plan: Plan,
+    systems: Sequence[System],
+    tables: Mapping[Key, Table],
+    seed: int,
+    cuts: Sequence[Cut] = (),
+    known: Mask | None = None,
+) -> Report:
+    names = [system.name for system in systems]
+    chosen = [tables[name, seed] for name in names]
+    return make_report(names, chosen, breakdowns=cuts, known=known, resampling=resampling_of(plan), tests=("bs",))
+
+
+def _trained(curves: Curves) -> Trained:
+    last, best = curves.last, curves.best
+    speeds = [point.words_per_second for point in curves.progress if math.isfinite(point.words_per_second)]
+    return Trained(
+        updates=last.update,
+        epochs=last.epoch,
+        hours=last.seconds / 3600,
+        words=last.words,
+        device=f"{curves.start.get('device', '')}, {curves.start.get('precision', '')}",
+        parameters=int(curves.start.get("parameters", 0)),
+        train_loss=curves.progress[-1].loss_sentence if curves.progress else math.nan,
+        dev_loss=best.loss_sentence if best else math.nan,
+        words_per_second=statistics.median(speeds) if speeds else math.nan,
+    )
+
+
+def _align(results: Results) -> None:
+    """Error rates of every model with attention, and what is drawn of the paper's."""
+    outcome, plan = results.outcome, results.plan
+    gold = plan.workspace.gold if "test" in plan.tests else None
+    seen = next((system for system in outcome.translated() if system.name == FLAGSHIP), None)
+    seen = seen or next((system for system in outcome.translated() if system.model.attention != "none"), None)
+    for key in outcome.finished:
+        system = plan.named(key[0])
+        if system is None or system.model.attention == "none" or (gold is None and system is not seen):
+            continue
+        loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
+        if gold is not None:
+            try:
+                results.rates[key] = error_rates_of(loaded, outcome.tests[0], GoldFile(gold), _align_config(plan))
+            except NmtalignError as error:
+                results.notes.append(f"{system.name}: no alignment error rate: {error}")
+        if system is seen and key[1] == plan.seeds[0]:
+            results.pictures = _pictures(results, system, loaded)
+
+
+def _align_config(plan: Plan) -> AlignConfig:
+    flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
+    return plan.workspace.resolve(AlignConfig, "align", flags)
+
+
+def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
+    """How far a model's links between source and reference are from links made by hand."""
+    for record in align_pairs(loaded, zip(test.source.lines, test.reference.lines, strict=True), config):
+        gold.compare(record.links(), len(record.source), len(record.target))
+    return gold.finish()
+
+
+def _pictures(results: Results, system: System, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
+    """The alignments of chosen sentences, or of the most reordered ones, with the model's own translations."""
+    outcome, request = results.outcome, results.plan.request
+    test = outcome.tests[0]
+    lines = outcome.translations[system.name, results.plan.seeds[0]][test.name]
+    numbers = [number - 1 for number in request.sentences] or list(range(len(lines)))
+    pairs = [(test.source.lines[number], lines[number]) for number in numbers]
+    config = dataclasses.replace(_align_config(results.plan), drop_end=False)
+    records = [
+        dataclasses.replace(record, sentence_id=number)
+        for number, record in zip(numbers, align_pairs(loaded, pairs, config), strict=True)
+    ]
+    chosen = records if request.sentences else most_reordered(records, request.reordered)
+    return [(system.name, record) for record in chosen if not record.empty()]

@@ -1,0 +1,196 @@
+"""Does what a plan says, step by step; what is done already is not done again."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nmtalign.config import ModelConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.decoding.keeping import KeepingTranslator
+from nmtalign.errors import NmtalignError
+from nmtalign.files import atomic_text
+from nmtalign.reproduction.corpora import Corpora, with_budget
+from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
+from nmtalign.reproduction.plan import Plan, System
+from nmtalign.scoring.texts import Text, check_aligned, read_text
+from nmtalign.training import events as training_events
+from nmtalign.training.events import Finished
+from nmtalign.training.loop import Trainer
+
+Key = tuple[str, int]  # name of the system, seed
+ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set as text."""
+
+    name: str
+    source: Text
+    reference: Text
+
+
+@dataclass
+class Outcome:
+    """What was reached: everything that the report is made of."""
+
+    plan: Plan
+    tests: list[TestSet]
+    finished: dict[Key, Finished] = field(default_factory=dict)  # by the system whose model it is
+    translations: dict[Key, dict[str, list[str]]] = field(default_factory=dict)  # by test set
+    lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation; where it was measured
+    failures: dict[Key, str] = field(default_factory=dict)
+
+    def translated(self) -> list[System]:
+        """The systems of which the first seed has translated every test set."""
+        seed = self.plan.seeds[0]
+        return [system for system in self.plan.systems if (system.name, seed) in self.translations]
+
+
+class Reproduction:
+    """Runs a plan. `run` again after an interruption goes on; `stop` ends it as soon as nothing is lost by it."""
+
+    def __init__(self, plan: Plan, listen: Listener, listener_of: ListenerOf) -> None:
+        """`listener_of` gives, for a model directory, who hears the events of its training."""
+        self._plan, self._listen, self._listener_of = plan, listen, listener_of
+        self._trainer: Trainer | None = None
+        self._halted: str | None = None
+        self._number = 0
+        self._total = len(plan.corpora) + sum(1 for _ in plan.models()) + len(plan.systems) * len(plan.seeds)
+
+    def stop(self, reason: str) -> None:
+        """Asks for an end; may be called from a signal handler."""
+        self._halted = reason
+        if self._trainer is not None:
+            self._trainer.stop(reason)
+
+    def run(self) -> Outcome:
+        """Corpora, models, translations; raises Halted after `stop`, and the first error where nothing could be done.
+
+        An experiment that fails is told of, and stands in the outcome; the others go on.
+        """
+        outcome = Outcome(self._plan, self._read_tests())
+        self._prepare(outcome)
+        for system, seed in self._plan.models():
+            self._guarded(self._train, outcome, (system.name, seed))
+        for system in self._plan.systems:
+            for seed in self._plan.seeds:
+                self._guarded(self._translate, outcome, (system.name, seed))
+        if not outcome.translations:
+            raise NmtalignError(f"no model came to translate: {next(iter(outcome.failures.values()))}")
+        return outcome
+
+    def _read_tests(self) -> list[TestSet]:
+        tests = []
+        for name, (source, reference) in self._plan.tests.items():
+            tests.append(TestSet(name, read_text(source), read_text(reference)))
+            check_aligned([tests[-1].source, tests[-1].reference])
+        return tests
+
+    def _prepare(self, outcome: Outcome) -> None:
+        corpora = Corpora(self._plan)
+        for name in self._plan.corpora:
+            already = corpora.is_made(name)
+            self._step(f"preparing {name}", already)
+            if already:
+                continue
+            try:
+                corpora.make(name, lambda _: self._check(), lambda _: self._check())
+            except NmtalignError as error:
+                if self._plan.work / "corpora" / name == self._plan.base_corpus:
+                    raise
+                self._listen(Failed(name, str(error)))
+                unable = [system for system in self._plan.systems if self._plan.corpus_folder(system).name == name]
+                outcome.failures |= {(system.name, seed): str(error) for system in unable for seed in self._plan.seeds}
+
+    def _guarded(self, work: Callable[[Outcome, System, int], None], outcome: Outcome, key: Key) -> None:
+        """Does the work, unless the model has failed before; what fails now is noted."""
+        self._check()
+        system = next(system for system in self._plan.systems if system.name == key[0])
+        if problem := outcome.failures.get(key) or outcome.failures.get((system.trained_as, key[1])):
+            self._number += 1
+            outcome.failures[key] = problem
+            return
+        try:
+            work(outcome, system, key[1])
+        except NmtalignError as error:
+            outcome.failures[key] = str(error)
+            self._listen(Failed(system.name, str(error)))
+        finally:
+            self._trainer = None
+
+    def _train(self, outcome: Outcome, system: System, seed: int) -> None:
+        self._step(f"training {system.name}, seed {seed}")
+        folder = self._plan.model_folder(system, seed)
+        corpus = Corpus.open(self._plan.corpus_folder(system))
+        config = with_budget(self._plan, system, corpus, seed)
+        with self._listener_of(folder) as listen:
+            self._trainer = trainer = Trainer(
+                corpus, folder, system.experiment.preset, sized(system, corpus), config, listen
+            )
+            if self._halted:  # it came while the model was made
+                raise Halted(self._halted)
+            finished = trainer.run()
+        if not finished.complete:
+            raise Halted(finished.reason)
+        outcome.finished[system.name, seed] = finished
+
+    def _translate(self, outcome: Outcome, system: System, seed: int) -> None:
+        folder, found = self._plan.model_folder(system, seed), dict[str, list[str]]()
+        keeping = KeepingTranslator(folder, system.search)
+        missing = [test for test in outcome.tests if keeping.find(test.source.lines) is None]
+        self._step(f"translating with {system.name}, seed {seed}", already=not missing)
+        for test in outcome.tests:
+            if test in missing:
+                self._make(keeping, system, seed, test)
+            found[test.name] = keeping.find(test.source.lines) or []
+        outcome.translations[system.name, seed] = found
+        speeds = [_read_speed(self._speed_file(system, seed, test.name)) for test in outcome.tests]
+        if all(speeds):
+            lines = sum(len(test.source.lines) for test in outcome.tests)
+            outcome.lines_per_second[system.name, seed] = lines / sum(speeds)
+
+    def _make(self, keeping: KeepingTranslator, system: System, seed: int, test: TestSet) -> None:
+        began, lines = time.perf_counter(), []
+        for line in keeping.make(test.source.lines):
+            self._check()
+            lines.append(line)
+        seconds = time.perf_counter() - began
+        for problem in keeping.problems:
+            self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
+        keeping.keep(test.source.lines, lines, test.source.name)
+        with atomic_text(self._speed_file(system, seed, test.name)) as stream:
+            stream.write(json.dumps({"lines": len(lines), "seconds": seconds}) + "\n")
+
+    def _speed_file(self, system: System, seed: int, test: str) -> Path:
+        return self._plan.work / "speeds" / f"{system.name}.seed-{seed}.{test}.json"
+
+    def _step(self, what: str, already: bool = False) -> None:
+        self._check()
+        self._number += 1
+        self._listen(Step(self._number, self._total, what, already))
+
+    def _check(self) -> None:
+        if self._halted:
+            raise Halted(self._halted)
+
+
+def sized(system: System, corpus: Corpus) -> ModelConfig:
+    """The model's settings with the sizes of the corpus's vocabularies."""
+    return dataclasses.replace(
+        system.model,
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+    )
+
+
+def _read_speed(path: Path) -> float:
+    try:
+        record: Mapping[str, float] = json.loads(path.read_text(encoding="utf-8"))
+        return float(record["seconds"])
+    except (OSError, ValueError, KeyError):
+        return 0.0
