@@ -11,6 +11,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError
 from nmtalign.model_directory import create_model_directory, describe_model, load_model, save_tensors
+from nmtalign.training.runs import LATER
 
 
 @pytest.fixture
@@ -41,6 +42,15 @@ def test_a_moved_model_is_the_same_model(folder, tmp_path):
     batch = make_batch([([3, 4, 5], [5, 4, 3])])
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
     assert torch.equal(here.model.force(*arguments).log_probs, there.model.force(*arguments).log_probs)
+
+
+def test_a_model_of_an_earlier_version_is_the_same_model(folder):
+    now = load_model(folder, device="cpu").model
+    model = json.loads((folder / "config.json").read_text())["model"]
+    edit_config(folder, model={name: value for name, value in model.items() if name not in LATER})
+    earlier = load_model(folder, device="cpu").model
+    assert earlier.config == now.config
+    assert all(map(torch.equal, now.state_dict().values(), earlier.state_dict().values()))
 
 
 def test_bf16_weights_compute_near_float32(folder):

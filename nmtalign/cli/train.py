@@ -49,7 +49,7 @@ ReverseSource = Annotated[
     _option("--reverse-source/--no-reverse-source", "One direction reads the source from its end.", MODEL),
 ]
 ReadoutPreviousWord = Annotated[
-    bool | None, _option("--readout-previous-word/--no-readout-previous-word", "V_o of the readout.", MODEL)
+    bool | None, _option("--readout-word/--no-readout-word", "Readout sees the previous word (V_o).", MODEL)
 ]
 Hidden = Annotated[Numbers, _option("--hidden", "Hidden units n.", MODEL)]
 Embedding = Annotated[Numbers, _option("--embedding", "Word embedding m.", MODEL)]

@@ -58,15 +58,39 @@ def test_flags_alone_and_quiet(nmtalign, workspace):
         ["--preset", "rnnencdec-50"],
         ["--cell", "paper", "--order", "look-generate-update", "--precision", "fp32"],
         ["--coverage", "linguistic", "--attention-temperature", "0.5"],
-        ["--attention", "none", "--unidirectional", "--optimizer", "adam", "--schedule", "inverse-sqrt"],
+        ["--attention", "general", "--no-readout-word"],
+        [
+            "--attention",
+            "none",
+            "--unidirectional",
+            "--reverse-source",
+            "--optimizer",
+            "adam",
+            "--schedule",
+            "inverse-sqrt",
+        ],
     ],
-    ids=lambda options: options[1],
+    ids=lambda options: "-".join(options[:2]),
 )
 def test_presets_and_options_train(nmtalign, workspace, options):
     flags = [*options, *QUICK, "--max-updates", "2", "--validate-every", "2"]
     result = nmtalign("train", "-o", "m", *(["--preset", "tiny"] if "--preset" not in options else []), *flags)
     assert "dev loss" in result.stderr.decode()
     assert [event["update"] for event in events(workspace / "m") if event["event"] == "validated"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--reverse-source"], "reverse_source: this encoder reads both ways already; leave it out, or choose"),
+        (["--attention", "dot", "--coverage", "linguistic"], "coverage: goes with additive attention alone, not with"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options, message):
+    refused = nmtalign("train", *options, check=False)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.decode().splitlines()
+    assert message in line
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

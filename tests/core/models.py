@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import pytest
 import torch
 
 from nmtalign.config import ModelConfig
@@ -71,6 +72,33 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
             if parameter.dim() < 3 and not parameter.abs().sum():
                 parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
     return model
+
+
+def check_gradients_of_unrolling(config: ModelConfig) -> None:
+    """Those of states, contexts and weights, with padding, along a random direction of each leaf, against differences.
+
+    The leaves are the annotations and the decoder's parameters.
+    """
+    decoder = make_model(config).decoder
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    annotations = torch.randn(2, 4, 2 * config.hidden, dtype=torch.float64, requires_grad=True)
+    words = torch.randn(3, 2, config.embedding, dtype=torch.float64)
+    shapes = (3, 2, config.hidden), (3, 2, 2 * config.hidden), (3, 2, 4)
+    shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+    def objective():
+        found = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
+        return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
+
+    objective().backward()
+    for name, leaf in (("annotations", annotations), *decoder.named_parameters()):
+        direction, step = torch.randn_like(leaf), 1e-6
+        with torch.no_grad():
+            above = (leaf.add_(direction, alpha=step), objective())[1]
+            below = (leaf.add_(direction, alpha=-2 * step), objective())[1]
+            leaf.add_(direction, alpha=step)
+        expected = float((above - below) / (2 * step))
+        assert float((leaf.grad * direction).sum()) == pytest.approx(expected, rel=1e-6, abs=1e-7), name
 
 
 def named(config: ModelConfig) -> str:

@@ -32,70 +32,70 @@ def cell_step(cell, kind, x, s, c=None, direction=None):
     return (1 - z) * new + z * s
 
 
+def read_source(model, source):
+    """(annotations (Tx, D) as a list, the last states of both directions joined, the last state of the last one)."""
+    config = model.config
+    E_x = [model.source_embedding.weight[w] + model.source_embedding.bias for w in source]
+    turned = [False, True] if config.bidirectional else [config.reverse_source]
+    ways, last = [], []
+    for direction, backward in enumerate(turned):
+        s, states = torch.zeros(config.hidden, dtype=torch.float64), []
+        for x in reversed(E_x) if backward else E_x:
+            s = cell_step(model.encoder.cell, config.cell, x, s, direction=direction)
+            states.append(s)
+        ways.append(states[::-1] if backward else states)
+        last.append(s)
+    return [torch.cat(states) for states in zip(*ways, strict=True)], torch.cat(last), last[-1]
+
+
+def energies(decoder, config, s, h, covered):
+    """(Tx,) of a state s."""
+    a, n = decoder.attention, config.hidden
+    if config.attention == "general":
+        found = [s @ a.key_weight @ h_j for h_j in h]
+    elif config.attention == "dot":
+        found = [s @ (h_j[:n] + h_j[n:] if config.bidirectional else h_j) for h_j in h]
+    else:
+        reads = [a.query_weight @ s + a.key_weight @ h_j for h_j in h]
+        if decoder.coverage is not None:
+            v = decoder.coverage.coverage_weight[:, 0]
+            reads = [read + v * c_j for read, c_j in zip(reads, covered, strict=True)]
+        found = [a.vector @ torch.tanh(read) for read in reads]
+    return torch.stack(found) / config.attention_temperature
+
+
+def output(r, config, s, e, c):
+    """Log-probabilities (K,) of a state s, the previous word's vector e and a context c, by the readout r."""
+    t = r.state_weight @ s + r.context_weight @ c + r.bias
+    if config.readout_previous_word:
+        t = t + r.word_weight @ e
+    t = torch.stack([torch.max(t[2 * i], t[2 * i + 1]) for i in range(config.maxout)])
+    if r.factor is not None:
+        t = r.factor @ t
+    logits = r.output_weight @ t + r.output_bias
+    return logits - logits.exp().sum().log()
+
+
 def naive_log_probs(model: TranslationModel, source: list[int], target: list[int], change=lambda step, c: c):
     """(log p of each target word (Ty,), weights (Ty, Tx)) for one pair of ids that end with `</s>`.
 
     `change` is given each step's context and returns what is read in its place.
     """
-    config = model.config
-    E_x = [model.source_embedding.weight[w] + model.source_embedding.bias for w in source]
-    n = config.hidden
-    zero = torch.zeros(n, dtype=torch.float64)
-    forward, backward, s = [], [], zero
-    for x in reversed(E_x) if config.reverse_source else E_x:
-        s = cell_step(model.encoder.cell, config.cell, x, s, direction=0)
-        forward.append(s)
-    last = forward[-1]
-    if config.reverse_source:
-        forward.reverse()
-    if config.bidirectional:
-        s = zero
-        for x in reversed(E_x):
-            s = cell_step(model.encoder.cell, config.cell, x, s, direction=1)
-            backward.insert(0, s)
-        h = [torch.cat(pair) for pair in zip(forward, backward, strict=True)]
-    else:
-        h = forward
-    decoder, attends = model.decoder, config.attention != "none"
-    fixed = torch.cat([last, backward[0]]) if config.bidirectional else last
-    first = fixed if not attends else (backward[0] if config.bidirectional else last)
-    s = torch.tanh(decoder.initial_weight @ first + decoder.initial_bias)
-
+    config, decoder, attends = model.config, model.decoder, model.config.attention != "none"
+    h, fixed, summary = read_source(model, source)
+    s = torch.tanh(decoder.initial_weight @ (summary if attends else fixed) + decoder.initial_bias)
     covered = torch.zeros(len(h), dtype=torch.float64)
 
     def look(s):
         nonlocal covered
         if not attends:
             return fixed, None
-        weights = energies(s).softmax(0)
+        e = energies(decoder, config, s, h, covered)
+        weights = e.exp() / e.exp().sum()
         if decoder.coverage is not None:
             fertility = torch.stack([2 * sigmoid(decoder.coverage.fertility_weight[0] @ h_j) for h_j in h])
             covered = covered + weights / fertility
         return sum(w * h_j for w, h_j in zip(weights, h, strict=True)), weights
-
-    def energies(s):
-        a = decoder.attention
-        if config.attention == "general":
-            return torch.stack([s @ a.key_weight @ h_j for h_j in h]) / config.attention_temperature
-        if config.attention == "dot":
-            halves = [h_j[:n] + h_j[n:] if config.bidirectional else h_j for h_j in h]
-            return torch.stack([s @ h_j for h_j in halves]) / config.attention_temperature
-        reads = [a.query_weight @ s + a.key_weight @ h_j for h_j in h]
-        if decoder.coverage is not None:
-            v = decoder.coverage.coverage_weight[:, 0]
-            reads = [read + v * c_j for read, c_j in zip(reads, covered, strict=True)]
-        return torch.stack([a.vector @ torch.tanh(read) for read in reads]) / config.attention_temperature
-
-    def output(s, e, c):
-        r = model.readout
-        t = r.state_weight @ s + r.context_weight @ c + r.bias
-        if config.readout_previous_word:
-            t = t + r.word_weight @ e
-        t = torch.stack([torch.max(t[2 * i], t[2 * i + 1]) for i in range(config.maxout)])
-        if r.factor is not None:
-            t = r.factor @ t
-        logits = r.output_weight @ t + r.output_bias
-        return logits - logits.exp().sum().log()
 
     e = torch.zeros(config.embedding, dtype=torch.float64)
     results, looks = [], []
@@ -104,10 +104,10 @@ def naive_log_probs(model: TranslationModel, source: list[int], target: list[int
         c = change(step, c)
         if config.order == "look-update-generate":
             s = cell_step(decoder.cell, config.cell, e, s, c)
-            results.append(output(s, e, c)[word])
+            results.append(output(model.readout, config, s, e, c)[word])
             e = model.target_embedding.weight[word] + model.target_embedding.bias
         else:
-            results.append(output(s, e, c)[word])
+            results.append(output(model.readout, config, s, e, c)[word])
             e = model.target_embedding.weight[word] + model.target_embedding.bias
             s = cell_step(decoder.cell, config.cell, e, s, c)
         looks.append(weights)

@@ -31,28 +31,8 @@ def arguments(pairs=PAIRS):
 @pytest.mark.parametrize("kept", [additive.KEPT_BYTES, 0])
 @pytest.mark.parametrize("config", ORDERS, ids=named)
 def test_gradients_of_states_contexts_and_weights(config, kept, monkeypatch):
-    """Along a random direction of each parameter and of the annotations, against central differences."""
     monkeypatch.setattr(additive, "KEPT_BYTES", kept)
-    decoder = make_model(config).decoder
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    annotations = torch.randn(2, 4, 2 * config.hidden, dtype=torch.float64, requires_grad=True)
-    words = torch.randn(3, 2, config.embedding, dtype=torch.float64)
-    shapes = (3, 2, config.hidden), (3, 2, 2 * config.hidden), (3, 2, 4)
-    shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-
-    def objective():
-        found = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
-        return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
-
-    objective().backward()
-    for name, leaf in (("annotations", annotations), *decoder.named_parameters()):
-        direction, step = torch.randn_like(leaf), 1e-6
-        with torch.no_grad():
-            above = (leaf.add_(direction, alpha=step), objective())[1]
-            below = (leaf.add_(direction, alpha=-2 * step), objective())[1]
-            leaf.add_(direction, alpha=step)
-        expected = float((above - below) / (2 * step))
-        assert float((leaf.grad * direction).sum()) == pytest.approx(expected, rel=1e-6, abs=1e-7), name
+    models.check_gradients_of_unrolling(config)
 
 
 @pytest.mark.parametrize("config", ORDERS, ids=named)

@@ -18,8 +18,8 @@ from nmtalign.config import ModelConfig
 from nmtalign.core import recurrence
 from nmtalign.core import triton as fused
 from nmtalign.core.cudnn_cell import CudnnCell
-from nmtalign.core.paper_cell import PaperCell
 from nmtalign.core.model import TranslationModel
+from nmtalign.core.paper_cell import PaperCell
 
 COMPILED = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
 DEVICE = torch.device("cuda" if COMPILED else "cpu")

@@ -113,14 +113,21 @@ def test_weights_of_nothing_cost_much_and_break_nothing(loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
-    "options", [{"order": "look-generate-update"}, {"order": "look-update-generate"}, {"coverage": "linguistic"}]
+    "options",
+    [
+        {"order": "look-generate-update"},
+        {"order": "look-update-generate"},
+        {"coverage": "linguistic"},
+        {"attention": "general"},
+        {"attention": "dot"},
+    ],
 )
 def test_gradients_of_the_guided_loss_are_those_of_differences(loss, options):
     model, batch = model_of(**options), guided_batch()
     objective = BatchLoss(model, 0.1, Guidance(0.7, loss))
     assert 0 < batch.linked < batch.target_words
     names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
-    weights = [dict(model.named_parameters())[name] for name in names]
+    weights = [parameter for name, parameter in model.named_parameters() if name in names]
     found = torch.autograd.grad(objective(*batch.inputs())[0], weights)
     for weight, gradient in zip(weights, found, strict=True):
         for place in [(0, 0), (2, 1), (4, 3)]:

@@ -103,6 +103,16 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
     assert sorted(set(whole)) == sorted(set(parts))
 
 
+@pytest.mark.parametrize(
+    "model", [{"attention": "dot"}, {"attention": "general", "readout_previous_word": False}], ids=str
+)
+def test_other_models_resume_exactly(reversal, tmp_path, model):
+    train(reversal, tmp_path / "whole", CONFIG, dropout=0.2, **model)
+    assert not train(reversal, tmp_path / "parts", CONFIG, stop_at=5, dropout=0.2, **model)[-1].complete
+    assert train(reversal, tmp_path / "parts", CONFIG, dropout=0.2, **model)[0].resumed
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
 def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):
     train(reversal, tmp_path / "whole")
 
