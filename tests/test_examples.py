@@ -18,7 +18,7 @@ def shell(tmp_path_factory):
     command = binaries / "nmtalign"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
     command.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400"}
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400", "BEAM": "1"}
 
     def run(script, *arguments, cwd, stdin=""):
         program = "bash" if script.endswith(".sh") else sys.executable
@@ -90,6 +90,16 @@ def test_compare_systems(shell, workspace):
     assert len((workspace / "scores.csv").read_text().splitlines()) > 10
     for name in ("attention", "none"):
         assert len(list((workspace / "models" / name / "translations").glob("*.txt"))) == 1
+
+
+def test_reproduce(shell, workspace):
+    output = shell("reproduce.sh", workspace, "--max-updates", "4", "--threads", "1", cwd=workspace.parent)
+    assert all(f"rnn{kind}-{length}" in output for kind in ("encdec", "search") for length in (30, 50))
+    assert "No UNK" in output
+    assert output.count('"event": "finished"') == 4
+    assert "AER" in output
+    for name in ("figure2", "figure3", "curves"):
+        assert (workspace / "reproduction" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_fast_translation(shell, workspace, tmp_path):

@@ -121,8 +121,8 @@ def table_two(results: Results) -> Iterator[Block]:
             facts = [count(paper.updates), number(paper.epochs, 1), count(paper.hours), paper.device]
             rows.append([f"paper: {name}", NOTHING, *facts, NOTHING, NOTHING, NOTHING, *losses])
     caption = (
-        "Losses are nats a sentence: of training the mean since the last report, of dev that of the weights kept. "
-        "Hours are of training alone, looks at dev included."
+        "Losses are nats a sentence: of training the mean over the last tenth of the updates, of dev that of the "
+        "weights kept. Hours are of training alone, looks at dev included."
     )
     yield Table((*head, "train loss", "dev loss"), rows, caption)
 

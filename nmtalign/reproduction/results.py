@@ -10,6 +10,8 @@ from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.gold import ErrorRates, GoldFile
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.config import AlignConfig
+from nmtalign.data.batches import eligible
+from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.corpora import languages
@@ -87,7 +89,7 @@ def gather(outcome: Outcome) -> Results:
         system = next(system for system in outcome.plan.systems if system.name == name)
         curves = read_curves(outcome.plan.model_folder(system, seed))
         results.curves[name, seed] = curves
-        results.trained[name, seed] = _trained(curves)
+        results.trained[name, seed] = _trained(curves, _words_an_epoch(outcome.plan, system))
     _align(results)
     return results
 
@@ -160,20 +162,39 @@ def _report(
     return make_report(names, chosen, breakdowns=cuts, known=known, resampling=resampling_of(plan), tests=("bs",))
 
 
-def _trained(curves: Curves) -> Trained:
+def _words_an_epoch(plan: Plan, system: System) -> int:
+    """Target words of the pairs that are short enough, `</s>` counted."""
+    train = Corpus.open(plan.corpus_folder(system)).splits["train"]
+    chosen = eligible(train, system.training.max_length)
+    return int(train.target_lengths[chosen].sum()) + len(chosen)
+
+
+def _trained(curves: Curves, words_an_epoch: int) -> Trained:
     last, best = curves.last, curves.best
     speeds = [point.words_per_second for point in curves.progress if math.isfinite(point.words_per_second)]
     return Trained(
         updates=last.update,
         epochs=last.epoch,
         hours=last.seconds / 3600,
-        words=last.words,
+        words=last.epoch * words_an_epoch,
         device=f"{curves.start.get('device', '')}, {curves.start.get('precision', '')}",
         parameters=int(curves.start.get("parameters", 0)),
-        train_loss=curves.progress[-1].loss_sentence if curves.progress else math.nan,
+        train_loss=_last_loss(curves),
         dev_loss=best.loss_sentence if best else math.nan,
         words_per_second=statistics.median(speeds) if speeds else math.nan,
     )
+
+
+def _last_loss(curves: Curves) -> float:
+    """The mean over the last tenth of the updates, in nats a sentence."""
+    total = weight = 0.0
+    before = 0
+    for point in curves.progress:
+        if point.update > 0.9 * curves.last.update:
+            total += (point.update - before) * point.loss_sentence
+            weight += point.update - before
+        before = point.update
+    return total / weight if weight else math.nan
 
 
 def _align(results: Results) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from nmtalign.config import ModelConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.decoding.keeping import KeepingTranslator
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import Corpora, with_budget
 from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
@@ -89,6 +89,10 @@ class Reproduction:
         for name, (source, reference) in self._plan.tests.items():
             tests.append(TestSet(name, read_text(source), read_text(reference)))
             check_aligned([tests[-1].source, tests[-1].reference])
+        first = tests[0].source
+        for number in self._plan.request.sentences:
+            if not 1 <= number <= len(first.lines):
+                raise UsageError(f"--sentences {number}: {first.name} has lines 1 to {len(first.lines)}")
         return tests
 
     def _prepare(self, outcome: Outcome) -> None:

@@ -7,24 +7,11 @@ from pathlib import Path
 from nmtalign.alignment.heatmap import draw, heatmap_svg
 from nmtalign.alignment.panels import Panel
 from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.errors import UsageError
 from nmtalign.reproduction.comparisons import FIGURES
 from nmtalign.reproduction.document import Block, Figure, Heading, Paragraph, Sentence
-from nmtalign.reproduction.plan import Plan
 from nmtalign.reproduction.reordering import reordering, sure_links
 from nmtalign.reproduction.results import Results
-from nmtalign.reproduction.running import TestSet
 from nmtalign.scoring.lengths import word_counts
-
-
-def check_sentences(plan: Plan, tests: list[TestSet]) -> None:
-    """Raises UsageError for a chosen sentence that the first test set does not have."""
-    size = len(tests[0].source.lines)
-    for number in plan.request.sentences:
-        if not 1 <= number <= size:
-            raise UsageError(
-                f"--sentences {number}: {tests[0].source.name} has lines 1 to {size}; choose some of these"
-            )
 
 
 def heat_maps(results: Results, folder: Path) -> Iterator[Block]:

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The paper's experiment step by step, as `nmtalign reproduce` does it at once: four models under one budget, its tables and figures.
+# Usage: reproduce.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`, or with your own nmtalign.toml)
+set -euo pipefail
+cd -- "$1"
+shift
+
+# Equal conditions: the same text, sizes, optimiser and updates; only the decoder and the longest sentence differ.
+sizes=(--embedding 64 --hidden 128 --attention-hidden 128 --maxout 64 --output-rank 64)
+training=(--optimizer adamw --learning-rate 0.002 --schedule linear --warmup 100 --loss-normalization tokens)
+budget=(--batch-size 40 --max-updates "${UPDATES:-2000}" --patience 0 --validate-every "$((${UPDATES:-2000} / 10 + 1))")
+
+[ -e data/corpus.h5 ] || nmtalign prep
+mkdir -p reproduction
+baseline=rnnencdec-50 # what the others are tested against
+models=("$baseline" rnnencdec-30 rnnsearch-30 rnnsearch-50)
+systems=()
+for model in "${models[@]}"; do
+    nmtalign train data/ -o "reproduction/$model" --preset "$model" "${sizes[@]}" "${training[@]}" "${budget[@]}" "$@"
+    nmtalign translate -m "reproduction/$model" --beam "${BEAM:-12}" < test.en > "reproduction/$model.fr"
+    systems+=("$model=reproduction/$model.fr")
+done
+
+# Table 1, and Figure 2 with the table behind it: who is ahead, by how much, and at which length.
+nmtalign score "${systems[@]}" -r test.fr -s test.en --data data/ --table1 --by-length --significance bs --confidence \
+    --plot reproduction/figure2.png --html reproduction/scores.html
+
+# Table 2: what the training took is in each train.jsonl; its last lines say updates, epochs, seconds and losses.
+for model in "${models[@]}"; do
+    tail -n 1 "reproduction/$model/train.jsonl"
+done
+nmtalign plot --training "${models[@]/#/reproduction/}" -o reproduction/curves.png
+
+# Figure 3: where rnnsearch-50 looked when it wrote its own translation; and how far its links are from those made by hand.
+nmtalign align test.en reproduction/rnnsearch-50.fr -m reproduction/rnnsearch-50 -o reproduction/own.h5
+nmtalign plot reproduction/own.h5 --sentence 0 -o reproduction/figure3.png
+if [ -e test.align ]; then
+    nmtalign align test.en test.fr -m reproduction/rnnsearch-50 -o reproduction/reference.h5
+    nmtalign aer reproduction/reference.h5 test.align
+fi

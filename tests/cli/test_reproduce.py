@@ -1,0 +1,117 @@
+"""`nmtalign reproduce` as a user types it: options, lines on stderr, exit codes, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nmtalign.cli.app import main
+from nmtalign.sample.writer import write_sample
+
+QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    write_sample(tmp_path, 200)
+    for name in ("dev.en", "dev.fr", "test.en", "test.fr", "test.align"):
+        lines = (tmp_path / name).read_text().splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(lines[:8]))
+    with (tmp_path / "nmtalign.toml").open("a") as stream:
+        stream.write("[translate]\nmax_length_ratio = 1.0\n[score]\nbootstrap = 10\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def reproduce(folder, monkeypatch, capsys):
+    """Runs it in this process; (exit code, stderr)."""
+
+    def run(*arguments, command="reproduce"):
+        monkeypatch.setattr(sys, "argv", ["nmtalign", command, *map(str, arguments)])
+        capsys.readouterr()
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        with pytest.raises(SystemExit) as ended:
+            main()
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+            signal.signal(number, handler)
+        return int(ended.value.code or 0), capsys.readouterr().err
+
+    return run
+
+
+def test_from_a_workspace_to_a_report_whose_commands_find_what_is_done(reproduce, folder):
+    code, said = reproduce(*QUICK, "--updates", 2, "--sentences", "1,2")
+    assert code == 0, said
+    assert "[1/5] preparing corpus\n" in said
+    assert "[3/5] training RNNsearch-50, seed 1234\n" in said
+    assert said.endswith("reproduction/report.md: written\n")
+    text = Path("reproduction/report.md").read_text(encoding="utf-8")
+    assert "nmtalign reproduce --scale tiny --updates 2 --models RNNencdec-50,RNNsearch-50 --sentences 1,2" in text
+    assert "nmtalign train --config settings/RNNsearch-50.toml" in text
+    assert Path("reproduction/work/.gitignore").read_text().endswith("*\n")
+    code, said = reproduce("--config", "reproduction/settings/RNNsearch-50.toml", command="train")
+    assert code == 0, said
+    assert "already done (2 updates)" in said
+    code, said = reproduce(*QUICK, "--updates", 2, "--quiet")
+    assert (code, said) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--updates", 5, "--words", 1e6), "--updates and --words: give one budget"),
+        (("--hours", 0), "--hours 0: must be greater than 0"),
+        (("--ablations", "spell"), "--ablations spell: unknown; give all, none, or some of encoder,context"),
+        (("--models", "Moses"), "--models Moses: unknown"),
+        (("--sentences", "a"), "--sentences 'a': give lines of the test set, counted from 1, as in 3,17"),
+        (("--sentences", "99"), "test.en has lines 1 to 8"),
+        (("--seeds", 0), "--seeds 0: must be at least 1"),
+    ],
+)
+def test_a_mistake_is_one_line(reproduce, arguments, complaint):
+    code, said = reproduce(*arguments)
+    assert code == 2
+    assert said.count("\n") == 1
+    assert complaint in said
+
+
+def test_without_a_corpus_it_says_what_to_write(reproduce, folder):
+    (folder / "nmtalign.toml").write_text('[corpus]\ntrain = ["train.en", "train.fr"]\n')
+    code, said = reproduce()
+    assert code == 2
+    assert 'names no dev text, and `reproduce` needs one: dev = ["dev.en", "dev.fr"]' in said
+
+
+def test_a_text_that_is_missing(reproduce, folder):
+    (folder / "dev.fr").unlink()
+    code, said = reproduce(*QUICK)
+    assert code == 3
+    assert said.count("\n") == 1
+    assert "dev.fr" in said
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(folder):
+    command = [sys.executable, "-m", "nmtalign", "reproduce", *QUICK, "--hours", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "training:" in line:
+                break
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+    assert running.returncode == 130, rest
+    assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command goes on from there"
+    model = folder / "reproduction" / "work" / "models" / "RNNencdec-50.seed-1234"
+    assert (model / "training_state.safetensors").is_file()
+    again = subprocess.run(
+        [*command[:-2], "--updates", "1", "--models", "RNNencdec-50"], capture_output=True, text=True, env=environment
+    )
+    assert again.returncode == 0, again.stderr
+    assert "going on from update" in again.stderr

@@ -1,0 +1,143 @@
+"""What is trained: settings resolved, models shared, budgets turned into updates, one line for what cannot be."""
+
+import dataclasses
+
+import pytest
+
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import UsageError
+from nmtalign.presets import PRESETS
+from nmtalign.reproduction.ablations import ablations, chosen_ablations
+from nmtalign.reproduction.corpora import Corpora, with_budget
+from nmtalign.reproduction.experiment import Experiment
+from nmtalign.reproduction.plan import Request, make_plan
+from nmtalign.reproduction.scales import SCALES, Budget
+from nmtalign.workspace import Workspace, load_workspace
+
+ASKED = [
+    "encoder",
+    "context",
+    "score",
+    "order",
+    "cell",
+    "readout",
+    "reverse",
+    "output-rank",
+    "vocabulary",
+    "beam",
+    "loss",
+]
+
+
+@pytest.fixture
+def texts(workspace) -> Workspace:
+    return load_workspace(workspace / "nmtalign.toml")
+
+
+def test_at_the_papers_scale_the_four_models_are_the_presets(texts):
+    plan = make_plan(Request(SCALES["paper"]), texts)
+    for system in plan.systems:
+        settings = dataclasses.asdict(system.model) | dataclasses.asdict(system.training)
+        for name, value in PRESETS[system.experiment.preset].items():
+            assert settings[name] == value, f"{system.name}: {name}"
+        assert system.training.patience == 0
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_all_models_of_the_paper_are_trained_alike(texts, scale):
+    plan = make_plan(Request(SCALES[scale]), texts)
+    trainings = {dataclasses.replace(system.training, max_length=0) for system in plan.systems}
+    assert len(trainings) == 1
+    assert len({system.prep for system in plan.systems}) == 1
+    assert len({system.search for system in plan.systems}) == 1
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
+    plan = make_plan(Request(SCALES[scale], ablations="all"), texts)
+    assert list(ablations(SCALES[scale])) == ASKED
+    names = [system.name for system in plan.systems]
+    assert len(set(names)) == len(names)
+    for system in plan.systems:
+        base = plan.named(system.experiment.base)
+        if not system.experiment.ablation or base is None:
+            continue
+        differs = [
+            field.name
+            for one, other in ((system.model, base.model), (system.training, base.training))
+            for field in dataclasses.fields(one)
+            if getattr(one, field.name) != getattr(other, field.name)
+        ]
+        differs += ["prep"] * (system.prep != base.prep) + ["search"] * (system.search != base.search)
+        if system.trained_as != system.name:
+            assert set(differs) <= {"search"}
+        elif system.name == "subwords":
+            assert differs == ["max_length", "prep"]
+        elif system.name not in ("loss-sum", "words-many"):
+            assert len(differs) == 1, (system.name, differs)
+
+
+def test_what_is_the_same_model_is_trained_once(texts):
+    plan = make_plan(Request(SCALES["paper"], models="RNNsearch-50", ablations="beam,loss"), texts)
+    assert [system.name for system, _ in plan.models()] == ["RNNsearch-50", "loss-mean"]
+    shared = {system.name: system.trained_as for system in plan.systems}
+    assert shared["beam-1"] == shared["beam-12"] == shared["loss-sum"] == "RNNsearch-50"
+
+
+def test_the_base_of_an_ablation_is_trained_too(texts):
+    plan = make_plan(Request(SCALES["tiny"], models="RNNencdec-30", ablations="cell,reverse"), texts)
+    assert [system.name for system in plan.systems] == [
+        "RNNencdec-30",
+        "RNNencdec-50",
+        "RNNsearch-50",
+        "cell-cudnn",
+        "source-reversed",
+    ]
+
+
+def test_an_ablation_whose_setting_is_not_known_is_named(texts, monkeypatch):
+    unknown = Experiment("gone", "rnnsearch-50", "RNNsearch-50", "magic", changed={"wizardry": True})
+    monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [unknown])
+    with pytest.raises(UsageError, match="ablation magic: unknown setting 'wizardry'"):
+        make_plan(Request(SCALES["tiny"]), texts)
+    wrong = dataclasses.replace(unknown, changed={"attention": "sorcery"})
+    monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [wrong])
+    with pytest.raises(UsageError, match="ablation magic: attention = 'sorcery': must be one of"):
+        make_plan(Request(SCALES["tiny"]), texts)
+
+
+def test_names_that_are_not_known(texts):
+    with pytest.raises(UsageError, match="--ablations spell: unknown; give all, none, or some of encoder,"):
+        chosen_ablations("cell,spell", SCALES["tiny"])
+    with pytest.raises(UsageError, match="--models Moses: unknown; give some of RNNencdec-30,"):
+        make_plan(Request(SCALES["tiny"], models="Moses"), texts)
+    with pytest.raises(UsageError, match=r"\[corpus\] names no train text"):
+        make_plan(Request(SCALES["tiny"]), Workspace())
+    with pytest.raises(UsageError, match="must be greater than 0"):
+        Budget("hours", 0)
+    with pytest.raises(UsageError, match="--seeds 0"):
+        Request(SCALES["tiny"], seeds=0)
+
+
+def test_a_budget_of_words_is_as_many_sentences_for_every_vocabulary(plan):
+    made = plan(Budget("words", 20_000), models="RNNencdec-30,RNNsearch-50", ablations="vocabulary")
+    corpora = Corpora(made)
+    for name in made.corpora:
+        corpora.make(name, lambda pairs: None, lambda step: None)
+    updates = {}
+    for system in made.systems:
+        corpus = Corpus.open(made.corpus_folder(system))
+        updates[system.name] = with_budget(made, system, corpus, 1).max_updates
+    train = Corpus.open(made.base_corpus).splits["train"]
+    words = (float(train.target_lengths.mean()) + 1) * 40  # an update, but for the last batch of the epoch
+    assert updates["RNNsearch-50"] == pytest.approx(20_000 / words, rel=0.15)
+    assert updates["RNNencdec-30"] >= updates["RNNsearch-50"]  # of shorter sentences more are read
+    assert updates["words-few"] == updates["RNNsearch-50"]
+    assert updates["subwords"] == pytest.approx(updates["RNNsearch-50"], rel=0.1)
+
+
+def test_a_budget_of_hours(plan):
+    made = plan(Budget("hours", 0.5))
+    Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
+    config = with_budget(made, made.systems[0], Corpus.open(made.base_corpus), 7)
+    assert (config.max_time, config.validate_every, config.max_updates, config.seed) == ("1800s", "90s", 0, 7)

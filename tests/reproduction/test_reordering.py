@@ -1,0 +1,48 @@
+"""Reordering by links, and the sentences that are drawn."""
+
+import numpy as np
+import pytest
+
+from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.reproduction.reordering import most_reordered, reordering, sure_links
+
+
+def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:
+    """Target word j looks at source word order[j]."""
+    size = len(order)
+    weights = np.full((size + 1, size + 1), (1 - weight) / size, np.float32)
+    for target, source in enumerate(order):
+        weights[target, source] = weight
+    weights[-1] = 0
+    weights[-1, -1] = 1
+    words = tuple(f"{prefix}{place}" for place in range(size))
+    links = tuple((source, target) for target, source in enumerate(order))
+    return AlignmentRecord(words, words, weights, 0.0, number, np.zeros(size + 1, np.float32), links)
+
+
+@pytest.mark.parametrize(
+    ("links", "share"),
+    [
+        ([], 0.0),
+        ([(0, 0)], 0.0),
+        ([(0, 0), (1, 1), (2, 2)], 0.0),
+        ([(0, 2), (1, 1), (2, 0)], 1.0),
+        ([(0, 0), (1, 2), (2, 1)], 1 / 3),
+        ([(0, 0), (0, 1), (1, 0)], 1.0),  # of three pairs two share a word, and the third crosses
+    ],
+)
+def test_reordering(links, share):
+    assert reordering(links) == pytest.approx(share)
+
+
+def test_the_most_reordered_come_first_and_twins_once():
+    monotone, swapped, turned = range(6), [1, 0, 3, 2, 5, 4], [5, 4, 3, 2, 1, 0]
+    records = [record(monotone, 0, prefix="a"), record(turned, 1, prefix="b"), record(swapped, 2, prefix="c")]
+    records.append(record(turned, 3, prefix="b"))
+    assert [one.sentence_id for one in most_reordered(records, 3)] == [1, 2, 0]
+    assert [one.sentence_id for one in most_reordered(records, 1)] == [1]
+
+
+def test_spread_looks_short_and_long_sentences_are_not_drawn():
+    assert sure_links(record(range(6), weight=0.4)) == []
+    assert most_reordered([record(range(6), weight=0.4), record([1, 0]), record(range(31))], 5) == []

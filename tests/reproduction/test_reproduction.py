@@ -1,0 +1,238 @@
+"""From a workspace to a report: whole, interrupted and gone on with, with experiments that fail."""
+
+import contextlib
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nmtalign.errors import NmtalignError, TrainingError, UsageError
+from nmtalign.reproduction import running
+from nmtalign.reproduction.events import Failed, Halted, Step
+from nmtalign.reproduction.experiment import PAPER_MODELS
+from nmtalign.reproduction.paper import PAPER
+from nmtalign.reproduction.scales import Budget
+from nmtalign.training.events import Started
+from nmtalign.training.loop import Trainer
+from tests.reproduction.conftest import make_plan_in, reach
+
+TWO = "RNNencdec-50,RNNsearch-50"
+NAMES = [experiment.name for experiment in PAPER_MODELS]
+LINK = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+
+
+def rows_of(text: str, head: str) -> list[list[str]]:
+    """The cells of the Markdown table whose head line begins so."""
+    lines = text[text.index(head) :].split("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def without_times(text: str) -> str:
+    """The report without what a clock has measured: hours and words a second of Table 2, the speeds of ablations."""
+    kept = []
+    for line in text.splitlines():
+        cells = line.split(" | ")
+        if re.match(r"\| \S+ \| \d+ \| [\d,]+ \| [\d.]+ \| ", line) and len(cells) == 11:
+            cells[4] = cells[8] = "time"
+        if len(cells) == 9:
+            cells[6] = cells[7] = "time"
+        kept.append(" | ".join(cells))
+    return "\n".join(kept)
+
+
+@pytest.fixture(scope="module")
+def results(make_sample, smallest):
+    """Of the four models; read only."""
+    return reach(make_plan_in(make_sample(), smallest, sentences=(2, 3)))
+
+
+def test_the_report_holds_the_papers_tables_and_figures(results):
+    folder = results.plan.request.folder
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    one = rows_of(text, "| model | BLEU |")
+    assert [row[0] for row in one] == [*NAMES, "RNNsearch-50\\*", "Moses (more text)"]
+    assert one[1][-2:] == [f"{PAPER['RNNsearch-30'].bleu:.2f}", f"{PAPER['RNNsearch-30'].no_unk:.2f}"]
+    assert one[2][5] == "–"  # the baseline is not tested against itself
+    two = rows_of(text, "| model | seed | updates |")
+    assert [row[:3] for row in two[:4]] == [[name, "1234", "3"] for name in NAMES]
+    assert two[4][:3] == ["paper: RNNencdec-30", "–", "846,000"]
+    lengths = rows_of(text, "| words | sentences |")
+    assert sum(int(row[1]) for row in lengths) == 12
+    rates = rows_of(text, "| model | seed | AER |")
+    assert [row[0] for row in rates] == ["RNNsearch-30", "RNNsearch-50"]
+    assert "418M words of monolingual text" in text
+    assert "348M words" in text
+    assert "multi-bleu|nrefs:1|bs:20|seed:12345" in text.replace("\\", "")
+
+
+def test_pictures_sentences_and_links(results):
+    folder = results.plan.request.folder
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    linked = LINK.findall(text)
+    assert linked == [f"figures/{name}.png" for name in ("length-test", "alignment-2", "alignment-3", "curves")]
+    for name in linked:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    source = (folder.parent / "test.en").read_text().splitlines()[1]
+    assert source.split()[0] in text
+    assert text.count("- **RNNencdec-30**: ") == 2  # two sentences side by side
+
+
+class _Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags: list[str] = []
+        self.targets: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append(name)
+        for key, value in attributes:
+            if key in ("src", "href", "xlink:href"):
+                self.targets.append(value)
+            if key == "id":
+                self.ids.append(value)
+
+
+def test_the_page_stands_alone(results):
+    page = (results.plan.request.folder / "report.html").read_text(encoding="utf-8")
+    reader = _Reader()
+    reader.feed(page)
+    assert reader.tags.count("svg") == 4
+    assert "script" not in reader.tags
+    assert all(target.startswith(("#", "data:")) for target in reader.targets)
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert {target[1:] for target in reader.targets if target.startswith("#part")} <= set(reader.ids)
+
+
+def test_data_files(results):
+    folder = results.plan.request.folder
+    with (folder / "scores.csv").open(encoding="utf-8", newline="") as stream:
+        scores = list(csv.DictReader(stream))
+    assert {row["system"] for row in scores} == set(NAMES)
+    assert {row["subset"] for row in scores} == {"all", "no-unk"}
+    with (folder / "training.csv").open(encoding="utf-8", newline="") as stream:
+        training = list(csv.DictReader(stream))
+    assert [row["model"] for row in training] == NAMES
+    assert all(float(row["dev_loss"]) > 0 and float(row["words"]) > 0 for row in training)
+    facts = json.loads((folder / "settings.json").read_text())
+    assert facts["systems"]["RNNencdec-30"]["training"]["max_length"] == 30
+    assert facts["systems"]["RNNsearch-50"]["training"]["max_updates"] == 3
+    assert all(len(system["hashes"]["1234"]) == 64 for system in facts["systems"].values())
+    assert set(facts["texts"]) >= {"train source", "test target", "gold"}
+
+
+def test_no_date_and_the_same_again(results):
+    folder = results.plan.request.folder
+    names = ("report.md", "report.html", "scores.csv", "training.csv", "settings.json")
+    before = {name: (folder / name).read_bytes() for name in names}
+    said = []
+    reach(results.plan, said)
+    assert {name: (folder / name).read_bytes() for name in names} == before
+    assert [happening.already for happening in said if happening.what.startswith(("prep", "transl"))] == [True] * 5
+
+
+def test_interrupted_and_gone_on_with_is_the_same_report(plan, monkeypatch):
+    budget = Budget("updates", 12)  # more than there are between two reports
+    whole = reach(plan(budget, "whole", models=TWO)).plan.request.folder
+    cut = plan(budget, "cut", models=TWO)
+    stopped = running.Reproduction(cut, lambda happening: None, _listener_that_stops(lambda: stopped))
+    with pytest.raises(Halted):
+        stopped.run()
+    assert len(list((cut.work / "models").iterdir())) == 2  # the second one was cut off
+    again = reach(cut).plan.request.folder
+    texts = [(folder / "report.md").read_text().replace(f"-o {folder.name}", "") for folder in (whole, again)]
+    assert without_times(texts[0]) == without_times(texts[1])
+    assert (whole / "scores.csv").read_bytes() == (again / "scores.csv").read_bytes()
+
+
+def _listener_that_stops(reproduction):
+    """Stops a reproduction at the first update of its second model."""
+    begun: list[Path] = []
+
+    def listener_of(folder):
+        begun.append(folder)
+
+        def listen(event):
+            if len(begun) == 2 and isinstance(event, Started):
+                reproduction().stop("interrupted")
+
+        return contextlib.nullcontext(listen)
+
+    return listener_of
+
+
+def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypatch):
+    run = Trainer.run
+
+    def fails(self):
+        if "RNNencdec-30" in str(self.folder):
+            raise TrainingError("the loss was not finite 10 times in a row")
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", fails)
+    said = []
+    results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
+    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    assert rows_of(text, "| experiment | seed |") == [
+        ["RNNencdec-30", "1234", "the loss was not finite 10 times in a row"]
+    ]
+    assert rows_of(text, "| model | BLEU |")[0][1] == "–"
+    numbers = [happening.number for happening in said if isinstance(happening, Step)]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] <= 5
+
+
+def test_every_ablation_is_trained_and_compared_with_its_base(plan):
+    results = reach(plan(models="RNNsearch-50", ablations="all"))
+    assert results.outcome.failures == {}
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    rows = {row[1]: row for row in rows_of(text, "| ablation | variant | base |")}
+    assert len(rows) == sum(bool(system.experiment.ablation) for system in results.plan.systems)
+    assert all(re.fullmatch(r"[+-]\d+\.\d\d", row[4]) and re.fullmatch(r"\d\.\d{3}", row[5]) for row in rows.values())
+    assert rows["source read from its end"][2] == "RNNencdec-50"
+    assert rows["the paper's training, mean over sentences"][2] == "loss-sum"
+    assert rows["beam of 5, the same model (trained as RNNsearch-50)"][8] == rows["update, then generate"][8]
+    assert all(row[7] != "–" for row in rows.values())
+    with (results.plan.request.folder / "scores.csv").open(encoding="utf-8", newline="") as stream:
+        compared = {row["system"]: row["compared_with"] for row in csv.DictReader(stream)}
+    assert compared["source-reversed"] == "RNNencdec-50"
+    assert set(compared) == {system.name for system in results.plan.systems}
+
+
+def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch):
+    monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(TrainingError("diverged")))
+    with pytest.raises(NmtalignError, match="no model came to translate: diverged"):
+        reach(plan(models="RNNsearch-50"))
+
+
+def test_several_test_sets_and_seeds(plan, workspace):
+    with (workspace / "nmtalign.toml").open("a") as stream:
+        stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
+    results = reach(plan(models=TWO, seeds=2, text=False, sentences=(1,)))
+    assert [scored.test.name for scored in results.scored] == ["together", "test", "more"]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    assert [row[1] for row in rows_of(text, "| model | seeds |")] == ["2", "2"]
+    assert "±" in rows_of(text, "| model | seeds |")[0][2]
+    assert "Long sentences" not in text
+    source = (workspace / "test.en").read_text().splitlines()
+    page = (results.plan.request.folder / "report.html").read_text(encoding="utf-8")
+    assert not any(line in text or line in page for line in source if len(line.split()) > 3)
+    assert (results.plan.request.folder / "figures" / "alignment-1.png").is_file()
+
+
+def test_what_was_prepared_of_other_text_is_not_taken(plan, workspace):
+    reach(plan(models="RNNsearch-50"))
+    with (workspace / "train.en").open("a") as english, (workspace / "train.fr").open("a") as french:
+        english.write("A fox.\n")
+        french.write("Un renard.\n")
+    with pytest.raises(UsageError, match="was prepared from other text"):
+        reach(plan(models="RNNsearch-50"))
+
+
+def test_a_sentence_that_is_not_there(plan):
+    with pytest.raises(UsageError, match=r"--sentences 13: .*test\.en has lines 1 to 12"):
+        reach(plan(sentences=(13,)))
