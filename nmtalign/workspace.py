@@ -89,7 +89,8 @@ def load_workspace(config: Path | None) -> Workspace:
     corpus = _table(path, table, "corpus")
     check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold", "tests"))
     pairs = {name: _pair(path, name, corpus[name]) for name in _PAIRS if name in corpus}
-    tests = {name: _pair(path, f"tests.{name}", pair) for name, pair in _table(path, corpus, "tests").items()}
+    more = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
+    tests = {name: _pair(path, f"tests.{name}", pair) for name, pair in more.items()}
     settings: dict[str, Any] = {
         key: path.parent / _text(path, key, table[key]) for key in ("data", "model") if key in table
     }

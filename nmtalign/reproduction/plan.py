@@ -1,6 +1,7 @@
 """From experiments to a plan: every setting resolved, which models are trained or shared, in which folders."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from nmtalign.workspace import Workspace
 
 PathPair = tuple[Path, Path]
 Settings = Mapping[str, Any]
+TOGETHER = "together"  # all test sets as one
 WORK = "work"  # the folder of corpora and models, in that of the report
 FIRST_SEED = 1234
 _BASE_CORPUS = "corpus"
@@ -152,6 +154,12 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
                 f'{name} = ["{name}.en", "{name}.fr"]'
             )
     first = {"test": workspace.pairs["test"]} if "test" in workspace.pairs else {}
+    for name in workspace.tests:
+        if name in first or name == TOGETHER or not re.fullmatch(r"[\w.-]+", name):
+            raise UsageError(
+                f"{workspace.file}: [corpus.tests] {name}: give it another name, of letters, digits, - and _; "
+                f"test and {TOGETHER} have a meaning of their own"
+            )
     return {**first, **workspace.tests}
 
 

@@ -16,7 +16,7 @@ from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.corpora import languages
 from nmtalign.reproduction.experiment import FLAGSHIP
-from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.plan import TOGETHER, Plan, System
 from nmtalign.reproduction.reordering import most_reordered
 from nmtalign.reproduction.running import Key, Outcome, TestSet
 from nmtalign.scoring.cuts import Cut, Mask, by_length
@@ -29,7 +29,6 @@ from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
-TOGETHER = "together"  # all test sets as one
 LONG = 50  # words: longer sentences are longer than any that the models were trained on
 _SEED = 12345  # sacreBLEU's, of the samples
 

@@ -150,15 +150,15 @@ class Reproduction:
         self._step(f"translating with {system.name}, seed {seed}", already=not missing)
         for test in outcome.tests:
             if test in missing:
-                self._make(keeping, system, seed, test)
+                self._make(keeping, test)
             found[test.name] = keeping.find(test.source.lines) or []
         outcome.translations[system.name, seed] = found
-        speeds = [_read_speed(self._speed_file(system, seed, test.name)) for test in outcome.tests]
+        speeds = [_read_speed(self._speed_file(keeping, test)) for test in outcome.tests]
         if all(speeds):
             lines = sum(len(test.source.lines) for test in outcome.tests)
             outcome.lines_per_second[system.name, seed] = lines / sum(speeds)
 
-    def _make(self, keeping: KeepingTranslator, system: System, seed: int, test: TestSet) -> None:
+    def _make(self, keeping: KeepingTranslator, test: TestSet) -> None:
         began, lines = time.perf_counter(), []
         for line in keeping.make(test.source.lines):
             self._check()
@@ -167,11 +167,12 @@ class Reproduction:
         for problem in keeping.problems:
             self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
         keeping.keep(test.source.lines, lines, test.source.name)
-        with atomic_text(self._speed_file(system, seed, test.name)) as stream:
+        with atomic_text(self._speed_file(keeping, test)) as stream:
             stream.write(json.dumps({"lines": len(lines), "seconds": seconds}) + "\n")
 
-    def _speed_file(self, system: System, seed: int, test: str) -> Path:
-        return self._plan.work / "speeds" / f"{system.name}.seed-{seed}.{test}.json"
+    def _speed_file(self, keeping: KeepingTranslator, test: TestSet) -> Path:
+        """Named as the translation is: by model, search and text, so that what is shared has one speed."""
+        return self._plan.work / "speeds" / f"{keeping.path(test.source.lines).stem}.json"
 
     def _step(self, what: str, already: bool = False) -> None:
         self._check()

@@ -136,6 +136,25 @@ def test_a_budget_of_words_is_as_many_sentences_for_every_vocabulary(plan):
     assert updates["subwords"] == pytest.approx(updates["RNNsearch-50"], rel=0.1)
 
 
+@pytest.mark.parametrize("name", ["test", "together", "a b", "a/b"])
+def test_a_test_set_of_a_name_that_cannot_be(workspace, name):
+    with (workspace / "nmtalign.toml").open("a") as stream:
+        stream.write(f'[corpus.tests]\n"{name}" = ["dev.en", "dev.fr"]\n')
+    with pytest.raises(UsageError, match=r"\[corpus.tests\] .*: give it another name"):
+        make_plan(Request(SCALES["tiny"]), load_workspace(workspace / "nmtalign.toml"))
+
+
+def test_test_sets_are_pairs_in_a_table(workspace):
+    text = (workspace / "nmtalign.toml").read_text()
+    for wrong, said in (("[corpus.tests]\nnews = 3\n", "tests.news = 3: must be two files"),):
+        (workspace / "nmtalign.toml").write_text(text + wrong)
+        with pytest.raises(UsageError, match=said):
+            load_workspace(workspace / "nmtalign.toml")
+    (workspace / "nmtalign.toml").write_text(text.replace("[corpus]", "[corpus]\ntests = 3"))
+    with pytest.raises(UsageError, match=r"corpus.tests must be a table: write \[corpus.tests\] on a line"):
+        load_workspace(workspace / "nmtalign.toml")
+
+
 def test_a_budget_of_hours(plan):
     made = plan(Budget("hours", 0.5))
     Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
