@@ -43,7 +43,9 @@ def mean_and_spread(values: Sequence[float]) -> str:
 
 def short(value: float) -> str:
     """Three digits that count: `0.0042`, `1.23`, `109`."""
-    return NOTHING if not math.isfinite(value) else f"{value:.3g}" if value < 1000 else count(value)
+    if not math.isfinite(value) or value >= 1000:
+        return count(value)
+    return f"{value:.4f}" if value < 0.1 else f"{value:.3g}"
 
 
 def share(value: float | None) -> str:

@@ -122,7 +122,7 @@ def table_two(results: Results) -> Iterator[Block]:
             rows.append([f"paper: {name}", NOTHING, *facts, NOTHING, NOTHING, NOTHING, *losses])
     caption = (
         "Losses are nats a sentence: of training the mean over the last tenth of the updates, of dev that of the "
-        "weights kept. Hours are of training alone, looks at dev included."
+        "weights kept. Hours are of training alone, looks at dev included. Words of a model with subwords are pieces."
     )
     yield Table((*head, "train loss", "dev loss"), rows, caption)
 
@@ -132,7 +132,9 @@ def what_shows(results: Results) -> Iterator[Block]:
     rows = [row for scored in results.scored for row in _claims(scored)]
     if rows:
         yield Heading("Does the paper's claim show?")
-        yield Table(("test set", "claim", "here", "shows"), rows, words=4)
+        metric = results.scored[0].paper.metrics[-1]
+        caption = f"{metric}; p is that of a paired bootstrap test against {BASELINE}"
+        yield Table(("test set", "claim", "here", "shows"), rows, caption, words=4)
 
 
 def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:

@@ -39,6 +39,7 @@ class Figure:
     file: str
     caption: str
     svg: str
+    natural: bool = False  # no wider than it was drawn
 
 
 @dataclass(frozen=True)

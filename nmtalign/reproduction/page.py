@@ -19,8 +19,18 @@ base-uri 'none'; form-action 'none'">
 <link rel="icon" href="data:,">
 <style>
 $style
-td.number, th.number { text-align: right; }
-pre { overflow-x: auto; }
+td, tbody th { white-space: nowrap; }
+td.text, th.text { text-align: start; }
+td.text { white-space: normal; overflow-wrap: normal; min-width: 8rem; }
+figure.natural svg { width: auto; max-width: 100%; height: auto; }
+td.text code { overflow-wrap: anywhere; }
+pre { overflow-x: auto; padding: 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
+section > p, main > p { max-width: 50rem; margin: .6rem 0; }
+.natural .scroll { background: white; padding: .6rem; }
+dl.texts > div { display: grid; grid-template-columns: 9rem 1fr; gap: .2rem 1rem; margin: .4rem 0; }
+dl.texts dt { color: var(--muted); }
+dl.texts dd { margin: 0; }
+@media (max-width: 40rem) { dl.texts > div { display: block; } }
 </style>
 </head>
 <body>
@@ -64,12 +74,13 @@ def _block(block: Block, number: int) -> str:
         case Table():
             return _table(block, number)
         case Figure():
-            return framed(block.svg, f"figure-{number}", block.caption, "plot")
+            return framed(block.svg, f"figure-{number}", block.caption, "natural" if block.natural else "plot")
         case Commands():
             return tag("pre", tag("code", text("\n".join(block.lines))))
         case Sentence():
-            items = [tag("dt", apart(name)) + tag("dd", text(said or "–"), dir="auto") for name, said in block.texts]
-            return tag("h3", _inline(block.title)) + tag("dl", "".join(items))
+            pairs = (tag("dt", apart(name)) + tag("dd", text(said or "–"), dir="auto") for name, said in block.texts)
+            items = [tag("div", pair) for pair in pairs]
+            return tag("h3", _inline(block.title)) + tag("dl", "".join(items), class_="texts")
 
 
 def _inline(value: str) -> str:
@@ -81,7 +92,7 @@ def _inline(value: str) -> str:
 
 def _table(block: Table, number: int) -> str:
     def style(column: int) -> str | None:
-        return None if column < block.words else "number"
+        return "text" if column < block.words else None
 
     head = row(tag("th", _inline(cell), scope="col", class_=style(i)) for i, cell in enumerate(block.head))
     rows = [

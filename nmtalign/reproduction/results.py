@@ -207,7 +207,11 @@ def _align(results: Results) -> None:
         if system is None or system.model.attention == "none" or (gold is None and system is not seen):
             continue
         loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
-        if gold is not None:
+        if gold is not None and system.prep.vocabulary in ("bpe", "unigram"):
+            results.notes.append(
+                f"{system.name} has no alignment error rate: its words are not those of the gold links."
+            )
+        elif gold is not None:
             try:
                 results.rates[key] = error_rates_of(loaded, outcome.tests[0], GoldFile(gold), _align_config(plan))
             except NmtalignError as error:

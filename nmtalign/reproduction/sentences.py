@@ -37,7 +37,7 @@ def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
         panel = Panel(shown)
         draw([panel], folder / file)
         caption = f"line {line}; {100 * turned:.0f}% of the pairs of sure links cross"
-        yield Figure(file, caption, heatmap_svg([panel], caption))
+        yield Figure(file, caption, heatmap_svg([panel], caption), natural=True)
 
 
 def without_words(record: AlignmentRecord) -> AlignmentRecord:
