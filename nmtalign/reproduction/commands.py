@@ -4,17 +4,17 @@ import dataclasses
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmtalign.config import TranslateConfig
+from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import languages, with_budget
 from nmtalign.reproduction.document import Block, Commands, Heading, Paragraph, Table
 from nmtalign.reproduction.plan import Plan, Request, System
-from nmtalign.reproduction.results import Results
+from nmtalign.reproduction.results import Results, metrics_of
 from nmtalign.version import __version__
 
 SETTINGS = "settings"
@@ -33,8 +33,6 @@ def write_settings(plan: Plan, system: System) -> None:
     for side in ("source", "target"):
         del model[f"{side}_vocabulary_size"]
     training = dataclasses.asdict(with_budget(plan, system, corpus, plan.seeds[0]))
-    usual = TranslateConfig()
-    search = {name: value for name, value in dataclasses.asdict(system.search).items() if value != getattr(usual, name)}
     source, target = languages(plan.workspace)
     top = {
         "source_language": source,
@@ -50,7 +48,9 @@ def write_settings(plan: Plan, system: System) -> None:
         "corpus.tests": {name: [_from(path, side) for side in pair] for name, pair in plan.workspace.tests.items()},
         "prep": dataclasses.asdict(system.prep),
         "train": {"preset": system.experiment.preset, **model, **training},
-        "translate": search,
+        "translate": _others(system.search),
+        "score": _others(plan.scoring),
+        "align": plan.workspace.sections.get("align", {}),
     }
     with atomic_text(path) as stream:
         stream.write(f"# {system.name}: {system.experiment.what or system.experiment.preset}\n")
@@ -58,6 +58,12 @@ def write_settings(plan: Plan, system: System) -> None:
         for name, settings in sections.items():
             if settings:
                 stream.write(f"\n[{name}]\n{_assignments(settings)}")
+
+
+def _others(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
+    """The settings that are not the usual ones."""
+    usual = type(settings)()
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value != getattr(usual, name)}
 
 
 def _from(file: Path, path: Path) -> str:
@@ -118,38 +124,45 @@ def _steps(results: Results) -> Iterator[str]:
     """prep, train, translate, score and align, as one would type them."""
     plan = results.plan
     systems = [system for system in plan.systems if (system.name, plan.seeds[0]) in results.outcome.translations]
-    report = settings_file(plan, systems[0])
-
-    def shown(path: Path) -> str:
-        return shlex.quote(_from(plan.request.folder / "report.md", path))
-
     for name in plan.corpora:
         first = next((system for system in systems if plan.corpus_folder(system).name == name), None)
         if first:
             yield f"nmtalign prep --config {SETTINGS}/{first.name}.toml"
     for system, seed in plan.models():
-        other = "" if seed == plan.seeds[0] else f" -o {shown(plan.model_folder(system, seed))} --seed {seed}"
+        other = "" if seed == plan.seeds[0] else f" -o {_shown(plan, plan.model_folder(system, seed))} --seed {seed}"
         yield f"nmtalign train --config {SETTINGS}/{system.name}.toml{other}"
     for test, (source, _) in plan.tests.items():
         for system in systems:
-            model = shown(plan.model_folder(system, plan.seeds[0]))
+            model = _shown(plan, plan.model_folder(system, plan.seeds[0]))
             config = f"--config {SETTINGS}/{system.name}.toml"
-            yield f"nmtalign translate -m {model} {config} < {shown(source)} > {system.name}.{test}.txt"
-    for test, (source, reference) in plan.tests.items():
-        ordered = (
-            sorted(
-                (system for system in systems if not system.experiment.ablation),
-                key=lambda system: system.name != plan.baseline.name,
-            )
-            or systems
-        )
-        names = " ".join(f"{system.name}.{test}.txt" for system in ordered)
-        known = shown(plan.base_corpus)
-        yield (
-            f"nmtalign score {names} -r {shown(reference)} -s {shown(source)} --data {known} --table1 --by-length "
-            f"--significance bs --confidence --plot length-{test}.png --config {SETTINGS}/{report.name}"
-        )
+            yield f"nmtalign translate -m {model} {config} < {_shown(plan, source)} > {system.name}.{test}.txt"
+    for test in plan.tests:
+        for group in _groups(results):
+            yield _score_command(plan, test, group)
     for name, seed in results.rates:
         if seed == plan.seeds[0]:
             yield f"nmtalign align --config {SETTINGS}/{name}.toml -o {name}.h5"
             yield f"nmtalign aer {name}.h5 --config {SETTINGS}/{name}.toml"
+
+
+def _groups(results: Results) -> Iterator[Sequence[str]]:
+    """The systems that are scored together, the one that the others are tested against first."""
+    scored = results.scored[0]
+    for report in (scored.paper, *scored.bases.values()):
+        yield [system.name for system in report.systems]
+
+
+def _score_command(plan: Plan, test: str, names: Sequence[str]) -> str:
+    source, reference = plan.tests[test]
+    parts = ["nmtalign score", *(f"{name}.{test}.txt" for name in names), "-r", _shown(plan, reference)]
+    parts += ["--metrics", ",".join(metrics_of(plan).metrics), "--confidence"]
+    parts += ["--significance bs"] if len(names) > 1 else []
+    if not any(plan.named(name) not in plan.of_paper for name in names):
+        known = _shown(plan, plan.base_corpus)
+        parts += ["-s", _shown(plan, source), "--data", known, f"--table1 --by-length --plot length-{test}.png"]
+    return " ".join([*parts, f"--config {SETTINGS}/{names[0]}.toml"])
+
+
+def _shown(plan: Plan, path: Path) -> str:
+    """A path from the folder of the report, for a shell."""
+    return shlex.quote(_from(plan.request.folder / "report.md", path))

@@ -132,10 +132,11 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
     first, there = plan.seeds[0], outcome.translated()
     paper = [system for system in there if not system.experiment.ablation]
     paper.sort(key=lambda system: system.name != plan.baseline.name)  # the first one is what the others are tested with
+    variants = [system for system in there if system.experiment.ablation]
     bases = {
-        base.name: [base, *(system for system in there if system.experiment.base == base.name)]
+        base.name: [base, *(system for system in variants if system.experiment.base == base.name)]
         for base in there
-        if any(system.experiment.base == base.name and system.experiment.ablation for system in there)
+        if any(system.experiment.base == base.name for system in variants)
     }
     return Scored(
         test,

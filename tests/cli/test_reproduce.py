@@ -1,6 +1,8 @@
 """`nmtalign reproduce` as a user types it: options, lines on stderr, exit codes, Ctrl-C."""
 
+import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,3 +117,39 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(folder):
     )
     assert again.returncode == 0, again.stderr
     assert "going on from update" in again.stderr
+
+
+def test_the_commands_of_the_report_give_its_numbers(reproduce, folder, tmp_path_factory):
+    code, said = reproduce(*QUICK[:2], "--models", "RNNsearch-50", *QUICK[4:], "--updates", 2)
+    assert code == 0, said
+    report = Path("reproduction/report.md").read_text(encoding="utf-8")
+    commands = report.rsplit("```sh\n", 1)[1].split("```")[0]
+    assert [line.split()[1] for line in commands.splitlines()] == [
+        "prep",
+        "train",
+        "translate",
+        "score",
+        "align",
+        "aer",
+    ]
+    shim = tmp_path_factory.mktemp("bin") / "nmtalign"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    shim.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{shim.parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", commands], cwd="reproduction", env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "already done (2 updates)" in done.stderr
+    model = folder / "reproduction" / "work" / "models" / "RNNsearch-50.seed-1234"
+    (kept,) = (model / "translations").glob("*.txt")
+    assert (folder / "reproduction" / "RNNsearch-50.test.txt").read_bytes() == kept.read_bytes()
+    with Path("reproduction/scores.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    whole = next(row for row in rows if (row["subset"], row["by"], row["metric"]) == ("all", "", "BLEU"))
+    assert f"{float(whole['value']):.2f}" in done.stdout
+    assert whole["signature"] in done.stdout
+    aer = re.search(r"\| RNNsearch-50 \| 1234 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", report, re.M)
+    assert aer is not None
+    assert f"{float(aer[1]) / 100:.3f}"[:4] in done.stdout

@@ -197,6 +197,7 @@ def test_every_ablation_is_trained_and_compared_with_its_base(plan):
     assert rows["the paper's training, mean over sentences"][2] == "loss-sum"
     assert rows["beam of 5, the same model (trained as RNNsearch-50)"][8] == rows["update, then generate"][8]
     assert all(row[7] != "–" for row in rows.values())
+    assert "nmtalign score RNNencdec-50.test.txt source-reversed.test.txt -r ../test.fr" in text
     with (results.plan.request.folder / "scores.csv").open(encoding="utf-8", newline="") as stream:
         compared = {row["system"]: row["compared_with"] for row in csv.DictReader(stream)}
     assert compared["source-reversed"] == "RNNencdec-50"
