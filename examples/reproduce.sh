@@ -31,10 +31,9 @@ for model in "${models[@]}"; do
 done
 nmtalign plot --training "${models[@]/#/reproduction/}" -o reproduction/curves.png
 
-# Figure 3: where rnnsearch-50 looked when it wrote its own translation; and how far its links are from those made by hand.
-nmtalign align test.en reproduction/rnnsearch-50.fr -m reproduction/rnnsearch-50 -o reproduction/own.h5
-nmtalign plot reproduction/own.h5 --sentence 0 -o reproduction/figure3.png
+# Figure 3: where rnnsearch-50 looks while it is given the reference; and how far its links are from those made by hand.
+nmtalign align test.en test.fr -m reproduction/rnnsearch-50 -o reproduction/alignments.h5
+nmtalign plot reproduction/alignments.h5 --sentence 0 -o reproduction/figure3.png
 if [ -e test.align ]; then
-    nmtalign align test.en test.fr -m reproduction/rnnsearch-50 -o reproduction/reference.h5
-    nmtalign aer reproduction/reference.h5 test.align
+    nmtalign aer reproduction/alignments.h5 test.align
 fi
