@@ -103,7 +103,7 @@ Examples:
 
   nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
 
-  nmtalign reproduce --updates 5000 --models RNNencdec-50,RNNsearch-50 --seeds 3
+  nmtalign reproduce --updates 5000 --models RNNsearch-50 --seeds 3
 """
 
 

@@ -63,7 +63,7 @@ SCALES: Mapping[str, Scale] = {
             "warmup": 100,
             "batch_size": 40,
         },
-        Budget("words", 1_000_000),
+        Budget("words", 3_000_000),
         few_words="500",
         many_words="2000",
         pieces="1000",
