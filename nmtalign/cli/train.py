@@ -45,8 +45,7 @@ Attention = Annotated[
 ]
 Bidirectional = Annotated[bool | None, _option("--bidirectional/--unidirectional", "Encoder directions.", MODEL)]
 ReverseSource = Annotated[
-    bool | None,
-    _option("--reverse-source/--no-reverse-source", "One direction reads the source from its end.", MODEL),
+    bool | None, _option("--reverse-source", "Its one direction reads from the last word.", MODEL)
 ]
 ReadoutPreviousWord = Annotated[
     bool | None, _option("--readout-word/--no-readout-word", "Readout sees the previous word (V_o).", MODEL)

@@ -257,11 +257,12 @@ def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):
     assert events[0].pairs + events[0].left_out == len(train_split)
 
 
-def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path):
+@pytest.mark.parametrize("attention", ["additive", "dot", "general"])
+def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path, attention):
     config = replace(
         CONFIG, max_updates=450, schedule="linear", warmup=20, validate_every="450", checkpoint_every="1000"
     )
-    events = train(reversal, tmp_path / "model", config)
+    events = train(reversal, tmp_path / "model", config, attention=attention)
     assert events[-1].best_loss < 0.1
     loaded = load_model(tmp_path / "model", device="cpu")
     dev = reversal.splits["dev"]
