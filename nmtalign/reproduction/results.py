@@ -88,6 +88,12 @@ def gather(outcome: Outcome) -> Results:
         system = next(system for system in outcome.plan.systems if system.name == name)
         curves = read_curves(outcome.plan.model_folder(system, seed))
         results.curves[name, seed] = curves
+        if len(curves.ends) > 1:
+            results.notes.append(
+                f"{name}, seed {seed}, went on after a smaller budget was spent (at update "
+                f"{', '.join(map(str, curves.ends[:-1]))}): where the learning rate follows the budget, that is not "
+                "what one training with all of it gives."
+            )
         results.trained[name, seed] = _trained(curves, _words_an_epoch(outcome.plan, system))
     _align(results)
     return results

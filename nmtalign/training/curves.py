@@ -76,6 +76,7 @@ class Curves:
     ended: str  # the reason, or "" of a training that goes on or was cut off
     has_backward: bool  # the log has the curves of the other direction too
     start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
+    ends: tuple[int, ...] = ()  # updates at which a budget was spent; several where it was made larger afterwards
 
     @property
     def best(self) -> Look | None:
@@ -141,6 +142,7 @@ def read_curves(path: Path) -> Curves:
         reader.ended,
         reader.has_backward and not backward,
         reader.start,
+        tuple(sorted(reader.ends)),
     )
 
 
@@ -244,6 +246,7 @@ class _Reader:
     ended: str = ""
     has_backward: bool = False
     start: Mapping[str, Any] = field(default_factory=dict)
+    ends: set[int] = field(default_factory=set)
     _pairs: float = math.nan
     _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words seen until then)
     _a_sentence: float = math.nan  # words
@@ -265,6 +268,8 @@ class _Reader:
             self.looks.append(Look(*point, _number(event, loss), _number(event, bleu), signature, best, a_sentence))
         self.last = Point(*when, self._words(when[1]))
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
+        if name == "finished" and event.get("complete"):
+            self.ends.add(when[0])
 
     def _start(self, event: Mapping[str, Any], update: int, epoch: float, seconds: float) -> None:
         """What an earlier run wrote after the checkpoint that this one goes on from has not happened."""

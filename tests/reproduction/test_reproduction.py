@@ -225,6 +225,14 @@ def test_several_test_sets_and_seeds(plan, workspace):
     assert (results.plan.request.folder / "figures" / "alignment-1.png").is_file()
 
 
+def test_a_budget_made_larger_is_told_of(plan):
+    reach(plan(models="RNNsearch-50"))
+    results = reach(plan(Budget("updates", 5), models="RNNsearch-50"))
+    assert [trained.updates for trained in results.trained.values()] == [5]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    assert "RNNsearch-50, seed 1234, went on after a smaller budget was spent (at update 3)" in text
+
+
 def test_what_was_prepared_of_other_text_is_not_taken(plan, workspace):
     reach(plan(models="RNNsearch-50"))
     with (workspace / "train.en").open("a") as english, (workspace / "train.fr").open("a") as french:
