@@ -37,7 +37,7 @@ Preset = Annotated[Presets | None, typer.Option(metavar="NAME", help=_PRESETS)]
 Cell = Annotated[Literal["paper", "cudnn"] | None, _option("--cell", "Gated unit.", MODEL)]
 Order = Annotated[
     Literal["look-generate-update", "look-update-generate"] | None,
-    _option("--order", "Of the decoder: look-generate-update or look-update-generate.", MODEL, "ORDER"),
+    _option("--order", "look-generate-update (the paper's code) or look-update-generate (its text).", MODEL, "ORDER"),
 ]
 Attention = Annotated[
     Literal["additive", "dot", "general", "none"] | None,
