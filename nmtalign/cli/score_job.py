@@ -50,7 +50,7 @@ def make_report_of(task: Task) -> "tuple[Report, Read]":
     _warn_of_tokenised(task, read)
     tables = _measured(task, read)
     report = _scored(task, read, tables, words)
-    more: dict[str, Any] = {"words": words.tables(read), "unknown": words.rates(read)}
+    more: dict[str, Any] = dict(zip(("words", "unknown"), words.tables(read), strict=True))
     if task.differences and len(read.systems) > 1:
         from nmtalign.scoring.differences import most_different
 

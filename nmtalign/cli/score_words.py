@@ -54,28 +54,23 @@ class KnownWords:
             return None
         return self._unknown.without(read.source.lines, read.reference_lines)
 
-    def rates(self, read: "Read") -> "UnknownRates | None":
-        """The shares of unknown words; None where nothing says which these are, or nothing of words was asked for."""
-        if self._unknown is None:
-            return None
+    def tables(self, read: "Read") -> "tuple[tuple[WordTable, ...], UnknownRates | None]":
+        """(words by frequency and by place in the sentence, shares of unknown words), as far as they are asked for."""
         source = read.source.lines if read.source else None
-        return self._unknown.rates(source, read.reference_lines, read.system_lines)
-
-    def tables(self, read: "Read") -> "tuple[WordTable, ...]":
-        """Words by frequency and by place in the sentence, as far as they are asked for."""
-        if not (self._task.settings.by_frequency or self._task.settings.by_place):
-            return ()
-        from nmtalign.scoring.frequencies import word_table
-        from nmtalign.scoring.places import place_table
-        from nmtalign.scoring.word_ids import TargetTexts
-
+        rates = self._unknown.rates(source, read.reference_lines, read.system_lines) if self._unknown else None
         tables = []
+        texts = None
         if self._counted:
+            from nmtalign.scoring.frequencies import word_table
+
             frequencies, texts = self._frequencies(read)
             tables.append(word_table(texts, frequencies))
+            rates = rates or frequencies.unknown_rates(texts)
         if self._task.settings.by_place:
-            tables.append(place_table(TargetTexts(read.reference_lines, read.system_lines, self._tokenizer())))
-        return tuple(tables)
+            from nmtalign.scoring.places import place_table
+
+            tables.append(place_table(texts or self._texts(read)))
+        return tuple(tables), rates
 
     def _counts(self) -> Path:
         """The training text or the corpus folder in which words are counted."""
@@ -96,19 +91,21 @@ class KnownWords:
 
     def _frequencies(self, read: "Read") -> "tuple[Frequencies, TargetTexts]":
         from nmtalign.scoring.frequencies import Frequencies
-        from nmtalign.scoring.word_ids import TargetTexts
 
         counted = self._counted or Path()
         if counted.is_dir() or counted.name == CORPUS:
             frequencies = Frequencies.from_corpus(counted)
-            return frequencies, TargetTexts(read.reference_lines, read.system_lines, frequencies.tokenizer)
-        texts = TargetTexts(read.reference_lines, read.system_lines, self._tokenizer())
+            return frequencies, self._texts(read, frequencies.tokenizer)
+        texts = self._texts(read)
         vocabulary = self._vocabularies[0].target if self._vocabularies else None
         notifier(self._task.quiet)(f"counting the words of {counted}")
-        frequencies = Frequencies.from_text(
-            counted, self._tokenizer(), vocabulary=vocabulary, only=frozenset(texts.words)
-        )
-        return frequencies, texts
+        only = frozenset(texts.words)
+        return Frequencies.from_text(counted, self._tokenizer(), vocabulary=vocabulary, only=only), texts
+
+    def _texts(self, read: "Read", tokenizer: "Tokenizer | None" = None) -> "TargetTexts":
+        from nmtalign.scoring.word_ids import TargetTexts
+
+        return TargetTexts(read.reference_lines, read.system_lines, tokenizer or self._tokenizer())
 
     def _tokenizer(self) -> "Tokenizer":
         """What a word of the target language is: the model's or corpus's, else Moses's, else what stands apart."""

@@ -198,6 +198,8 @@ def test_words_by_frequency_and_place(run: Run) -> None:
     rows = table(out, "words from unknown and rare to frequent in training:")
     assert rows[0] == ["times", "seen", "words", "F1", "good.fr", "F1", "bad.fr"]
     assert rows[1][0] == "unknown"
+    rates = next(line for line in out.splitlines() if line.startswith("unknown words: reference "))
+    assert rates.endswith(", bad.fr 0.00%")  # the training text itself
     rows = table(out, "words by place in the sentence:")
     assert [row[0] for row in rows[1:]] == ["first", "second", "third", "fourth", "last"]
     assert "\nby place in the text (all, good.fr):\n" in out
@@ -282,6 +284,9 @@ def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypat
     given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
     assert "|seed:7|" in run(*given)[1]
     assert "|seed:8|" in run(*given, "--seed", "8")[1]
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert run(*given)[2].startswith("nmtalign: error: SACREBLEU_SEED = 'none': must be a whole number")
+    assert run(*given[:-1])[0] == 0  # nothing is drawn
 
 
 def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: Path, run: Run) -> None:
