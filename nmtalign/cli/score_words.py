@@ -1,11 +1,12 @@
 """What `nmtalign score` knows of words: which ones are unknown, and how often training saw them."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import notifier
 from nmtalign.cli.score_task import Task
-from nmtalign.errors import UsageError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.text.lines import STDIN, open_bytes
 
 if TYPE_CHECKING:
@@ -38,8 +39,11 @@ class KnownWords:
         if wanted and task.words:
             from nmtalign.scoring import unknowns
 
-            self._vocabularies = [unknowns.Vocabularies.load(folder) for folder in task.words]
-            if settings.no_unk or settings.by_frequency:
+            needed = settings.no_unk or settings.by_frequency
+            # Places need no more than to know what a word is, and can do without that folder.
+            with contextlib.suppress(*(() if needed else (FormatError,))):
+                self._vocabularies = [unknowns.Vocabularies.load(folder) for folder in task.words]
+            if needed:
                 self._unknown = unknowns.UnknownWords(self._vocabularies)
         self._counted = self._counts() if settings.by_frequency else None
         if settings.no_unk and self._vocabularies[0].tokenizers.kind == "sentencepiece":

@@ -205,6 +205,13 @@ def test_words_by_frequency_and_place(run: Run) -> None:
     assert "\nby place in the text (all, good.fr):\n" in out
 
 
+def test_places_need_no_vocabulary_that_happens_to_be_there(vocabularies: Path, run: Run) -> None:
+    vocabularies.rename(vocabularies.parent / "model")
+    (vocabularies.parent / "model" / "target.vocabulary.txt").unlink()
+    assert "words by place in the sentence:" in run("good.fr", "-r", "ref.fr", "--by-place", "--metrics", "bleu")[1]
+    assert run("good.fr", "-r", "ref.fr", "-s", "src.en", "--no-unk")[0] == 4
+
+
 def test_the_most_different_sentences_are_marked_without_colour(run: Run) -> None:
     _, out, _ = run("good.fr", "near.fr", "-r", "ref.fr", "-s", "src.en", "--differences", "1", "--metrics", "bleu")
     title, *rows = out.partition("the most different sentence of good.fr and near.fr:\n\n")[2].splitlines()
