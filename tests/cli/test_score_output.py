@@ -1,8 +1,11 @@
 """How a report is printed: bars, marks, tables of what is in it."""
 
+import sys
+
 import pytest
 
 from nmtalign.cli.score_differences import marked
+from nmtalign.cli.score_job import progress
 from nmtalign.cli.score_output import bar, figure, print_text
 from nmtalign.scoring.differences import Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
@@ -62,3 +65,17 @@ def test_table_1_names_the_bleu_of_the_papers_time(capsys: pytest.CaptureFixture
         "multi-bleu|c",
         "unknown words: reference 25.00%, one 50.00%",
     ]
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, False), (True, True), (False, True)])
+def test_progress_is_shown_on_a_terminal_alone(
+    quiet: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    with progress("counting", 10, quiet) as advance:
+        assert (advance is not None) == (terminal and not quiet)
+        if advance:
+            advance(10)
+    shown = capsys.readouterr()
+    assert ("counting" in shown.err) == (terminal and not quiet)
+    assert shown.out == ""

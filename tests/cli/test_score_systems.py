@@ -365,6 +365,12 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         ),
         (["good.fr", "--comet", "gone", "-s", "src.en"], 4, "gone: no COMET model here (no such file)"),
         (["good.fr", "--comet", "gone"], 2, "--comet: compares with the source, too; give it with -s"),
+        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
+        (
+            ["good.fr", "bad.fr", "-s", "src.en", "--attention", "--differences", "1", "--format", "json"],
+            2,
+            "--attention is drawn as text and on the page of --html, not as json",
+        ),
         (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
     ],
 )
