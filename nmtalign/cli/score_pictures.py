@@ -1,6 +1,8 @@
 """The figure, the page and the pictures of attention that `nmtalign score` makes of a report."""
 
+import shlex
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -84,7 +86,7 @@ def write_page(task: Task, report: "Report", read: "Read", panels: Panels) -> No
     from nmtalign.cli.score_attention import svgs
     from nmtalign.scoring.page import build_page
 
-    title = f"{', '.join(read.names)}: scores of {report.systems[0].everything.whole.sentences} sentences"
+    title = f"{', '.join(read.names)}: scores of {len(read.references[0].lines):,} sentences"
     page = build_page(
         report,
         title=title,
@@ -114,6 +116,7 @@ def _figures(report: "Report") -> list[tuple[str, str]]:
 def _settings(task: Task, read: "Read") -> dict[str, str]:
     """What it takes to get the page again."""
     settings = {
+        "command": shlex.join(["nmtalign", *sys.argv[1:]]),
         "systems": ", ".join(f"{name} ({text.name})" for name, text in zip(read.names, read.systems, strict=True)),
         "references": ", ".join(text.name for text in read.references),
     }

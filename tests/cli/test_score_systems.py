@@ -325,7 +325,14 @@ def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: 
     assert done[:2] == run(*given)[:2]
     assert done[2] == "nmtalign: wrote report.html\n"
     page = (folder / "report.html").read_text()
-    for part in ("<svg", "by words of the source", "by place in the text", "good.fr"):
+    for part in (
+        "nmtalign score good.fr bad.fr -r ref.fr",
+        "scores of 60 sentences",
+        "<svg",
+        "by words of the source",
+        "by place in the text",
+        "good.fr",
+    ):
         assert part in page
 
 
