@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_task import Task
+from nmtalign.cli.score_task import Read, Task
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nmtalign.alignment.panels import Panel
-    from nmtalign.cli.score_job import Read
     from nmtalign.scoring.report import Report
 
 Panels = Mapping[int, "Sequence[tuple[str, Panel]]"]  # by line, from 0: (system, what is drawn)
@@ -47,7 +46,7 @@ def attention_files(task: Task) -> "dict[str, Path]":
     return found
 
 
-def attention_of(task: Task, report: "Report", read: "Read") -> Panels:
+def attention_of(task: Task, report: "Report", read: Read) -> Panels:
     """The attention of the first two systems in the sentences in which they differ most."""
     if not task.attention or not report.differences or read.source is None:
         return {}
@@ -79,7 +78,7 @@ def write_figure(task: Task, report: "Report") -> None:
         notifier(task.quiet)(note)
 
 
-def write_page(task: Task, report: "Report", read: "Read", panels: Panels) -> None:
+def write_page(task: Task, report: "Report", read: Read, panels: Panels) -> None:
     """Writes --html: one page with all tables and figures."""
     if task.html is None:
         return
@@ -113,7 +112,7 @@ def _figures(report: "Report") -> list[tuple[str, str]]:
     return figures
 
 
-def _settings(task: Task, read: "Read") -> dict[str, str]:
+def _settings(task: Task, read: Read) -> dict[str, str]:
     """What it takes to get the page again."""
     settings = {
         "command": shlex.join(["nmtalign", *sys.argv[1:]]),

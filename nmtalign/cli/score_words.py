@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_task import Task
+from nmtalign.cli.score_task import Read, Task
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.text.lines import STDIN, open_bytes
 
 if TYPE_CHECKING:
-    from nmtalign.cli.score_job import Read
     from nmtalign.scoring.cuts import Mask
     from nmtalign.scoring.frequencies import Frequencies
     from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
@@ -52,13 +51,13 @@ class KnownWords:
                 "sentences without an unknown word are all, or nearly all"
             )
 
-    def without_unknowns(self, read: "Read") -> "Mask | None":
+    def without_unknowns(self, read: Read) -> "Mask | None":
         """(N,) True for the sentences without an unknown word in source and references; None if not asked for."""
         if not self._task.settings.no_unk or self._unknown is None or read.source is None:
             return None
         return self._unknown.without(read.source.lines, read.reference_lines)
 
-    def tables(self, read: "Read") -> "tuple[tuple[WordTable, ...], UnknownRates | None]":
+    def tables(self, read: Read) -> "tuple[tuple[WordTable, ...], UnknownRates | None]":
         """(words by frequency and by place in the sentence, shares of unknown words), as far as they are asked for."""
         source = read.source.lines if read.source else None
         rates = self._unknown.rates(source, read.reference_lines, read.system_lines) if self._unknown else None
@@ -93,7 +92,7 @@ class KnownWords:
             "the training text of the target language with --train-text"
         )
 
-    def _frequencies(self, read: "Read") -> "tuple[Frequencies, TargetTexts]":
+    def _frequencies(self, read: Read) -> "tuple[Frequencies, TargetTexts]":
         from nmtalign.scoring.frequencies import Frequencies
 
         counted = self._counted or Path()
@@ -106,7 +105,7 @@ class KnownWords:
         only = frozenset(texts.words)
         return Frequencies.from_text(counted, self._tokenizer(), vocabulary=vocabulary, only=only), texts
 
-    def _texts(self, read: "Read", tokenizer: "Tokenizer | None" = None) -> "TargetTexts":
+    def _texts(self, read: Read, tokenizer: "Tokenizer | None" = None) -> "TargetTexts":
         from nmtalign.scoring.word_ids import TargetTexts
 
         return TargetTexts(read.reference_lines, read.system_lines, tokenizer or self._tokenizer())
