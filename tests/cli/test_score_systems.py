@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -284,6 +285,17 @@ def test_fail_under_tells_by_exit_code_and_one_line(run: Run, least: str, code: 
     assert done[1].startswith("sentences: 60\n")
     assert done[2].startswith(line)
     assert done[2].count("\n") == code
+
+
+def test_fail_under_shows_as_many_digits_as_tell_the_score_from_the_limit(run: Run) -> None:
+    given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "-q"]
+    score = json.loads(run(*given, "--format", "json")[1])["systems"][0]["scores"]["BLEU"]["value"]
+    done = run(*given, "--fail-under", repr(score + 1e-4))
+    assert done[0] == 1
+    said = re.fullmatch(r"nmtalign: BLEU below (\S+): good.fr (\S+)\n", done[2])
+    assert said
+    assert float(said[2]) < score + 1e-4
+    assert run(*given, "--fail-under", repr(score))[0] == 0
 
 
 def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
