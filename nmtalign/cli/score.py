@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -90,7 +91,8 @@ Examples:
 
 
 def _run(given: Mapping[str, Any]) -> None:
-    """Scores as the options, by their names, say."""
+    """Scores as the options, by their names, say; SIGTERM ends it, and its processes, with nothing half-written."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     task = make_task(given)
     report, read = make_report_of(task)
     panels = pictures.attention_of(task, report, read)

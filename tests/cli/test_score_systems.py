@@ -1,11 +1,14 @@
 """`nmtalign score` of several systems: tables, marks, Table 1, words, differences; figures as sacreBLEU gives them."""
 
 import csv
+import functools
 import gzip
 import io
 import json
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -296,6 +299,24 @@ def test_fail_under_shows_as_many_digits_as_tell_the_score_from_the_limit(run: R
     assert said
     assert float(said[2]) < score + 1e-4
     assert run(*given, "--fail-under", repr(score))[0] == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: int) -> None:
+    before = {path.name for path in folder.iterdir()}
+    os.mkfifo(folder / "slow.fr")
+    command = [sys.executable, "-m", "nmtalign", "score", "slow.fr", "-r", "ref.fr", "--html", "page.html"]
+    # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
+    with (folder / "slow.fr").open("wb"):  # waits for the reader
+        process.send_signal(number)
+        output, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert output == ""
+    assert error == ("nmtalign: error: interrupted\n" if number == signal.SIGINT else "")
+    assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
 
 
 def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
