@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from nmtalign.cli.score_differences import marked
+from nmtalign.cli.score_differences import marked, print_differences
 from nmtalign.cli.score_job import progress
 from nmtalign.cli.score_output import bar, figure, print_text
-from nmtalign.scoring.differences import Segment
+from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
 from nmtalign.scoring.words import UnknownRates
 
@@ -79,3 +79,21 @@ def test_progress_is_shown_on_a_terminal_alone(
     shown = capsys.readouterr()
     assert ("counting" in shown.err) == (terminal and not quiet)
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_control_characters_of_a_text_never_reach_the_terminal(
+    colour: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", colour)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    hostile = "\x1b[2Jx"
+    segments = ((Segment(hostile, "only", True),), (Segment("y\x9b", "only", False),))
+    one = Difference(1, hostile, (hostile,), (hostile, "y\x9b"), (100.0, 0.0), "chrF2", segments)
+    whole = Section(Part("all", 1, (1.0,), 1.0), ())
+    systems = (SystemReport("a", whole), SystemReport("b", whole))
+    print_differences(Report(("BLEU",), ("sig",), systems, differences=(one,)), {})
+    shown = capsys.readouterr().out
+    assert "\x1b[2J" not in shown
+    assert "\x9b" not in shown
+    assert shown.count("␛[2Jx") == 3
