@@ -33,6 +33,16 @@ _NOT_FOR_FILES = "--output, --beam and --device are for a translation made here;
 def make_task(options: Mapping[str, Any]) -> Task:
     """The task that the options, by their names, and the workspace ask for; raises UsageError for what cannot be."""
     workspace = load_workspace(options["config"])
+    try:
+        return _task(workspace, options)
+    except UsageError as error:
+        setting = str(error).split(" ")[0].rstrip(":")
+        if setting in workspace.section("score")[1] and options.get(setting) is None:
+            raise UsageError(f"{workspace.section('score')[0]}: {error}") from None
+        raise
+
+
+def _task(workspace: Workspace, options: Mapping[str, Any]) -> Task:
     texts = _texts(workspace, options)
     settings = _settings(workspace, options)
     if texts.systems and options["all_models"]:

@@ -98,3 +98,16 @@ def test_every_mistake_is_one_line(run: Run, arguments: list[str], code: int, me
     assert done[:2] == (code, "")
     assert message in done[2]
     assert done[2].count("\n") == 1
+
+
+@pytest.mark.parametrize("setting", ["buckets", "metrics", "tokenize"])
+def test_a_wrong_setting_of_the_file_names_the_file(folder: Path, run: Run, setting: str) -> None:
+    text = '[corpus]\ntest = ["test.en", "test.fr"]\n[score]\n'
+    (folder / "nmtalign.toml").write_text(f'{text}{setting} = "5,x"\n')
+    code, out, err = run("test.fr")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"nmtalign: error: nmtalign.toml: [score]: {setting}")
+    assert err.count("\n") == 1
+    (folder / "nmtalign.toml").write_text(text)
+    given = run("test.fr", f"--{setting}", "5,x")[2]
+    assert given.startswith(f"nmtalign: error: {setting}")
