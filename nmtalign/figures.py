@@ -78,8 +78,11 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
     """Writes a figure, cut to what is drawn, whole or not at all; the date of the day does not change the file."""
     kind = check_figure_name(path)
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    # Drawn in memory: on a full disk matplotlib's writer of PDF raises an error of its own in place of the disk's.
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
+        temporary.write_bytes(drawn.getvalue())
 
 
 def svg_for_page(figure: Any, title: str) -> str:

@@ -71,6 +71,15 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         save(figure(), tmp_path / "file" / "f.svg")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk here that is always full")
+@pytest.mark.parametrize("kind", figures.FORMATS)
+def test_a_full_disk_is_one_line_in_every_format(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"figure.{kind}"
+    path.symlink_to("/dev/full")
+    with usual_settings([], kind), pytest.raises(ResourceError, match=f"figure.{kind}: cannot write: no space left"):
+        save(figure(), path)
+
+
 def test_letters_without_a_font_are_said_but_not_of_an_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "families", lambda text, embedded: (["DejaVu Sans"], "\U00013000" * (text != "")))
     for kind, count in (("png", 1), ("pdf", 1), ("svg", 0)):

@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -90,7 +91,8 @@ Examples:
 
 
 def _run(given: Mapping[str, Any]) -> None:
-    """Scores as the options, by their names, say."""
+    """Scores as the options, by their names, say; SIGTERM ends it, and its processes, with nothing half-written."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     task = make_task(given)
     report, read = make_report_of(task)
     panels = pictures.attention_of(task, report, read)
@@ -132,8 +134,13 @@ def _judge(report: "Report", least: float) -> None:
     rising = [name for name in report.metrics if name != "TER"]
     number = report.metrics.index("BLEU" if "BLEU" in rising else rising[0])
     values = [(system.name, system.everything.whole.values[number]) for system in report.systems]
-    low = [f"{name} {value:.2f}" for name, value in values if value is not None and value < least]
+    low = [f"{name} {_below(value, least)}" for name, value in values if value is not None and value < least]
     if low:
         sys.stdout.flush()
         say(f"{report.metrics[number]} below {least:g}: {', '.join(low)}")
         raise typer.Exit(1)
+
+
+def _below(value: float, least: float) -> str:
+    """The value with two digits, or where these would not show that it is less than `least`, with as many as do."""
+    return next((text for digits in range(2, 16) if float(text := f"{value:.{digits}f}") < least), repr(value))

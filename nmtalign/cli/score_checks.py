@@ -1,5 +1,6 @@
 """What is wrong with a task of `nmtalign score`, found before anything long begins."""
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -36,6 +37,8 @@ def check(task: Task, options: Mapping[str, Any]) -> None:
         raise UsageError("--output keeps one translation; those of --all are kept in the models' folders")
     if task.fail_under is not None and task.options.metrics == ("ter",) and not task.comet:
         raise UsageError("--fail-under: less is better of TER; give a metric of which more is better, such as bleu")
+    if task.fail_under is not None and math.isnan(task.fail_under):
+        raise UsageError("--fail-under nan: no score is below that; give a number")
     _check_outputs(task)
 
 
@@ -46,6 +49,8 @@ def _check_attention(task: Task) -> None:
         return
     if not task.differences and not task.html:
         raise UsageError("--attention is drawn of --differences N; give it too")
+    if task.settings.format != "text" and not task.html:
+        raise UsageError(f"--attention is drawn as text and on the page of --html, not as {task.settings.format}")
     if task.texts.source is None:
         raise UsageError("--attention: give the source with -s")
 

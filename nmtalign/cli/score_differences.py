@@ -4,6 +4,7 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nmtalign.cli.plot import has_colour
 from nmtalign.scoring.differences import Difference, Segment
@@ -14,6 +15,10 @@ _ADDED = (
     ("[-", "-]"),
     ("{+", "+}"),
 )  # around what only the first, only the second system has, where nothing is coloured
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(0x20) if code != ord("\t")},
+    **dict.fromkeys((0x7F, *range(0x80, 0xA0)), 0xFFFD),
+}
 
 
 def print_differences(report: Report, attention: Mapping[int, str]) -> None:
@@ -23,15 +28,30 @@ def print_differences(report: Report, attention: Mapping[int, str]) -> None:
     if not count:
         sys.stdout.write(f"\nno sentence of {names[0]} and {names[1]} differs\n")
         return
+    differences = [_printable(one) for one in report.differences]
     what = "most different sentence" if count == 1 else f"{count} most different sentences"
     sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty() or has_colour(sys.stdout, os.environ):  # FORCE_COLOR, for `| less -R`
-        _draw(report.differences, names, attention)
+        _draw(differences, names, attention)
         return
-    for one in report.differences:
+    for one in differences:
         sys.stdout.write(f"\n{_title(one, names)}\n")
         sys.stdout.writelines(f"{name}  {text}\n" for name, text in _rows(one, names))
         sys.stdout.write(attention.get(one.line, ""))
+
+
+def _printable(one: Difference) -> Difference:
+    """The same with pictures of control characters, which could otherwise recolour or clear the terminal."""
+    first, second = (
+        tuple(replace(segment, text=segment.text.translate(_PICTURES)) for segment in segments)
+        for segments in one.segments
+    )
+    return replace(
+        one,
+        source=None if one.source is None else one.source.translate(_PICTURES),
+        references=tuple(text.translate(_PICTURES) for text in one.references),
+        segments=(first, second),
+    )
 
 
 def marked(segments: Sequence[Segment], side: int) -> str:

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.cli.common import notifier
 from nmtalign.cli.score_pictures import attention_files
-from nmtalign.cli.score_task import Task
+from nmtalign.cli.score_task import Read, Task
 from nmtalign.cli.score_words import KnownWords
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -21,27 +21,6 @@ if TYPE_CHECKING:
     from nmtalign.scoring.texts import Text
 
 
-@dataclass(frozen=True)
-class Read:
-    """The texts, as many lines each."""
-
-    names: tuple[str, ...]
-    systems: "tuple[Text, ...]"
-    references: "tuple[Text, ...]"
-    source: "Text | None"
-    folders: Mapping[str, Path]  # of systems: the model that made it, or a file of its alignments; as far as known
-
-    @property
-    def reference_lines(self) -> list[Sequence[str]]:
-        """The lines of each reference."""
-        return [reference.lines for reference in self.references]
-
-    @property
-    def system_lines(self) -> list[Sequence[str]]:
-        """The lines of each system."""
-        return [system.lines for system in self.systems]
-
-
 def make_report_of(task: Task) -> "tuple[Report, Read]":
     """Reads or makes the texts and scores them."""
     words = KnownWords(task)
@@ -50,7 +29,7 @@ def make_report_of(task: Task) -> "tuple[Report, Read]":
     _warn_of_tokenised(task, read)
     tables = _measured(task, read)
     report = _scored(task, read, tables, words)
-    more: dict[str, Any] = {"words": words.tables(read), "unknown": words.rates(read)}
+    more: dict[str, Any] = dict(zip(("words", "unknown"), words.tables(read), strict=True))
     if task.differences and len(read.systems) > 1:
         from nmtalign.scoring.differences import most_different
 

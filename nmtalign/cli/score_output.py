@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +12,8 @@ from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
 from nmtalign.scoring.words import UnknownRates, WordTable
 
-BAR = 20  # places on the screen
+BAR, SHORT_BAR = 20, 12  # places on the screen
+WIDE = 100  # columns of a terminal from which bars are not short
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SIGNS = {"winner": " *", "tie": " =", "": "  "}
 _TESTS = {"bs": "paired bootstrap of {samples} samples", "ar": "paired approximate randomisation of {trials} trials"}
@@ -209,7 +211,10 @@ def _print_breakdown(report: Report, subset: str, cuts: Sequence[Breakdown], sec
     for system, cut, section in zip(report.systems, cuts, sections, strict=True):
         of = f", {system.name}" if len(sections) > 1 else ""
         sys.stdout.write(f"\n{cut.title} ({subset}{of}):\n")
-        print_table(_parts_table(report, cut, section, top))
+        terminal = sys.stdout.isatty()
+        short = terminal and shutil.get_terminal_size().columns < WIDE
+        table = _parts_table(report, cut, section, top, SHORT_BAR if short else BAR)
+        print_table(_bar_first(table, len(report.metrics)) if terminal else table)
 
 
 def _with_whole(cut: Breakdown, section: Section) -> list[Part]:
@@ -217,7 +222,16 @@ def _with_whole(cut: Breakdown, section: Section) -> list[Part]:
     return [*cut.parts] if cut.parts and cut.parts[-1].label == section.whole.label else [*cut.parts, section.whole]
 
 
-def _parts_table(report: Report, cut: Breakdown, section: Section, top: float) -> Table:
+def _bar_first(table: Table, metrics: int) -> Table:
+    """The table for a terminal, which may have to break it: the bar, at the end of a line in a pipe, by its figure."""
+    last = len(table.head) - 1
+    ratio = [last - 1] if table.head[-2] == "ratio" else []
+    others = list(range(last - len(ratio) - metrics + 1, last - len(ratio)))
+    first = list(range(others[0] if others else last - len(ratio)))
+    return table.columns([*first, last, *others[:1], *ratio, *others[1:]])
+
+
+def _parts_table(report: Report, cut: Breakdown, section: Section, top: float, width: int) -> Table:
     """Words, sentences, the scores, the length ratio, and a bar of the first score."""
     parts = _with_whole(cut, section)
     confident = any(part.intervals for part in parts)
@@ -234,7 +248,7 @@ def _parts_table(report: Report, cut: Breakdown, section: Section, top: float) -
         row += [figure(value) for value in part.values[1:]]
         row += [figure(part.length_ratio)] if has_ratio else []
         low, high = (interval.low, interval.high) if interval else (None, None)
-        rows.append([*row, bar(part.values[0], low, high, top)])
+        rows.append([*row, bar(part.values[0], low, high, top, width)])
     return Table(head, rows, fixed=2, left=frozenset({0, len(head) - 1}))
 
 

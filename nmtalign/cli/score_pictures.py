@@ -1,12 +1,14 @@
 """The figure, the page and the pictures of attention that `nmtalign score` makes of a report."""
 
+import shlex
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_task import Task
+from nmtalign.cli.score_task import Read, Task
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nmtalign.alignment.panels import Panel
-    from nmtalign.cli.score_job import Read
     from nmtalign.scoring.report import Report
 
 Panels = Mapping[int, "Sequence[tuple[str, Panel]]"]  # by line, from 0: (system, what is drawn)
@@ -45,7 +46,7 @@ def attention_files(task: Task) -> "dict[str, Path]":
     return found
 
 
-def attention_of(task: Task, report: "Report", read: "Read") -> Panels:
+def attention_of(task: Task, report: "Report", read: Read) -> Panels:
     """The attention of the first two systems in the sentences in which they differ most."""
     if not task.attention or not report.differences or read.source is None:
         return {}
@@ -77,14 +78,14 @@ def write_figure(task: Task, report: "Report") -> None:
         notifier(task.quiet)(note)
 
 
-def write_page(task: Task, report: "Report", read: "Read", panels: Panels) -> None:
+def write_page(task: Task, report: "Report", read: Read, panels: Panels) -> None:
     """Writes --html: one page with all tables and figures."""
     if task.html is None:
         return
     from nmtalign.cli.score_attention import svgs
     from nmtalign.scoring.page import build_page
 
-    title = f"{', '.join(read.names)}: scores of {report.systems[0].everything.whole.sentences} sentences"
+    title = f"{', '.join(read.names)}: scores of {len(read.references[0].lines):,} sentences"
     page = build_page(
         report,
         title=title,
@@ -111,9 +112,10 @@ def _figures(report: "Report") -> list[tuple[str, str]]:
     return figures
 
 
-def _settings(task: Task, read: "Read") -> dict[str, str]:
+def _settings(task: Task, read: Read) -> dict[str, str]:
     """What it takes to get the page again."""
     settings = {
+        "command": shlex.join(["nmtalign", *sys.argv[1:]]),
         "systems": ", ".join(f"{name} ({text.name})" for name, text in zip(read.names, read.systems, strict=True)),
         "references": ", ".join(text.name for text in read.references),
     }

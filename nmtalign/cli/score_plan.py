@@ -33,6 +33,16 @@ _NOT_FOR_FILES = "--output, --beam and --device are for a translation made here;
 def make_task(options: Mapping[str, Any]) -> Task:
     """The task that the options, by their names, and the workspace ask for; raises UsageError for what cannot be."""
     workspace = load_workspace(options["config"])
+    try:
+        return _task(workspace, options)
+    except UsageError as error:
+        setting = str(error).split(" ")[0].rstrip(":")
+        if setting in workspace.section("score")[1] and options.get(setting) is None:
+            raise UsageError(f"{workspace.section('score')[0]}: {error}") from None
+        raise
+
+
+def _task(workspace: Workspace, options: Mapping[str, Any]) -> Task:
     texts = _texts(workspace, options)
     settings = _settings(workspace, options)
     if texts.systems and options["all_models"]:
@@ -46,7 +56,7 @@ def make_task(options: Mapping[str, Any]) -> Task:
         texts=texts,
         settings=settings,
         options=_metrics(workspace, settings, options, words, texts),
-        resampling=_resampling(settings),
+        resampling=None,
         words=words,
         models=models,
         search=_search(workspace, options),
@@ -56,7 +66,8 @@ def make_task(options: Mapping[str, Any]) -> Task:
         **{name: options[name] for name in _AS_GIVEN},
     )
     check(task, options)
-    return _with_page(task, options) if task.html else task
+    task = _with_page(task, options) if task.html else task
+    return dataclasses.replace(task, resampling=_resampling(settings)) if task.confident or task.several else task
 
 
 def _with_page(task: Task, options: Mapping[str, Any]) -> Task:
@@ -178,18 +189,19 @@ def _words(workspace: Workspace, given: Path | None, models: Sequence[tuple[str,
 def _metrics(
     workspace: Workspace, settings: ScoreConfig, options: Mapping[str, Any], words: Sequence[Path], texts: Texts
 ) -> "MetricOptions":
+    """Which metrics; the language is found also for what else goes by words."""
     from nmtalign.scoring.metrics import MetricOptions
 
     names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else []
     asked = options["tokenized"] or MULTI_BLEU in names
     language = ""
-    if asked or not names:
+    if asked or not names or settings.by_frequency or settings.by_place or options["html"]:
         language = _language(workspace, options["target_language"], words, texts.references[0])
     if asked and not language and settings.tokenize != "none":
         origin = "--tokenized" if options["tokenized"] else "multi-bleu"
         raise UsageError(f"{origin}: give the language of the translation with --target-language")
     chosen = names or [*DEFAULT_METRICS]
-    if (language or asked) and MULTI_BLEU not in chosen:
+    if (asked or (language and not names)) and MULTI_BLEU not in chosen:
         chosen.append(MULTI_BLEU)
     return MetricOptions(tuple(chosen), settings.lowercase, settings.tokenize, language)
 

@@ -1,5 +1,6 @@
-"""What `nmtalign score` is to do, when options and workspace have been read."""
+"""What `nmtalign score` is to do, when options and workspace have been read; and the texts, when they have been."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from nmtalign.workspace import Workspace
 if TYPE_CHECKING:
     from nmtalign.scoring.metrics import MetricOptions
     from nmtalign.scoring.report import Resampling, Test
+    from nmtalign.scoring.texts import Text
 
 
 @dataclass(frozen=True)
@@ -72,3 +74,24 @@ class Task:
         if systems < 2 or chosen == "none":
             return ()
         return ("bs", "ar") if chosen == "both" else (chosen,)
+
+
+@dataclass(frozen=True)
+class Read:
+    """The texts, as many lines each."""
+
+    names: tuple[str, ...]
+    systems: "tuple[Text, ...]"
+    references: "tuple[Text, ...]"
+    source: "Text | None"
+    folders: Mapping[str, Path]  # of systems: the model that made it, or a file of its alignments; as far as known
+
+    @property
+    def reference_lines(self) -> list[Sequence[str]]:
+        """The lines of each reference."""
+        return [reference.lines for reference in self.references]
+
+    @property
+    def system_lines(self) -> list[Sequence[str]]:
+        """The lines of each system."""
+        return [system.lines for system in self.systems]

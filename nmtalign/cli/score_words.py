@@ -1,15 +1,15 @@
 """What `nmtalign score` knows of words: which ones are unknown, and how often training saw them."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import notifier
-from nmtalign.cli.score_task import Task
-from nmtalign.errors import UsageError
+from nmtalign.cli.score_task import Read, Task
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.text.lines import STDIN, open_bytes
 
 if TYPE_CHECKING:
-    from nmtalign.cli.score_job import Read
     from nmtalign.scoring.cuts import Mask
     from nmtalign.scoring.frequencies import Frequencies
     from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
@@ -38,8 +38,11 @@ class KnownWords:
         if wanted and task.words:
             from nmtalign.scoring import unknowns
 
-            self._vocabularies = [unknowns.Vocabularies.load(folder) for folder in task.words]
-            if settings.no_unk or settings.by_frequency:
+            needed = settings.no_unk or settings.by_frequency
+            # Places need no more than to know what a word is, and can do without that folder.
+            with contextlib.suppress(*(() if needed else (FormatError,))):
+                self._vocabularies = [unknowns.Vocabularies.load(folder) for folder in task.words]
+            if needed:
                 self._unknown = unknowns.UnknownWords(self._vocabularies)
         self._counted = self._counts() if settings.by_frequency else None
         if settings.no_unk and self._vocabularies[0].tokenizers.kind == "sentencepiece":
@@ -48,34 +51,29 @@ class KnownWords:
                 "sentences without an unknown word are all, or nearly all"
             )
 
-    def without_unknowns(self, read: "Read") -> "Mask | None":
+    def without_unknowns(self, read: Read) -> "Mask | None":
         """(N,) True for the sentences without an unknown word in source and references; None if not asked for."""
         if not self._task.settings.no_unk or self._unknown is None or read.source is None:
             return None
         return self._unknown.without(read.source.lines, read.reference_lines)
 
-    def rates(self, read: "Read") -> "UnknownRates | None":
-        """The shares of unknown words; None where nothing says which these are, or nothing of words was asked for."""
-        if self._unknown is None:
-            return None
+    def tables(self, read: Read) -> "tuple[tuple[WordTable, ...], UnknownRates | None]":
+        """(words by frequency and by place in the sentence, shares of unknown words), as far as they are asked for."""
         source = read.source.lines if read.source else None
-        return self._unknown.rates(source, read.reference_lines, read.system_lines)
-
-    def tables(self, read: "Read") -> "tuple[WordTable, ...]":
-        """Words by frequency and by place in the sentence, as far as they are asked for."""
-        if not (self._task.settings.by_frequency or self._task.settings.by_place):
-            return ()
-        from nmtalign.scoring.frequencies import word_table
-        from nmtalign.scoring.places import place_table
-        from nmtalign.scoring.word_ids import TargetTexts
-
+        rates = self._unknown.rates(source, read.reference_lines, read.system_lines) if self._unknown else None
         tables = []
+        texts = None
         if self._counted:
+            from nmtalign.scoring.frequencies import word_table
+
             frequencies, texts = self._frequencies(read)
             tables.append(word_table(texts, frequencies))
+            rates = rates or frequencies.unknown_rates(texts)
         if self._task.settings.by_place:
-            tables.append(place_table(TargetTexts(read.reference_lines, read.system_lines, self._tokenizer())))
-        return tuple(tables)
+            from nmtalign.scoring.places import place_table
+
+            tables.append(place_table(texts or self._texts(read)))
+        return tuple(tables), rates
 
     def _counts(self) -> Path:
         """The training text or the corpus folder in which words are counted."""
@@ -94,21 +92,23 @@ class KnownWords:
             "the training text of the target language with --train-text"
         )
 
-    def _frequencies(self, read: "Read") -> "tuple[Frequencies, TargetTexts]":
+    def _frequencies(self, read: Read) -> "tuple[Frequencies, TargetTexts]":
         from nmtalign.scoring.frequencies import Frequencies
-        from nmtalign.scoring.word_ids import TargetTexts
 
         counted = self._counted or Path()
         if counted.is_dir() or counted.name == CORPUS:
             frequencies = Frequencies.from_corpus(counted)
-            return frequencies, TargetTexts(read.reference_lines, read.system_lines, frequencies.tokenizer)
-        texts = TargetTexts(read.reference_lines, read.system_lines, self._tokenizer())
+            return frequencies, self._texts(read, frequencies.tokenizer)
+        texts = self._texts(read)
         vocabulary = self._vocabularies[0].target if self._vocabularies else None
         notifier(self._task.quiet)(f"counting the words of {counted}")
-        frequencies = Frequencies.from_text(
-            counted, self._tokenizer(), vocabulary=vocabulary, only=frozenset(texts.words)
-        )
-        return frequencies, texts
+        only = frozenset(texts.words)
+        return Frequencies.from_text(counted, self._tokenizer(), vocabulary=vocabulary, only=only), texts
+
+    def _texts(self, read: Read, tokenizer: "Tokenizer | None" = None) -> "TargetTexts":
+        from nmtalign.scoring.word_ids import TargetTexts
+
+        return TargetTexts(read.reference_lines, read.system_lines, tokenizer or self._tokenizer())
 
     def _tokenizer(self) -> "Tokenizer":
         """What a word of the target language is: the model's or corpus's, else Moses's, else what stands apart."""

@@ -5,11 +5,13 @@ import itertools
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import NamedTuple
 
 import numpy as np
@@ -182,8 +184,17 @@ _worker: dict[str, tuple[Tokenizers, LengthLimit]] = {}
 
 def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if tokenizers is not None and limit is not None:
         _worker["settings"] = (tokenizers, limit)
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent has ended, however that was: else it waits for work without end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _work(pairs: Pairs, step: int) -> Chunk:

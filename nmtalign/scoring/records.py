@@ -1,33 +1,7 @@
 """A report as data for other programs: one JSON object, or one tidy table of comma-separated values.
 
 The object always has the same keys; what was not asked for is null or an empty list, and so is what cannot be scored.
-Figures are not rounded, and none is NaN.
-
-    {"nmtalign": "0.6.0",                          the version
-     "sentences": 1000,
-     "metrics": ["BLEU", "chrF2"],                 as they are named everywhere below
-     "signatures": {"BLEU": "BLEU|nrefs:1|..."},
-     "resampling": {"samples": 1000, "trials": 10000, "seed": 12345, "level": 0.05, "tests": ["bs"]},
-     "titles": {"length": "by words of the source"},
-     "systems": [                                  in the order given; p-values are against the first
-       {"name": "out.fr",
-        "sentences": 1000,
-        "scores": {"BLEU": {"value": 33.2,
-                            "mean": 33.1, "low": 31.9, "high": 34.4,     of the bootstrap samples, 95%
-                            "p_values": {"bs": 0.012},
-                            "mark": "winner"}},                          or "tie", or ""
-        "length_ratio": 0.98,
-        "by_length": [{"label": "1-10", "sentences": 120, "scores": {...}, "length_ratio": 1.0}],
-        "by_place": [...],
-        "no_unk": {"sentences": 432, "scores": {...}, "length_ratio": 0.99, "by_length": [], "by_place": []}}],
-     "words": [{"by": "frequency", "title": ..., "heading": ...,
-                "rows": [{"label": "unknown", "reference": 31,
-                          "systems": {"out.fr": {"hypothesis": 20, "matches": 9,
-                                                 "precision": 45.0, "recall": 29.0, "f1": 35.3}}}]}],
-     "unknown": {"source": 0.03, "reference": 0.04, "systems": {"out.fr": 0.0}},   shares of words, from 0 to 1
-     "differences": [{"line": 12, "source": ..., "references": [...], "metric": "chrF2",
-                      "systems": [{"name": "out.fr", "text": ..., "score": 41.2,
-                                   "segments": [{"text": "Le", "kind": "same", "in_reference": true}]}, {...}]}]}
+Figures are not rounded, and none is NaN. The shape is shown in nmtalign/FORMATS.md.
 """
 
 import math

@@ -146,4 +146,4 @@ def _key(axes: Any) -> None:
         Line2D([], [], label="dev", linestyle=(0, (1, 1.5)), marker="o", markersize=4, **style),
         Line2D([], [], label="kept as best", **ring),
     ]
-    axes.legend(handles=handles, loc="upper right", frameon=False, fontsize=SMALL, handlelength=2.6)
+    axes.legend(handles=handles, loc="best", frameon=False, fontsize=SMALL, handlelength=2.6)

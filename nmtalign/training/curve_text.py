@@ -51,8 +51,8 @@ def _legend(curves: Sequence[Curves], names: Sequence[str], width: int, plain: b
         entries = [f"{_letter(model, False)} {cut(name, width - 2)}" for model, name in enumerate(names)]
         entries += ["capital: dev"] if looks else []
     else:
-        many = colour and len(curves) > 1
-        entries = [_coloured("⠤⠤", model, True) + f" {cut(name, width - 3)}" for model, name in enumerate(names)] if many else []
+        models = enumerate(names) if colour and len(curves) > 1 else ()
+        entries = [_coloured("⠤⠤", model, True) + f" {cut(name, width - 3)}" for model, name in models]
         entries += [f"{DEV} dev", f"{KEPT} kept as best"] if looks else []
     lines: list[str] = []
     for entry in entries:

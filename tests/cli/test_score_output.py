@@ -1,10 +1,13 @@
 """How a report is printed: bars, marks, tables of what is in it."""
 
+import sys
+
 import pytest
 
-from nmtalign.cli.score_differences import marked
+from nmtalign.cli.score_differences import marked, print_differences
+from nmtalign.cli.score_job import progress
 from nmtalign.cli.score_output import bar, figure, print_text
-from nmtalign.scoring.differences import Segment
+from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
 from nmtalign.scoring.words import UnknownRates
 
@@ -62,3 +65,35 @@ def test_table_1_names_the_bleu_of_the_papers_time(capsys: pytest.CaptureFixture
         "multi-bleu|c",
         "unknown words: reference 25.00%, one 50.00%",
     ]
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, False), (True, True), (False, True)])
+def test_progress_is_shown_on_a_terminal_alone(
+    quiet: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    with progress("counting", 10, quiet) as advance:
+        assert (advance is not None) == (terminal and not quiet)
+        if advance:
+            advance(10)
+    shown = capsys.readouterr()
+    assert ("counting" in shown.err) == (terminal and not quiet)
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_control_characters_of_a_text_never_reach_the_terminal(
+    colour: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", colour)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    hostile = "\x1b[2Jx"
+    segments = ((Segment(hostile, "only", True),), (Segment("y\x9b", "only", False),))
+    one = Difference(1, hostile, (hostile,), (hostile, "y\x9b"), (100.0, 0.0), "chrF2", segments)
+    whole = Section(Part("all", 1, (1.0,), 1.0), ())
+    systems = (SystemReport("a", whole), SystemReport("b", whole))
+    print_differences(Report(("BLEU",), ("sig",), systems, differences=(one,)), {})
+    shown = capsys.readouterr().out
+    assert "\x1b[2J" not in shown
+    assert "\x9b" not in shown
+    assert shown.count("␛[2Jx") == 3

@@ -1,10 +1,14 @@
 """`nmtalign score` of several systems: tables, marks, Table 1, words, differences; figures as sacreBLEU gives them."""
 
 import csv
+import functools
 import gzip
 import io
 import json
+import os
 import random
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,9 +202,18 @@ def test_words_by_frequency_and_place(run: Run) -> None:
     rows = table(out, "words from unknown and rare to frequent in training:")
     assert rows[0] == ["times", "seen", "words", "F1", "good.fr", "F1", "bad.fr"]
     assert rows[1][0] == "unknown"
+    rates = next(line for line in out.splitlines() if line.startswith("unknown words: reference "))
+    assert rates.endswith(", bad.fr 0.00%")  # the training text itself
     rows = table(out, "words by place in the sentence:")
     assert [row[0] for row in rows[1:]] == ["first", "second", "third", "fourth", "last"]
     assert "\nby place in the text (all, good.fr):\n" in out
+
+
+def test_places_need_no_vocabulary_that_happens_to_be_there(vocabularies: Path, run: Run) -> None:
+    vocabularies.rename(vocabularies.parent / "model")
+    (vocabularies.parent / "model" / "target.vocabulary.txt").unlink()
+    assert "words by place in the sentence:" in run("good.fr", "-r", "ref.fr", "--by-place", "--metrics", "bleu")[1]
+    assert run("good.fr", "-r", "ref.fr", "-s", "src.en", "--no-unk")[0] == 4
 
 
 def test_the_most_different_sentences_are_marked_without_colour(run: Run) -> None:
@@ -277,11 +290,43 @@ def test_fail_under_tells_by_exit_code_and_one_line(run: Run, least: str, code: 
     assert done[2].count("\n") == code
 
 
+def test_fail_under_shows_as_many_digits_as_tell_the_score_from_the_limit(run: Run) -> None:
+    given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "-q"]
+    score = json.loads(run(*given, "--format", "json")[1])["systems"][0]["scores"]["BLEU"]["value"]
+    done = run(*given, "--fail-under", repr(score + 1e-4))
+    assert done[0] == 1
+    said = re.fullmatch(r"nmtalign: BLEU below (\S+): good.fr (\S+)\n", done[2])
+    assert said
+    assert float(said[2]) < score + 1e-4
+    assert run(*given, "--fail-under", repr(score))[0] == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: int) -> None:
+    before = {path.name for path in folder.iterdir()}
+    os.mkfifo(folder / "slow.fr")
+    command = [sys.executable, "-m", "nmtalign", "score", "slow.fr", "-r", "ref.fr", "--html", "page.html"]
+    # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
+    with (folder / "slow.fr").open("wb"):  # waits for the reader
+        process.send_signal(number)
+        output, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert output == ""
+    assert error == ("nmtalign: error: interrupted\n" if number == signal.SIGINT else "")
+    assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
+
+
 def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
     assert "|seed:7|" in run(*given)[1]
     assert "|seed:8|" in run(*given, "--seed", "8")[1]
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert run(*given)[2].startswith("nmtalign: error: SACREBLEU_SEED = 'none': must be a whole number")
+    assert run(*given[:-1])[0] == 0  # nothing is drawn
 
 
 def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: Path, run: Run) -> None:
@@ -313,7 +358,14 @@ def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: 
     assert done[:2] == run(*given)[:2]
     assert done[2] == "nmtalign: wrote report.html\n"
     page = (folder / "report.html").read_text()
-    for part in ("<svg", "by words of the source", "by place in the text", "good.fr"):
+    for part in (
+        "nmtalign score good.fr bad.fr -r ref.fr",
+        "scores of 60 sentences",
+        "<svg",
+        "by words of the source",
+        "by place in the text",
+        "good.fr",
+    ):
         assert part in page
 
 
@@ -353,6 +405,12 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         ),
         (["good.fr", "--comet", "gone", "-s", "src.en"], 4, "gone: no COMET model here (no such file)"),
         (["good.fr", "--comet", "gone"], 2, "--comet: compares with the source, too; give it with -s"),
+        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
+        (
+            ["good.fr", "bad.fr", "-s", "src.en", "--attention", "--differences", "1", "--format", "json"],
+            2,
+            "--attention is drawn as text and on the page of --html, not as json",
+        ),
         (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
     ],
 )

@@ -1,6 +1,5 @@
 """`nmtalign score` bare in a workspace: models translate, or what they translated is found; all are compared."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -75,10 +74,11 @@ def test_the_attention_of_a_model_is_drawn_and_one_without_is_said_to_have_none(
 
 def test_given_files_show_the_attention_of_the_model_that_is_named(folder: Path, run: Run) -> None:
     (folder / "other.fr").write_text("le bateau\n\nun bateau .\nle renard voit\n")
-    given = ["other.fr", "test.fr", "--differences", "1", "--attention", "-m", "models/a", "--format", "json"]
+    given = ["other.fr", "test.fr", "--differences", "1", "--attention", "-m", "models/a"]
     code, out, _ = run(*given)
     assert code == 0
-    assert [one["line"] for one in json.loads(out)["differences"]] == [1]
+    drawn = out.partition("\nline 1, chrF2: ")[2]
+    assert drawn.count("</s>") == 2
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,16 @@ def test_every_mistake_is_one_line(run: Run, arguments: list[str], code: int, me
     assert done[:2] == (code, "")
     assert message in done[2]
     assert done[2].count("\n") == 1
+
+
+@pytest.mark.parametrize("setting", ["buckets", "metrics", "tokenize"])
+def test_a_wrong_setting_of_the_file_names_the_file(folder: Path, run: Run, setting: str) -> None:
+    text = '[corpus]\ntest = ["test.en", "test.fr"]\n[score]\n'
+    (folder / "nmtalign.toml").write_text(f'{text}{setting} = "5,x"\n')
+    code, out, err = run("test.fr")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"nmtalign: error: nmtalign.toml: [score]: {setting}")
+    assert err.count("\n") == 1
+    (folder / "nmtalign.toml").write_text(text)
+    given = run("test.fr", f"--{setting}", "5,x")[2]
+    assert given.startswith(f"nmtalign: error: {setting}")

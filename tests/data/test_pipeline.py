@@ -1,4 +1,7 @@
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +91,21 @@ def test_a_process_that_was_killed_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
     with pytest.raises(ResourceError, match="a process of prep was killed"):
         list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), LengthLimit(), blocks(50), 2))
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    code = (
+        "import time\nfrom nmtalign.data.pipeline import process_pool\n"
+        "with process_pool(2) as pool:\n"
+        "    print(pool.submit(abs, -1).result(), flush=True)\n"
+        "    pool.submit(time.sleep, 600).result()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        process.send_signal(signal.SIGKILL)  # what no process can answer
+        # The processes hold the pipe, too: it ends when the last of them has.
+        assert process.communicate(timeout=60)[0] == b""
 
 
 def test_worker_count() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +110,23 @@ def test_words_unknown_words_and_differences_are_named_by_system() -> None:
         ("two", "la", 0.0),
     ]
     assert difference["systems"][1]["segments"] == [{"text": "la", "kind": "only", "in_reference": False}]
+
+
+def keys_of(value: object) -> set[str]:
+    """Every key anywhere in an object, but for the names of systems, metrics and tests."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    named = {"one", "two", "BLEU", "TER", "bs", "ar"}
+    return (value.keys() - named).union(*map(keys_of, value.values()))
+
+
+def test_every_key_and_column_is_described() -> None:
+    described = (Path(__file__).parents[2] / "nmtalign" / "FORMATS.md").read_text(encoding="utf-8")
+    missing = [key for key in keys_of(record(full_report())) if f'"{key}"' not in described]
+    missing += [column for column in CSV_COLUMNS if f"`{column}`" not in described]
+    assert missing == []
 
 
 def test_rows_hold_a_figure_each_under_known_names() -> None:
