@@ -14,6 +14,7 @@ SMALLER = [
     (r"--max-time \d+[smh]", "--max-updates 4"),
     (r"--pairs \d+", "--pairs 200"),
     (r"--size \d+", "--size 300"),
+    (r"--words \S+", "--updates 4"),
 ]
 
 
