@@ -4,7 +4,7 @@ import csv
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nmtalign.cli.score_differences import print_differences
 from nmtalign.cli.tables import Row, Table, print_table
@@ -128,9 +128,14 @@ def _print_several(report: Report) -> None:
 
 def _systems_table(report: Report, parts: Sequence[Part], metrics: Sequence[tuple[str, int]]) -> Table:
     """Systems as rows; of each metric its value and mark, ± and p-values."""
-    head, groups = ["system"], []
+    return _beside("system", report, [(name, number, parts) for name, number in metrics])
+
+
+def _beside(heading: str, report: Report, columns: Iterable[tuple[str, int, Sequence[Part]]]) -> Table:
+    """Systems as rows, and beside each other the columns of each (name, metric, part of every system)."""
+    head, groups = [heading], []
     rows = [[system.name] for system in report.systems]
-    for name, number in metrics:
+    for name, number, parts in columns:
         names, cells = _metric_columns(report, name, number, parts)
         head += names
         groups.append(len(names))
@@ -181,18 +186,13 @@ def _table1(report: Report) -> Table:
     """The paper's Table 1: systems as rows, BLEU of all sentences and of those without unknown words as columns."""
     subsets = [(name, [section.whole for section in sections]) for name, sections in _subsets(report)]
     titles = {"all": "All", "no unknown word": "No UNK"}
-    head, groups = ["model"], []
-    rows = [[system.name] for system in report.systems]
     chosen = [(number, name) for number, name in enumerate(report.metrics) if "bleu" in name.lower()]
-    for number, metric in chosen or [(0, report.metrics[0])]:
-        for subset, parts in subsets:
-            name = titles[subset] if metric == "BLEU" else f"{titles[subset]} ({metric})"
-            names, cells = _metric_columns(report, name, number, parts)
-            head += names
-            groups.append(len(names))
-            for row, more in zip(rows, cells, strict=True):
-                row += more
-    return Table(head, rows, groups)
+    columns = [
+        (titles[subset] if metric == "BLEU" else f"{titles[subset]} ({metric})", number, parts)
+        for number, metric in chosen or [(0, report.metrics[0])]
+        for subset, parts in subsets
+    ]
+    return _beside("model", report, columns)
 
 
 def _print_breakdown(report: Report, subset: str, cuts: Sequence[Breakdown], sections: Sequence[Section]) -> None:

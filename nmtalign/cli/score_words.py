@@ -35,6 +35,10 @@ class KnownWords:
                 f"{option}: no model or corpus here; give a model with -m or a prepared corpus with --data"
             )
         self._unknown: UnknownWords | None = None
+        if wanted:
+            from nmtalign.scoring.word_ids import Tokenized
+
+            self._tokenized = Tokenized()  # unknown words and tables ask for the same texts
         if wanted and task.words:
             from nmtalign.scoring import unknowns
 
@@ -43,7 +47,7 @@ class KnownWords:
             with contextlib.suppress(*(() if needed else (FormatError,))):
                 self._vocabularies = [unknowns.Vocabularies.load(folder) for folder in task.words]
             if needed:
-                self._unknown = unknowns.UnknownWords(self._vocabularies)
+                self._unknown = unknowns.UnknownWords(self._vocabularies, self._tokenized)
         self._counted = self._counts() if settings.by_frequency else None
         if settings.no_unk and self._vocabularies[0].tokenizers.kind == "sentencepiece":
             notifier(task.quiet)(
@@ -108,7 +112,8 @@ class KnownWords:
     def _texts(self, read: Read, tokenizer: "Tokenizer | None" = None) -> "TargetTexts":
         from nmtalign.scoring.word_ids import TargetTexts
 
-        return TargetTexts(read.reference_lines, read.system_lines, tokenizer or self._tokenizer())
+        cutter = tokenizer or self._tokenizer()
+        return TargetTexts(read.reference_lines, read.system_lines, cutter, self._tokenized)
 
     def _tokenizer(self) -> "Tokenizer":
         """What a word of the target language is: the model's or corpus's, else Moses's, else what stands apart."""
