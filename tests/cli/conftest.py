@@ -82,3 +82,20 @@ def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
         )
 
     return start
+
+
+@pytest.fixture
+def run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `nmtalign score ARGUMENTS` in a test module's own `folder`: (exit code, stdout, stderr)."""
+
+    def run_inside(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "score", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run_inside

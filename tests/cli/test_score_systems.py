@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.cli.app import main
 from nmtalign.cli.score_plan import named_systems
 from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
@@ -58,21 +57,6 @@ def vocabularies(folder: Path) -> Path:
         Vocabulary(["</s>", "<unk>", *words]).save(folder / "words" / f"{side}.vocabulary.txt")
     Tokenizers.moses("fr", "fr").save(folder / "words")
     return folder / "words"
-
-
-@pytest.fixture
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `nmtalign score ARGUMENTS` in the folder: (exit code, stdout, stderr)."""
-
-    def run_inside(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "score", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return run_inside
 
 
 def sacrebleu(folder: Path, *arguments: str) -> object:

@@ -1,13 +1,10 @@
 """`nmtalign score` bare in a workspace: models translate, or what they translated is found; all are compared."""
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from nmtalign.cli.app import main
 
 LINES = ["the fox sees a red boat .", "", "a boat .", "the fox sees"]
 REFERENCE = ["le renard voit un bateau rouge .", "", "un bateau .", "le renard voit wombat"]
@@ -25,21 +22,6 @@ def folder(tmp_path: Path, random_model: Path, blind_model: Path) -> Path:
         '[score]\nmetrics = "bleu,chrf"\nbootstrap = 50\n[translate]\nthreads = 1\n'
     )
     return tmp_path
-
-
-@pytest.fixture
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `nmtalign score ARGUMENTS` in the workspace: (exit code, stdout, stderr)."""
-
-    def run_inside(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "score", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return run_inside
 
 
 def test_bare_a_model_translates_the_test_set_once(folder: Path, run: Run) -> None:

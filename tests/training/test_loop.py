@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, TrainingError, UsageError
 from nmtalign.model_directory import load_model, load_tensors
@@ -24,21 +23,7 @@ def load(name):
 
 
 trainings = load("trainings")
-CONFIG, weights = trainings.CONFIG, trainings.weights
-
-
-def sizes(corpus, **changes):
-    return ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        embedding=16,
-        hidden=32,
-        attention_hidden=32,
-        maxout=16,
-        output_rank=0,
-        initialisation="xavier",
-        **changes,
-    )
+CONFIG, sizes, weights = trainings.CONFIG, trainings.sizes, trainings.weights
 
 
 def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, **model):

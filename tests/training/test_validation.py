@@ -7,7 +7,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from nmtalign.cli.score_models import translate_with
-from nmtalign.config import ModelConfig, TranslateConfig
+from nmtalign.config import TranslateConfig
 from nmtalign.scoring.metrics import MetricOptions, corpus_scores
 from nmtalign.scoring.texts import Text
 from nmtalign.training.events import Validated
@@ -19,18 +19,8 @@ spec.loader.exec_module(trainings)
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     count = 40
-    sizes = ModelConfig(
-        source_vocabulary_size=len(reversal.source_vocabulary),
-        target_vocabulary_size=len(reversal.target_vocabulary),
-        embedding=16,
-        hidden=32,
-        attention_hidden=32,
-        maxout=16,
-        output_rank=0,
-        initialisation="xavier",
-    )
     config = dataclasses.replace(trainings.CONFIG, bleu_sentences=count, max_updates=60, validate_every="30")
-    events = trainings.train(reversal, tmp_path / "model", sizes, config)
+    events = trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
     best = [event for event in events if isinstance(event, Validated) and event.best][-1]
     dev = reversal.splits["dev"]
     source = Text("dev", [dev.source_text(index) for index in range(count)])

@@ -1,6 +1,6 @@
 """A short training on a corpus of the tests: for tests, which load this file by its path."""
 
-from nmtalign.config import TrainingConfig
+from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.model_directory import load_tensors
 from nmtalign.training.events import Progressed
 from nmtalign.training.loop import Trainer
@@ -20,6 +20,20 @@ CONFIG = TrainingConfig(
     precision="fp32",
     device="cpu",
 )
+
+
+def sizes(corpus, **changes):
+    return ModelConfig(
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+        embedding=16,
+        hidden=32,
+        attention_hidden=32,
+        maxout=16,
+        output_rank=0,
+        initialisation="xavier",
+        **changes,
+    )
 
 
 def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False):
