@@ -7,6 +7,7 @@ from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
 from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP
 from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
 from nmtalign.reproduction.results import LONG, Results, Scored
+from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.scoring.report import Part, Report, SystemReport
 
 Systems = Mapping[str, SystemReport]
@@ -25,7 +26,7 @@ def opening(results: Results) -> Iterator[Block]:
         f"Models of one scale, `{scale.name}` ({scale.what}), each trained on the same text with the same budget "
         f"({plan.budget} a model), the same optimiser, batches and search (beam {plan.baseline.search.beam}); seed "
         f"{seeds}. What differs from row to row is what the row says. Weights are those with the least loss on dev "
-        "within the budget. The word for unknown words is never written, in any column."
+        f"within the budget. {_unknown_words(results)}"
     )
     tests = ", ".join(f"{test.name} ({len(test.source.lines):,} sentences)" for test in results.outcome.tests)
     yield Paragraph(f"Test sets: {tests}. {DATA} {MOSES_CAVEAT}")
@@ -36,6 +37,18 @@ def opening(results: Results) -> Iterator[Block]:
         yield Table(("experiment", "seed", "problem"), rows, words=3)
     for note in results.notes:
         yield Paragraph(note)
+
+
+def _unknown_words(results: Results) -> str:
+    search = results.plan.baseline.search
+    if search.replace_unk:
+        return "Unknown words are replaced through the alignment, and never written where a sentence has none."
+    if search.allow_unk:
+        return (
+            f"As in the paper, the word for unknown words may be written ({UNKNOWN}, one wrong word), but not in the "
+            "column of the sentences that have none."
+        )
+    return "The word for unknown words is never written, in any column."
 
 
 def table_one(results: Results) -> Iterator[Block]:
@@ -83,7 +96,8 @@ def _seeds(results: Results) -> Table:
     rows = []
     for system in results.plan.systems:
         keys = [key for key in scored.bleu if key[0] == system.name]
-        values, known = [scored.bleu[key] for key in keys], [scored.known[key] for key in keys]
+        values = [scored.bleu[key] for key in keys]
+        known = [scored.known[key] for key in keys if key in scored.known]
         each = ", ".join(number(value) for value in values)
         rows.append((system.name, str(len(keys)), mean_and_spread(values), mean_and_spread(known), each))
     metric = scored.paper.metrics[-1]

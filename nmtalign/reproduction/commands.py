@@ -15,6 +15,8 @@ from nmtalign.reproduction.corpora import languages, with_budget
 from nmtalign.reproduction.document import Block, Commands, Heading, Paragraph, Table
 from nmtalign.reproduction.plan import Plan, Request, System
 from nmtalign.reproduction.results import Results, metrics_of
+from nmtalign.reproduction.running import UNKNOWN
+from nmtalign.text.vocabulary import UNK
 from nmtalign.version import __version__
 
 SETTINGS = "settings"
@@ -135,10 +137,16 @@ def _steps(results: Results) -> Iterator[str]:
         for system in systems:
             model = _shown(plan, plan.model_folder(system, plan.seeds[0]))
             config = f"--config {SETTINGS}/{system.name}.toml"
-            yield f"nmtalign translate -m {model} {config} < {_shown(plan, source)} > {system.name}.{test}.txt"
+            command = f"nmtalign translate -m {model} {config}"
+            counted = f" | sed 's/{UNK}/{UNKNOWN}/g'" if system.search.allow_unk else ""
+            yield f"{command} < {_shown(plan, source)}{counted} > {system.name}.{test}.txt"
+            if not system.experiment.ablation:
+                known = "--no-allow-unk --no-replace-unk"
+                yield f"{command} {known} < {_shown(plan, source)} > {system.name}.{test}.known.txt"
     for test in plan.tests:
         for group in _groups(results):
             yield _score_command(plan, test, group)
+        yield _score_command(plan, test, next(_groups(results)), known=True)
     for name, seed in results.rates:
         if seed == plan.seeds[0]:
             yield f"nmtalign align --config {SETTINGS}/{name}.toml -o {name}.h5"
@@ -152,14 +160,17 @@ def _groups(results: Results) -> Iterator[Sequence[str]]:
         yield [system.name for system in report.systems]
 
 
-def _score_command(plan: Plan, test: str, names: Sequence[str]) -> str:
+def _score_command(plan: Plan, test: str, names: Sequence[str], *, known: bool = False) -> str:
+    """Of all sentences, or for the last column of Table 1, with `known`, of those without an unknown word."""
     source, reference = plan.tests[test]
-    parts = ["nmtalign score", *(f"{name}.{test}.txt" for name in names), "-r", _shown(plan, reference)]
+    end = ".known.txt" if known else ".txt"
+    parts = ["nmtalign score", *(f"{name}={name}.{test}{end}" for name in names), "-r", _shown(plan, reference)]
     parts += ["--metrics", ",".join(metrics_of(plan).metrics), "--confidence"]
     parts += ["--significance bs"] if len(names) > 1 else []
-    if not any(plan.named(name) not in plan.of_paper for name in names):
-        known = _shown(plan, plan.base_corpus)
-        parts += ["-s", _shown(plan, source), "--data", known, f"--table1 --by-length --plot length-{test}.png"]
+    if known:
+        parts += ["-s", _shown(plan, source), "--data", _shown(plan, plan.base_corpus), "--table1"]
+    elif not any(plan.named(name) not in plan.of_paper for name in names):
+        parts += ["-s", _shown(plan, source), f"--by-length --plot length-{test}.png"]
     return " ".join([*parts, f"--config {SETTINGS}/{names[0]}.toml"])
 
 

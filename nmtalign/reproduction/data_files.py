@@ -40,8 +40,9 @@ def write_scores(results: Results, path: Path) -> None:
             if seed != first:
                 common = {"test": scored.test.name, "seed": seed, "system": name, "metric": scored.paper.metrics[-1]}
                 rows.append(common | {"subset": "all", "value": value, "sentences": scored.sentences})
-                known = {"subset": "no-unk", "value": finite(scored.known[name, seed])}
-                rows.append(common | known | {"sentences": scored.sentences_known})
+                if (name, seed) in scored.known:
+                    known = {"subset": "no-unk", "value": finite(scored.known[name, seed])}
+                    rows.append(common | known | {"sentences": scored.sentences_known})
     _write(path, ("test", "seed", "compared_with", *CSV_COLUMNS), rows)
 
 

@@ -196,6 +196,7 @@ def _resolved(request: Request, workspace: Workspace, experiment: Experiment, ba
         resolve(TrainingConfig, *layers),
         resolve(PrepConfig, ("[prep]", asdict(base)), (origin, experiment.prep)),
         translate_config(
+            ("the paper's search", {"allow_unk": True}),
             workspace.section("translate"),
             ("command line", search_flags),
             (origin, {**experiment.search, "n_best": 1, "sample": False}),

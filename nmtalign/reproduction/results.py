@@ -5,6 +5,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+
+import numpy as np
 
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.gold import ErrorRates, GoldFile
@@ -18,14 +21,13 @@ from nmtalign.reproduction.corpora import languages
 from nmtalign.reproduction.experiment import FLAGSHIP
 from nmtalign.reproduction.plan import TOGETHER, Plan, System
 from nmtalign.reproduction.reordering import most_reordered
-from nmtalign.reproduction.running import Key, Outcome, TestSet
-from nmtalign.scoring.cuts import Cut, Mask, by_length
+from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
+from nmtalign.scoring.cuts import Cut, by_length
 from nmtalign.scoring.lengths import parse_buckets
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 from nmtalign.scoring.report import Report, Resampling
 from nmtalign.scoring.reporting import make_report
 from nmtalign.scoring.texts import Text
-from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
@@ -43,7 +45,7 @@ class Scored:
     paper: Report  # the paper's models, the baseline first
     bases: Mapping[str, Report]  # a base and its ablations, by the name of the base, which comes first
     bleu: Mapping[Key, float]  # the last metric of the report: tokenised where the language is known
-    known: Mapping[Key, float]  # the same of the sentences without an unknown word
+    known: Mapping[Key, float]  # the same of the paper's models' sentences without an unknown word, `<unk>` banned
     sentences: int
     sentences_known: int
 
@@ -100,6 +102,7 @@ def gather(outcome: Outcome) -> Results:
 
 
 def _tests(outcome: Outcome) -> list[TestSet]:
+    """The test sets, and before several of them all together."""
     if len(outcome.tests) == 1:
         return outcome.tests
     source = [line for test in outcome.tests for line in test.source.lines]
@@ -107,12 +110,9 @@ def _tests(outcome: Outcome) -> list[TestSet]:
     return [TestSet(TOGETHER, Text(TOGETHER, source), Text(TOGETHER, reference)), *outcome.tests]
 
 
-def translation(outcome: Outcome, key: Key, test: TestSet) -> Sequence[str]:
-    """The lines that a model made of a test set, or of all of them together."""
-    found = outcome.translations[key]
-    if test.name in found:
-        return found[test.name]
-    return [line for each in outcome.tests for line in found[each.name]]
+def _parts(test: TestSet, outcome: Outcome) -> list[str]:
+    """The names of the test sets that a test set consists of."""
+    return [test.name] if test.name in outcome.known else [each.name for each in outcome.tests]
 
 
 def metrics_of(plan: Plan) -> MetricOptions:
@@ -129,15 +129,22 @@ def resampling_of(plan: Plan) -> Resampling:
 
 
 def _scored(outcome: Outcome, test: TestSet) -> Scored:
-    plan, keys = outcome.plan, list(outcome.translations)
-    lines = [translation(outcome, key, test) for key in keys]
-    tables = dict(zip(keys, measure_systems(lines, [test.reference.lines], metrics_of(plan)), strict=True))
-    vocabularies = Vocabularies.load(plan.base_corpus)
-    known = UnknownWords([vocabularies]).without(test.source.lines, [test.reference.lines])
-    cuts = [by_length([test.source.lines], parse_buckets(ends)) for ends in (plan.scoring.buckets, str(LONG))]
+    plan, parts = outcome.plan, _parts(test, outcome)
+    known = np.concatenate([outcome.known[name] for name in parts])
+    tables = _measure(plan, parts, outcome.translations, test.reference.lines)
     first, there = plan.seeds[0], outcome.translated()
     paper = [system for system in there if not system.experiment.ablation]
     paper.sort(key=lambda system: system.name != plan.baseline.name)  # the first one is what the others are tested with
+    paper = paper or there
+    report = _report(plan, paper, tables, first, _cuts(plan, test.source.lines))
+    tables_known: dict[Key, Table] = {}
+    if known.any() and all((system.name, first) in outcome.of_known for system in paper):
+        source, reference = (list(compress(text.lines, known)) for text in (test.source, test.reference))
+        tables_known = _measure(plan, parts, outcome.of_known, reference)
+        alone = _report(plan, paper, tables_known, first, _cuts(plan, source))
+        both = zip(report.systems, alone.systems, strict=True)
+        systems = tuple(dataclasses.replace(one, no_unk=same.everything) for one, same in both)
+        report = dataclasses.replace(report, systems=systems)
     variants = [system for system in there if system.experiment.ablation]
     bases = {
         base.name: [base, *(system for system in variants if system.experiment.base == base.name)]
@@ -146,26 +153,33 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
     }
     return Scored(
         test,
-        _report(plan, paper or there, tables, first, cuts, known),
+        report,
         {name: _report(plan, systems, tables, first) for name, systems in bases.items()},
         {key: table[-1].score().value for key, table in tables.items()},
-        {key: table[-1].score(known).value if known.any() else math.nan for key, table in tables.items()},
+        {key: table[-1].score().value for key, table in tables_known.items()},
         len(known),
         int(known.sum()),
     )
 
 
+def _measure(
+    plan: Plan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
+) -> dict[Key, Table]:
+    """The statistics of every model's translations of some test sets, one after the other."""
+    texts = [[line for name in parts for line in found[name]] for found in translations.values()]
+    return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan)), strict=True))
+
+
+def _cuts(plan: Plan, source: Sequence[str]) -> list[Cut]:
+    return [by_length([source], parse_buckets(ends)) for ends in (plan.scoring.buckets, str(LONG))]
+
+
 def _report(
-    plan: Plan,
-    systems: Sequence[System],
-    tables: Mapping[Key, Table],
-    seed: int,
-    cuts: Sequence[Cut] = (),
-    known: Mask | None = None,
+    plan: Plan, systems: Sequence[System], tables: Mapping[Key, Table], seed: int, cuts: Sequence[Cut] = ()
 ) -> Report:
     names = [system.name for system in systems]
     chosen = [tables[name, seed] for name in names]
-    return make_report(names, chosen, breakdowns=cuts, known=known, resampling=resampling_of(plan), tests=("bs",))
+    return make_report(names, chosen, breakdowns=cuts, resampling=resampling_of(plan), tests=("bs",))
 
 
 def _words_an_epoch(plan: Plan, system: System) -> int:

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
-from nmtalign.config import ModelConfig
+from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.errors import NmtalignError, UsageError
@@ -16,12 +17,17 @@ from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import Corpora, with_budget
 from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
 from nmtalign.reproduction.plan import Plan, System
+from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
+from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
+from nmtalign.text.vocabulary import UNK
 from nmtalign.training import events as training_events
 from nmtalign.training.events import Finished
 from nmtalign.training.loop import Trainer
 
 Key = tuple[str, int]  # name of the system, seed
+Translations = dict[str, list[str]]  # by test set
+UNKNOWN = "UNK"  # what stands in translations for `<unk>`: one word for every tokeniser
 ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
 
 
@@ -41,7 +47,10 @@ class Outcome:
     plan: Plan
     tests: list[TestSet]
     finished: dict[Key, Finished] = field(default_factory=dict)  # by the system whose model it is
-    translations: dict[Key, dict[str, list[str]]] = field(default_factory=dict)  # by test set
+    known: dict[str, Mask] = field(default_factory=dict)  # by test set: (N,) no unknown word on either side
+    translations: dict[Key, Translations] = field(default_factory=dict)
+    # Of the paper's models, the sentences without an unknown word alone; `<unk>` is banned there.
+    of_known: dict[Key, Translations] = field(default_factory=dict)
     lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation; where it was measured
     failures: dict[Key, str] = field(default_factory=dict)
 
@@ -75,6 +84,8 @@ class Reproduction:
         """
         outcome = Outcome(self._plan, self._read_tests())
         self._prepare(outcome)
+        words = UnknownWords([Vocabularies.load(self._plan.base_corpus)])
+        outcome.known = {test.name: words.without(test.source.lines, [test.reference.lines]) for test in outcome.tests}
         for system, seed in self._plan.models():
             self._guarded(self._train, outcome, (system.name, seed))
         for system in self._plan.systems:
@@ -144,35 +155,36 @@ class Reproduction:
         outcome.finished[system.name, seed] = finished
 
     def _translate(self, outcome: Outcome, system: System, seed: int) -> None:
-        folder, found = self._plan.model_folder(system, seed), dict[str, list[str]]()
-        keeping = KeepingTranslator(folder, system.search)
-        missing = [test for test in outcome.tests if keeping.find(test.source.lines) is None]
+        folder = self._plan.model_folder(system, seed)
+        work = [_Work(folder, system.search, test, test.source.lines) for test in outcome.tests]
+        of_known = [] if system.experiment.ablation else _of_known(folder, system, outcome)
+        missing = [part for part in (*work, *of_known) if part.found() is None]
         self._step(f"translating with {system.name}, seed {seed}", already=not missing)
-        for test in outcome.tests:
-            if test in missing:
-                self._make(keeping, test)
-            found[test.name] = keeping.find(test.source.lines) or []
-        outcome.translations[system.name, seed] = found
-        speeds = [_read_speed(self._speed_file(keeping, test)) for test in outcome.tests]
+        for part in missing:
+            self._make(part)
+        outcome.translations[system.name, seed] = {part.test.name: part.found() or [] for part in work}
+        if of_known:
+            outcome.of_known[system.name, seed] = {part.test.name: part.found() or [] for part in of_known}
+        speeds = [_read_speed(self._speed_file(part)) for part in work]
         if all(speeds):
-            lines = sum(len(test.source.lines) for test in outcome.tests)
+            lines = sum(len(part.lines) for part in work)
             outcome.lines_per_second[system.name, seed] = lines / sum(speeds)
 
-    def _make(self, keeping: KeepingTranslator, test: TestSet) -> None:
+    def _make(self, part: "_Work") -> None:
         began, lines = time.perf_counter(), []
-        for line in keeping.make(test.source.lines):
+        for line in part.translator.make(part.lines):
             self._check()
             lines.append(line)
         seconds = time.perf_counter() - began
-        for problem in keeping.problems:
+        for problem in part.translator.problems:
             self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
-        keeping.keep(test.source.lines, lines, test.source.name)
-        with atomic_text(self._speed_file(keeping, test)) as stream:
+        part.translator.keep(part.lines, lines, part.test.source.name)
+        with atomic_text(self._speed_file(part)) as stream:
             stream.write(json.dumps({"lines": len(lines), "seconds": seconds}) + "\n")
 
-    def _speed_file(self, keeping: KeepingTranslator, test: TestSet) -> Path:
+    def _speed_file(self, part: "_Work") -> Path:
         """Named as the translation is: by model, search and text, so that what is shared has one speed."""
-        return self._plan.work / "speeds" / f"{keeping.path(test.source.lines).stem}.json"
+        return self._plan.work / "speeds" / f"{part.translator.path(part.lines).stem}.json"
 
     def _step(self, what: str, already: bool = False) -> None:
         self._check()
@@ -182,6 +194,27 @@ class Reproduction:
     def _check(self) -> None:
         if self._halted:
             raise Halted(self._halted)
+
+
+class _Work:
+    """Lines of a test set for one model and one search."""
+
+    def __init__(self, folder: Path, search: TranslateConfig, test: TestSet, lines: Sequence[str]) -> None:
+        self.translator, self.test, self.lines = KeepingTranslator(folder, search), test, lines
+
+    def found(self) -> list[str] | None:
+        """The translations, once they are there."""
+        found = self.translator.find(self.lines) if self.lines else []
+        return None if found is None else [line.replace(UNK, UNKNOWN) for line in found]
+
+
+def _of_known(folder: Path, system: System, outcome: Outcome) -> list[_Work]:
+    """The sentences without an unknown word, `<unk>` banned (PAPER: the second column of Table 1)."""
+    banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
+    return [
+        _Work(folder, banned, test, list(compress(test.source.lines, outcome.known[test.name])))
+        for test in outcome.tests
+    ]
 
 
 def sized(system: System, corpus: Corpus) -> ModelConfig:

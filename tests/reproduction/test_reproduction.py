@@ -8,13 +8,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
 from nmtalign.reproduction.events import Failed, Halted, Step
 from nmtalign.reproduction.experiment import PAPER_MODELS
 from nmtalign.reproduction.paper import PAPER
+from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.reproduction.scales import Budget
+from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
 from nmtalign.training.loop import Trainer
 from tests.reproduction.conftest import make_plan_in, reach
@@ -197,7 +200,10 @@ def test_every_ablation_is_trained_and_compared_with_its_base(plan):
     assert rows["the paper's training, mean over sentences"][2] == "loss-sum"
     assert rows["beam of 5, the same model (trained as RNNsearch-50)"][8] == rows["update, then generate"][8]
     assert all(row[7] != "–" for row in rows.values())
-    assert "nmtalign score RNNencdec-50.test.txt source-reversed.test.txt -r ../test.fr" in text
+    assert (
+        "nmtalign score RNNencdec-50=RNNencdec-50.test.txt source-reversed=source-reversed.test.txt -r ../test.fr"
+        in text
+    )
     with (results.plan.request.folder / "scores.csv").open(encoding="utf-8", newline="") as stream:
         compared = {row["system"]: row["compared_with"] for row in csv.DictReader(stream)}
     assert compared["source-reversed"] == "RNNencdec-50"
@@ -208,6 +214,42 @@ def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch):
     monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(TrainingError("diverged")))
     with pytest.raises(NmtalignError, match="no model came to translate: diverged"):
         reach(plan(models="RNNsearch-50"))
+
+
+def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, workspace):
+    toml = workspace / "nmtalign.toml"
+    toml.write_text(re.sub("shortlist = .*", "shortlist = 8", toml.read_text()))
+    for part, names in {"train": range(300), "dev": range(300, 312), "test": range(400, 412)}.items():
+        words = ["dog" if number % 3 == 0 else f"Zor{number}" for number in names]
+        for language in ("en", "fr"):
+            (workspace / f"{part}.{language}").write_text("".join(f"{word} {word}\n" for word in words))
+    toml.write_text(toml.read_text().replace('gold = "test.align"\n', ""))
+    results = reach(plan(Budget("updates", 150), models="RNNencdec-50"))
+    outcome, known = results.outcome, results.outcome.known["test"]
+    assert 0 < known.sum() < len(known)
+    key = "RNNencdec-50", 1234
+    assert any(UNKNOWN in line for line in outcome.translations[key]["test"])
+    assert len(outcome.of_known[key]["test"]) == known.sum()
+    assert not any(UNKNOWN in line or UNK in line for line in outcome.of_known[key]["test"])
+    references = [line for line, whole in zip(outcome.tests[0].reference.lines, known, strict=True) if whole]
+    system = results.scored[0].paper.systems[0]
+    assert system.no_unk is not None
+    said = outcome.of_known[key]["test"]
+    expected = sacrebleu.corpus_bleu(said, [references]).score
+    assert system.no_unk.whole.values[0] == pytest.approx(expected)
+    assert system.no_unk.whole.sentences == known.sum() == results.scored[0].sentences_known
+    expected = sacrebleu.corpus_bleu(outcome.translations[key]["test"], [outcome.tests[0].reference.lines])
+    assert system.everything.whole.values[0] == pytest.approx(expected.score)
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    assert "(UNK, one wrong word), but not in the column" in text
+    assert "--no-allow-unk" in text
+
+
+def test_the_workspace_may_ban_it_everywhere(plan, workspace):
+    toml = workspace / "nmtalign.toml"
+    toml.write_text(toml.read_text().replace("[translate]\n", "[translate]\nallow_unk = false\n"))
+    results = reach(plan(models="RNNsearch-50"))
+    assert "never written, in any column" in (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_several_test_sets_and_seeds(plan, workspace):
