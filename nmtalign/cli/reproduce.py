@@ -56,6 +56,9 @@ Long = Annotated[int, typer.Option(metavar="N", min=0, help="Longest sentences s
 Reordered = Annotated[
     int, typer.Option(metavar="N", min=0, help="Most reordered sentences drawn.", rich_help_panel=REPORT)
 ]
+Jobs = Annotated[
+    int, typer.Option(metavar="N", help="Models trained at once, each by a process.", rich_help_panel="Machine")
+]
 Text = Annotated[bool, typer.Option("--text/--no-text", help="Sentences of the corpus.", rich_help_panel=REPORT)]
 
 
@@ -76,6 +79,7 @@ def reproduce(
     device: DeviceOption = None,
     precision: PrecisionOption = None,
     threads: ThreadsOption = None,
+    jobs: Jobs = 1,
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -93,7 +97,9 @@ beam, loss. The same command again goes on where it was cut off.
 
 The folder then holds report.md and report.html with the paper's tables and
 figures, scores.csv, training.csv, settings.json, and in work/ corpora and
-models. With --no-text no sentence of the corpus stands in the report.
+models. With --jobs 2 two models at a time are trained, by processes that
+share the threads: small models are done a good deal sooner so.
+With --no-text no sentence of the corpus stands in the report.
 
 Examples:
 
@@ -121,7 +127,7 @@ def _reproduce(given: dict[str, Any]) -> None:
         folder=given["output"],
         sentences=_numbers(given["sentences"]),
         flags={name: given[name] for name in ("beam", "device", "precision", "threads")},
-        **{name: given[name] for name in ("models", "ablations", "seeds", "long", "reordered", "text")},
+        **{name: given[name] for name in ("models", "ablations", "seeds", "long", "reordered", "jobs", "text")},
     )
     _run(make_plan(request, workspace), given["quiet"])
 

@@ -1,84 +1,16 @@
-"""What it takes to get every figure again: settings files, commands of the plain subcommands, versions, signatures."""
+"""What it takes to get every figure again: the command, the plain subcommands, versions, signatures."""
 
-import dataclasses
-import json
-import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from nmtalign.config import ScoreConfig, TranslateConfig
-from nmtalign.data.corpus import Corpus
-from nmtalign.files import atomic_text
-from nmtalign.reproduction.corpora import languages, with_budget
 from nmtalign.reproduction.document import Block, Commands, Heading, Paragraph, Table
-from nmtalign.reproduction.plan import Plan, Request, System
+from nmtalign.reproduction.plan import Plan, Request
 from nmtalign.reproduction.results import Results, metrics_of
 from nmtalign.reproduction.running import UNKNOWN
+from nmtalign.reproduction.settings_files import SETTINGS, path_from
 from nmtalign.text.vocabulary import UNK
 from nmtalign.version import __version__
-
-SETTINGS = "settings"
-
-
-def settings_file(plan: Plan, system: System) -> Path:
-    """The nmtalign.toml of a system, in the folder of the report."""
-    return plan.request.folder / SETTINGS / f"{system.name}.toml"
-
-
-def write_settings(plan: Plan, system: System) -> None:
-    """Writes all settings of a system as an nmtalign.toml, with which every plain subcommand does what was done."""
-    path = settings_file(plan, system)
-    corpus = Corpus.open(plan.corpus_folder(system))
-    model = dataclasses.asdict(system.model)
-    for side in ("source", "target"):
-        del model[f"{side}_vocabulary_size"]
-    training = dataclasses.asdict(with_budget(plan, system, corpus, plan.seeds[0]))
-    source, target = languages(plan.workspace)
-    top = {
-        "source_language": source,
-        "target_language": target,
-        "data": _from(path, plan.corpus_folder(system)),
-        "model": _from(path, plan.model_folder(system, plan.seeds[0])),
-    }
-    texts: dict[str, Any] = {name: [_from(path, side) for side in pair] for name, pair in plan.workspace.pairs.items()}
-    if plan.workspace.gold:
-        texts["gold"] = _from(path, plan.workspace.gold)
-    sections = {
-        "corpus": texts,
-        "corpus.tests": {name: [_from(path, side) for side in pair] for name, pair in plan.workspace.tests.items()},
-        "prep": dataclasses.asdict(system.prep),
-        "train": {"preset": system.experiment.preset, **model, **training},
-        "translate": _others(system.search),
-        "score": _others(plan.scoring),
-        "align": plan.workspace.sections.get("align", {}),
-    }
-    with atomic_text(path) as stream:
-        stream.write(f"# {system.name}: {system.experiment.what or system.experiment.preset}\n")
-        stream.write(_assignments(top))
-        for name, settings in sections.items():
-            if settings:
-                stream.write(f"\n[{name}]\n{_assignments(settings)}")
-
-
-def _others(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
-    """The settings that are not the usual ones."""
-    usual = type(settings)()
-    return {name: value for name, value in dataclasses.asdict(settings).items() if value != getattr(usual, name)}
-
-
-def _from(file: Path, path: Path) -> str:
-    """The path as it is written in a file: from the file's own folder."""
-    return Path(os.path.relpath(path, file.parent)).as_posix()
-
-
-def _assignments(settings: Mapping[str, Any]) -> str:
-    # What JSON writes of texts, numbers, truth values and lists of them, TOML reads.
-    return "".join(
-        f"{name if name.isidentifier() else json.dumps(name)} = {json.dumps(value, ensure_ascii=False)}\n"
-        for name, value in settings.items()
-    )
 
 
 def again(results: Results) -> Iterator[Block]:
@@ -116,6 +48,7 @@ def whole_command(plan: Plan) -> str:
     parts += ["--sentences", ",".join(map(str, request.sentences))] if request.sentences else []
     for name, value in (("long", request.long), ("reordered", request.reordered)):
         parts += [f"--{name}", str(value)] if value != getattr(Request(request.scale), name) else []
+    parts += ["--jobs", str(request.jobs)] if request.jobs > 1 else []
     parts += [] if request.text else ["--no-text"]
     for name, value in request.flags.items():
         parts += [f"--{name}", str(value)] if value is not None else []
@@ -176,4 +109,4 @@ def _score_command(plan: Plan, test: str, names: Sequence[str], *, known: bool =
 
 def _shown(plan: Plan, path: Path) -> str:
     """A path from the folder of the report, for a shell."""
-    return shlex.quote(_from(plan.request.folder / "report.md", path))
+    return shlex.quote(path_from(plan.request.folder / "report.md", path))

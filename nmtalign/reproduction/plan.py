@@ -46,12 +46,15 @@ class Request:
     sentences: tuple[int, ...] = ()  # lines of the test set, from 1
     long: int = 3  # of the longest sentences, shown side by side
     reordered: int = 4  # of the most reordered sentences, drawn
+    jobs: int = 1  # models that are trained at once
     text: bool = True  # sentences of the corpus may stand in the report
     flags: Settings = dataclasses.field(default_factory=dict)  # of machine and search, None = not given
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"--seeds {self.seeds}: must be at least 1")
+        if self.jobs < 1:
+            raise UsageError(f"--jobs {self.jobs}: must be at least 1")
 
 
 @dataclass(frozen=True)

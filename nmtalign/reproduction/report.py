@@ -5,13 +5,14 @@ from pathlib import Path
 from nmtalign.figures import need_matplotlib
 from nmtalign.files import atomic_text, disk_errors
 from nmtalign.reproduction import chapters, comparisons, sentences
-from nmtalign.reproduction.commands import again, write_settings
+from nmtalign.reproduction.commands import again
 from nmtalign.reproduction.data_files import write_facts, write_scores, write_training
 from nmtalign.reproduction.document import Document
 from nmtalign.reproduction.markdown import to_markdown
 from nmtalign.reproduction.page import to_page
 from nmtalign.reproduction.plan import WORK, Plan
 from nmtalign.reproduction.results import Results
+from nmtalign.reproduction.settings_files import write_settings
 
 MARKDOWN, PAGE = "report.md", "report.html"
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,8 @@ from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import Corpora, with_budget
 from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
 from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.settings_files import settings_file, write_settings
+from nmtalign.reproduction.side_by_side import Job, SideBySide
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
@@ -67,6 +70,8 @@ class Reproduction:
         """`listener_of` gives, for a model directory, who hears the events of its training."""
         self._plan, self._listen, self._listener_of = plan, listen, listener_of
         self._trainer: Trainer | None = None
+        self._side_by_side: SideBySide | None = None
+        self._begun: set[Key] = set()  # models whose training was told of
         self._halted: str | None = None
         self._number = 0
         self._total = len(plan.corpora) + sum(1 for _ in plan.models()) + len(plan.systems) * len(plan.seeds)
@@ -76,6 +81,8 @@ class Reproduction:
         self._halted = reason
         if self._trainer is not None:
             self._trainer.stop(reason)
+        if self._side_by_side is not None:
+            self._side_by_side.stop()
 
     def run(self) -> Outcome:
         """Corpora, models, translations; raises Halted after `stop`, and the first error where nothing could be done.
@@ -86,6 +93,8 @@ class Reproduction:
         self._prepare(outcome)
         words = UnknownWords([Vocabularies.load(self._plan.base_corpus)])
         outcome.known = {test.name: words.without(test.source.lines, [test.reference.lines]) for test in outcome.tests}
+        if self._plan.request.jobs > 1:
+            self._train_side_by_side(outcome)
         for system, seed in self._plan.models():
             self._guarded(self._train, outcome, (system.name, seed))
         for system in self._plan.systems:
@@ -138,8 +147,33 @@ class Reproduction:
         finally:
             self._trainer = None
 
+    def _train_side_by_side(self, outcome: Outcome) -> None:
+        """Trains all models, or ends the trainings where they go on: what is left to `_train` is to see that."""
+        plan, keys, jobs = self._plan, dict[str, Key](), list[Job]()
+        threads = plan.request.flags.get("threads") or max(1, (os.cpu_count() or 1) // plan.request.jobs)
+        for system, seed in plan.models():
+            if (system.name, seed) in outcome.failures:
+                continue
+            write_settings(plan, system)
+            folder = plan.model_folder(system, seed)
+            where = ("--config", str(settings_file(plan, system)), "-o", str(folder))
+            jobs.append(Job(folder.name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
+            keys[folder.name] = system.name, seed
+
+        self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), lambda line: self._listen(Noted(line)))
+        problems = self._side_by_side.run(jobs, plan.request.jobs)
+        self._check()
+        for name, problem in problems.items():
+            outcome.failures[keys[name]] = problem
+            self._listen(Failed(keys[name][0], problem))
+
+    def _begin(self, key: Key) -> None:
+        if key not in self._begun:
+            self._begun.add(key)
+            self._tell(f"training {key[0]}, seed {key[1]}")
+
     def _train(self, outcome: Outcome, system: System, seed: int) -> None:
-        self._step(f"training {system.name}, seed {seed}")
+        self._begin((system.name, seed))
         folder = self._plan.model_folder(system, seed)
         corpus = Corpus.open(self._plan.corpus_folder(system))
         config = with_budget(self._plan, system, corpus, seed)
@@ -188,6 +222,9 @@ class Reproduction:
 
     def _step(self, what: str, already: bool = False) -> None:
         self._check()
+        self._tell(what, already)
+
+    def _tell(self, what: str, already: bool = False) -> None:
         self._number += 1
         self._listen(Step(self._number, self._total, what, already))
 

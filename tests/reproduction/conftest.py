@@ -65,7 +65,7 @@ def make_plan_in(
         scale,
         budget or Budget("updates", 3),
         folder=workspace / folder,
-        flags={"beam": 1},
+        flags={"beam": 1, "threads": 1},
         **more,  # type: ignore[arg-type]
     )
     return make_plan(request, load_workspace(workspace / "nmtalign.toml"))

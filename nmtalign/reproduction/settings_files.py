@@ -1,0 +1,77 @@
+"""Every setting of a system as an nmtalign.toml, with which the plain subcommands do what was done."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmtalign.config import ScoreConfig, TranslateConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.files import atomic_text
+from nmtalign.reproduction.corpora import languages, with_budget
+from nmtalign.reproduction.plan import Plan, System
+
+SETTINGS = "settings"
+
+
+def settings_file(plan: Plan, system: System) -> Path:
+    """The nmtalign.toml of a system, in the folder of the report."""
+    return plan.request.folder / SETTINGS / f"{system.name}.toml"
+
+
+def write_settings(plan: Plan, system: System) -> None:
+    """Writes all settings of a system as an nmtalign.toml, with which every plain subcommand does what was done."""
+    path = settings_file(plan, system)
+    corpus = Corpus.open(plan.corpus_folder(system))
+    model = dataclasses.asdict(system.model)
+    for side in ("source", "target"):
+        del model[f"{side}_vocabulary_size"]
+    training = dataclasses.asdict(with_budget(plan, system, corpus, plan.seeds[0]))
+    source, target = languages(plan.workspace)
+    top = {
+        "source_language": source,
+        "target_language": target,
+        "data": path_from(path, plan.corpus_folder(system)),
+        "model": path_from(path, plan.model_folder(system, plan.seeds[0])),
+    }
+    texts: dict[str, Any] = {
+        name: [path_from(path, side) for side in pair] for name, pair in plan.workspace.pairs.items()
+    }
+    if plan.workspace.gold:
+        texts["gold"] = path_from(path, plan.workspace.gold)
+    sections = {
+        "corpus": texts,
+        "corpus.tests": {name: [path_from(path, side) for side in pair] for name, pair in plan.workspace.tests.items()},
+        "prep": dataclasses.asdict(system.prep),
+        "train": {"preset": system.experiment.preset, **model, **training},
+        "translate": _others(system.search),
+        "score": _others(plan.scoring),
+        "align": plan.workspace.sections.get("align", {}),
+    }
+    with atomic_text(path) as stream:
+        stream.write(f"# {system.name}: {system.experiment.what or system.experiment.preset}\n")
+        stream.write(_assignments(top))
+        for name, settings in sections.items():
+            if settings:
+                stream.write(f"\n[{name}]\n{_assignments(settings)}")
+
+
+def _others(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
+    """The settings that are not the usual ones."""
+    usual = type(settings)()
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value != getattr(usual, name)}
+
+
+def path_from(file: Path, path: Path) -> str:
+    """The path as it is written in a file: from the file's own folder."""
+    return Path(os.path.relpath(path, file.parent)).as_posix()
+
+
+def _assignments(settings: Mapping[str, Any]) -> str:
+    # What JSON writes of texts, numbers, truth values and lists of them, TOML reads.
+    return "".join(
+        f"{name if name.isidentifier() else json.dumps(name)} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in settings.items()
+    )

@@ -1,0 +1,113 @@
+"""Trainings in processes of their own: the same models as in turn, failures told of, all ended together."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nmtalign.reproduction.events import Failed, Noted, Step
+from nmtalign.reproduction.side_by_side import Job, SideBySide
+from tests.reproduction.conftest import reach
+
+TWO = "RNNencdec-50,RNNsearch-50"
+
+
+def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
+    turns = reach(plan(folder="turns", models=TWO)).plan.request.folder
+    said = []
+    both = reach(plan(folder="both", models=TWO, jobs=2, seeds=1), said).plan.request.folder
+    for name in ("RNNencdec-50", "RNNsearch-50"):
+        weights = [folder / "work" / "models" / f"{name}.seed-1234" / "best.safetensors" for folder in (turns, both)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert (turns / "scores.csv").read_bytes() == (both / "scores.csv").read_bytes()
+    assert "--jobs 2" in (both / "report.md").read_text(encoding="utf-8")
+    steps = [happening for happening in said if isinstance(happening, Step)]
+    assert [step.number for step in steps] == list(range(1, 6))
+    assert {step.what for step in steps[1:3]} == {f"training {name}, seed 1234" for name in TWO.split(",")}
+    lines = [happening.text for happening in said if isinstance(happening, Noted)]
+    assert any(line.startswith("RNNsearch-50.seed-1234: training: ") for line in lines)
+
+
+def test_one_that_fails_is_told_of_by_its_own_line(plan):
+    asked = plan(models=TWO, jobs=2)
+    broken = asked.model_folder(asked.systems[0], 1234)
+    broken.mkdir(parents=True)
+    (broken / "config.json").write_text("no settings")
+    said = []
+    results = reach(asked, said)
+    (failed,) = [happening for happening in said if isinstance(happening, Failed)]
+    assert failed.name == "RNNencdec-50"
+    assert "config.json" in failed.problem
+    assert "nmtalign: error" not in failed.problem
+    assert list(results.outcome.translations) == [("RNNsearch-50", 1234)]
+
+
+def test_what_is_said_and_how_it_ended():
+    said, begun = [], []
+    work = SideBySide(begun.append, said.append)
+    jobs = [Job("good", ("--version",)), Job("bad", ("info", "nowhere"))]
+    problems = work.run(jobs, 1)
+    assert begun == jobs
+    assert list(problems) == ["bad"]
+    assert "nowhere" in problems["bad"]
+    assert not problems["bad"].startswith("nmtalign")
+
+
+def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
+    begun = []
+
+    def begins(job):
+        begun.append(job.name)
+        threading.Timer(1.0, work.stop).start()
+
+    work = SideBySide(begins, lambda line: None)
+    waits = Job("waits for its standard input", ("score", "-r", str(workspace / "test.fr")))
+    assert work.run([waits, Job("late", ("--version",))], 1) == {}
+    assert begun == [waits.name]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_training_outlives_what_started_it(workspace: Path, how):
+    command = [sys.executable, "-m", "nmtalign", "reproduce", "--scale", "tiny", "--updates", "100000"]
+    options = ["--models", TWO, "--jobs", "2", "--threads", "1", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [*command, *options], cwd=workspace, stderr=subprocess.PIPE, text=True, env=environment
+    ) as running:
+        assert running.stderr is not None
+        seen: set[str] = set()
+        for line in running.stderr:
+            seen |= {name for name in TWO.split(",") if f"{name}.seed-1234: training: " in line}
+            if len(seen) == 2:
+                break
+        children = _children(running.pid)
+        assert len(children) == 2
+        running.send_signal(how)
+        rest = running.stderr.read()  # the children hold no end of this pipe
+    if how == signal.SIGTERM:
+        assert running.returncode == 143
+        assert rest.splitlines()[-1] == "nmtalign: error: ended by SIGTERM; the same command goes on from there"
+        models = list((workspace / "reproduction" / "work" / "models").iterdir())
+        assert all((model / "training_state.safetensors").is_file() for model in models)
+    end = time.monotonic() + 60
+    while any(map(_lives, children)) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not any(map(_lives, children))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
