@@ -76,6 +76,10 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
         from bench.score import run as run_score
 
         return run_score(given)
+    if command == "quality":
+        from bench.quality import run as run_quality
+
+        return run_quality(given)
     if command == "share":
         from bench.scaling import measure_share
 
@@ -93,11 +97,12 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bin/bench", description=DESCRIPTION)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="train|scaling|translate|align|score|round-trip|gpu"
+        dest="command", required=True, metavar="train|scaling|translate|quality|align|score|round-trip|gpu"
     )
     _add_train(commands.add_parser("train", help="ours, the naive loop and the floor; with --peers other toolkits"))
     _add_scaling(commands.add_parser("scaling", help="words/s against sizes, length, batch and processes; a plot"))
     _add_translate(commands.add_parser("translate", help="ours and the naive decoder; BLEU; start-up; other toolkits"))
+    _add_quality(commands.add_parser("quality", help="BLEU and dev loss after as many words; with --peers of others"))
     _add_align(commands.add_parser("align", help="forced decoding, and its file: written, its size, read"))
     _add_score(commands.add_parser("score", help="scoring three systems: seconds, memory, metrics beside sacreBLEU"))
     _add_round_trip(commands.add_parser("round-trip", help="tokenising and detokenising: what comes back unharmed"))
@@ -113,7 +118,7 @@ def _add_model(parser: argparse.ArgumentParser, size: str) -> None:
     group.add_argument("--vocabulary", type=_positive, metavar="N", help="words a side [of the size]")
     group.add_argument("--cell", choices=["paper", "cudnn"])
     group.add_argument("--order", choices=["look-generate-update", "look-update-generate"])
-    group.add_argument("--attention", choices=["additive", "none"])
+    group.add_argument("--attention", choices=["additive", "dot", "general", "none"])
     group.add_argument("--unidirectional", dest="bidirectional", action="store_const", const=False)
     for name in ("hidden", "embedding", "attention-hidden", "maxout"):
         group.add_argument(f"--{name}", type=_positive, metavar="N")
@@ -163,6 +168,24 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     real.add_argument("--real-beam", type=_numbers, default=[12, 5, 1], metavar="A,B,..", help="[12,5,1]")
     peers = _add_peers(parser)
     peers.add_argument("--peer-sentences", type=_positive, default=64, metavar="N", help="lines for each [64]")
+
+
+def _add_quality(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared corpus with words and a dev")
+    parser.add_argument("--test", type=Path, nargs=2, required=True, metavar="FILE", help="source and reference, raw")
+    parser.add_argument("--words", type=float, default=1e6, metavar="N", help="target words seen, about [1e6]")
+    parser.add_argument("--size", default="small", choices=["paper", "small", "tiny"], help="[small]")
+    parser.add_argument("--batch", type=_positive, default=80, metavar="N", help="sentences [80]")
+    parser.add_argument("--learning-rate", type=float, default=0.001, metavar="R", help="of everyone's Adam [0.001]")
+    parser.add_argument("--beam", type=_positive, default=5, metavar="N", help="[5]")
+    parser.add_argument("--seed", type=int, default=1234, metavar="N", help="[1234]")
+    parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="of each training [2]")
+    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="trainings at once [1]")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="for texts and models [the system's, gone at the end]"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here; - = stdout")
+    _add_peers(parser).add_argument("--peers-only", action="store_true", help="leave ours out")
 
 
 def _add_align(parser: argparse.ArgumentParser) -> None:

@@ -98,7 +98,10 @@ def test_no_training_outlives_what_started_it(workspace: Path, how):
     end = time.monotonic() + 60
     while any(map(_lives, children)) and time.monotonic() < end:
         time.sleep(0.2)
-    assert not any(map(_lives, children))
+    alive = [child for child in children if _lives(child)]
+    for child in alive:
+        os.kill(child, signal.SIGKILL)
+    assert not alive
 
 
 def _children(pid: int) -> list[int]:

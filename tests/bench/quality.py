@@ -1,0 +1,235 @@
+"""`bench quality`: how well toolkits translate after as many words of the same corpus, with models of the same sizes.
+
+Everyone gets the tokens of a prepared corpus, the same vocabularies, batches of as many sentences and as many updates.
+"""
+
+import dataclasses
+import json
+import math
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.machine import ROOT, describe_machine, environment, in_words
+from bench.peers import PeerError, chosen, install, softly
+from bench.quality_recipes import CLIP_NORM, QUALITY_RECIPES, Training
+from bench.recipes import Job, Recipe
+from bench.report import Table, figure, say, show, write_json
+from bench.texts import SIDES, Texts, training_options
+from bench.watch import complaint_in
+from bench.workload import FIRST_WORD, Size
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.files import atomic_text
+from nmtalign.text.tokenizer import Tokenizer, Tokenizers
+from nmtalign.training.curves import read_curves
+
+EQUAL = "same optimiser"
+# Ours: with the optimiser of the others, in both forms of the decoder, and as its preset trains it.
+OURS: Mapping[str, Sequence[str]] = {
+    f"nmtalign, {EQUAL}": (),
+    f"nmtalign, the paper's cell and order, {EQUAL}": ("--cell", "paper", "--order", "look-generate-update"),
+    "nmtalign, its preset's optimiser": (),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What everyone is asked to do."""
+
+    texts: Texts  # train, dev and test as tokens
+    corpus: Path
+    source: Path  # of the test set, raw
+    reference: Sequence[str]  # as tokens
+    training: Training
+    sentences: int
+    threads: int
+
+
+def run(given: dict[str, Any]) -> int:
+    """The subcommand, with its options by name."""
+    machine = describe_machine()
+    recipes = [recipe for recipe in chosen(given["peers"]) if _has_recipe(recipe)] if given["peers"] else []
+    with tempfile.TemporaryDirectory() as temporary:
+        task, words = make_task(given, given["folder"] or Path(temporary))
+        updates = task.training.updates
+        say(f"{in_words(machine)}; {updates:,} updates of {task.sentences} sentences, {words:,.0f} target words each")
+        work: dict[str, Callable[[], dict[str, Any]]] = {
+            name: partial(_ours, task, number, name) for number, name in enumerate(OURS) if not given["peers_only"]
+        }
+        environments = given["peer_env"] or ROOT / ".venv-peers"
+        work |= {recipe.note: partial(_theirs, task, recipe, environments / recipe.name) for recipe in recipes}
+        with ThreadPoolExecutor(given["jobs"]) as pool:
+            futures = {name: pool.submit(softly, one) for name, one in work.items()}
+            found = {name: future.result() for name, future in futures.items()}
+    results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "words": words}
+    results |= {"training": dataclasses.asdict(task.training), "sentences": task.sentences, "found": found}
+    show([quality_table(results)])
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def _has_recipe(recipe: Recipe) -> bool:
+    if recipe.name not in QUALITY_RECIPES:
+        say(f"{recipe.note}: left out, it is not told how to do this")
+    return recipe.name in QUALITY_RECIPES
+
+
+def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
+    """The task, and the target words (`</s>` counted) that its updates see; files are written to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus = Corpus.open(given["data"])
+    if "dev" not in corpus.splits:
+        raise UsageError(f"{given['data']}: has no dev split; prepare it with --dev")
+    size = Size.of(given["size"]).with_vocabularies(len(corpus.source_vocabulary), len(corpus.target_vocabulary))
+    vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
+    longest = 0
+    for part in ("train", "dev"):
+        split = corpus.splits[part]
+        longest = max(longest, int(split.source_lengths.max()), int(split.target_lengths.max()))
+        for side, (name, vocabulary) in enumerate(zip(SIDES, vocabularies, strict=True)):
+            lines = (vocabulary.decode(split.pair(index)[side].tolist()) for index in range(len(split)))
+            _write(folder / f"{part}.{name}", (" ".join(tokens) for tokens in lines))
+    tokenizers = Tokenizers.load(corpus.folder)
+    sides = [
+        _tokens(path, tokenizer)
+        for path, tokenizer in zip(given["test"], (tokenizers.source, tokenizers.target), strict=True)
+    ]
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(f"{given['test'][1]}: {len(sides[1])} lines, but {given['test'][0]} has {len(sides[0])}")
+    for name, lines in zip(SIDES, sides, strict=True):
+        _write(folder / f"test.{name}", lines)
+    train = corpus.splits["train"]
+    words_a_pair = float(train.target_lengths.mean()) + 1
+    updates = max(1, round(given["words"] / words_a_pair / given["batch"]))
+    words = tuple(list(vocabulary.words[FIRST_WORD:]) for vocabulary in vocabularies)
+    training = Training(updates, given["learning_rate"], given["beam"], given["seed"])
+    texts = Texts(folder, (words[0], words[1]), size, longest)
+    task = Task(
+        texts, given["data"].resolve(), given["test"][0].resolve(), sides[1], training, given["batch"], given["threads"]
+    )
+    return task, updates * words_a_pair * given["batch"]
+
+
+def _tokens(path: Path, tokenizer: Tokenizer) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read: {error}") from None
+    return [" ".join(tokenizer.tokenize(line)) for line in lines]
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with atomic_text(path) as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
+    """`nmtalign train` and `nmtalign translate`, as the others are run."""
+    folder, training = task.texts.folder / f"ours-{number}", task.training
+    budget = ["--max-updates", str(training.updates), "--epochs", "0", "--max-time", "1000h", "--patience", "0"]
+    budget += ["--validate-every", str(training.updates), "--seed", str(training.seed)]
+    options = [*training_options(task.texts.size, task.sentences, task.threads), *OURS[name], *budget]
+    settings = "[train]\n"
+    if EQUAL in name:
+        settings += (
+            f'optimizer = "adam"\nlearning_rate = {training.learning_rate}\nbeta2 = 0.999\nschedule = "constant"\n'
+        )
+        settings += f'warmup = 0\nloss_normalization = "tokens"\nclip_norm = {CLIP_NORM}\nbleu_sentences = 0\n'
+    own = folder.with_suffix(".toml")
+    own.write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "nmtalign"]
+    began = time.perf_counter()
+    _call([*command, "train", str(task.corpus), "-o", str(folder), "--config", str(own), *options], name, task)
+    seconds = time.perf_counter() - began
+    search = [
+        "--config",
+        str(own),
+        "--beam",
+        str(training.beam),
+        "--tokenized",
+        "--quiet",
+        "--threads",
+        str(task.threads),
+    ]
+    lines = _call([*command, "translate", "-m", str(folder), str(task.source), *search], name, task)
+    curves = read_curves(folder)
+    if curves.best is None:
+        raise NmtalignError(f"{name}: no look at dev in {folder}")
+    figures = {"dev_loss": curves.best.loss, "parameters": int(curves.start.get("parameters", 0)), "seconds": seconds}
+    return {**figures, **_scores(task, name, lines)}
+
+
+def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    install(recipe, folder)
+    how = QUALITY_RECIPES[recipe.name]
+    job = Job(task.texts, task.texts.folder / recipe.name, task.sentences, task.threads)
+    job.folder.mkdir()
+    command = recipe.train_command(folder / "bin", job)
+    path = job.folder / "config.yaml"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    how.settle(config, job, task.training)
+    path.write_text(json.dumps(config), encoding="utf-8")
+    began = time.perf_counter()
+    said = "\n".join(_call(command, recipe.name, task, errors=True))
+    seconds = time.perf_counter() - began
+    perplexities, parameters = re.findall(how.perplexity, said), re.findall(how.parameters, said)
+    if not perplexities or not parameters:
+        raise PeerError(f"{recipe.name}: no loss on dev in its log: {complaint_in(said.splitlines())}")
+    source = task.texts.file("test", "src")
+    lines = _call(how.translate(folder / "bin", job, task.training, source), recipe.name, task, source)
+    output = job.folder / "output"
+    lines = output.read_text(encoding="utf-8").splitlines() if output.exists() else lines
+    figures = {"dev_loss": math.log(float(perplexities[-1])), "parameters": int(parameters[-1]), "seconds": seconds}
+    return {**figures, **_scores(task, recipe.name, lines)}
+
+
+def _call(
+    command: Sequence[str], name: str, task: Task, stdin: Path | None = None, *, errors: bool = False
+) -> list[str]:
+    """The lines of its stdout, with `errors` of stderr too; raises PeerError where it failed."""
+    say(f"{name}: {' '.join(Path(part).name for part in command[:4])} ...")
+    threads = {"OMP_NUM_THREADS": str(task.threads), "MKL_NUM_THREADS": str(task.threads)}
+    # OpenNMT-py reads its own pickled model, as older PyTorch let it.
+    extra = {**environment(), **threads, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    given = stdin.read_bytes() if stdin else b""
+    done = subprocess.run(list(command), input=given, capture_output=True, cwd=task.texts.folder, env=extra)
+    out, err = (text.decode("utf-8", "replace").splitlines() for text in (done.stdout, done.stderr))
+    if done.returncode:
+        raise PeerError(f"{name}: ended with {done.returncode}: {complaint_in([*out, *err])}")
+    return [*out, *err] if errors else out
+
+
+def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
+    """BLEU of tokens against tokens, which everyone has alike."""
+    from nmtalign.scoring.metrics import bleu
+
+    if len(lines) != len(task.reference):
+        raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")
+    score = bleu(lines, task.reference, tokenize="none")
+    return {"bleu": score.value, "signature": score.signature}
+
+
+def quality_table(results: Mapping[str, Any]) -> Table:
+    """A row a toolkit: BLEU, loss on dev in nats a word, perplexity, parameters, minutes of training."""
+    table = Table(
+        f"After {results['words']:,.0f} target words of {results['corpus']}",
+        ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes"],
+    )
+    for name, figures in results["found"].items():
+        if "failed" in figures:
+            table.rows.append([name, "failed", *["-"] * 4])
+            continue
+        loss = figures["dev_loss"]
+        cells = [figure(figures["bleu"], 2), figure(loss, 3), figure(math.exp(loss), 2)]
+        table.rows.append([name, *cells, figure(figures["parameters"]), figure(figures["seconds"] / 60, 1)])
+    table.note = "\n".join(figures["failed"] for figures in results["found"].values() if "failed" in figures)
+    return table

@@ -1,0 +1,85 @@
+"""How other toolkits are told to train for so many updates, to say their loss on dev, and to translate a test set.
+
+All use Adam with the same rate and no schedule, gradients clipped to a norm of 1, losses a token, no dropout, and ban
+`<unk>` from what they write.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.recipes import Job
+
+CLIP_NORM = 1.0
+REPORT_EVERY = 100  # updates
+LONGEST = 100  # words of a translation
+
+
+@dataclass(frozen=True)
+class Training:
+    """What all toolkits alike are asked for."""
+
+    updates: int
+    learning_rate: float
+    beam: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class QualityRecipe:
+    """How a toolkit does it, and what its log says: perplexity of dev a token (`</s>` counted), parameters."""
+
+    settle: Callable[[dict[str, Any], Job, Training], None]  # changes its settings for `bench train`
+    translate: Callable[[Path, Job, Training, Path], list[str]]  # of the environment's bin folder, ..., a text
+    perplexity: str
+    parameters: str
+
+
+def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> None:
+    settings = config["training"]
+    for name in ("scheduling", "decrease_factor"):
+        settings.pop(name)
+    settings |= {"updates": training.updates, "validation_freq": training.updates}
+    settings |= {"logging_freq": min(REPORT_EVERY, max(1, training.updates - 1))}  # it must report before it validates
+    settings |= {"learning_rate": training.learning_rate, "clip_grad_norm": CLIP_NORM, "normalization": "tokens"}
+    settings |= {"random_seed": training.seed, "shuffle": True, "early_stopping_metric": "ppl", "patience": 1000}
+    config["testing"] |= {"generate_unk": False, "max_output_length": LONGEST}
+
+
+def _settle_opennmt(config: dict[str, Any], job: Job, training: Training) -> None:
+    config["data"]["valid"] = {"path_src": job.file("dev", "src"), "path_tgt": job.file("dev", "tgt")}
+    config |= {"train_steps": training.updates, "valid_steps": training.updates}
+    config |= {"save_checkpoint_steps": training.updates, "report_every": REPORT_EVERY}
+    config |= {"learning_rate": training.learning_rate, "max_grad_norm": CLIP_NORM, "normalization": "tokens"}
+    config |= {"seed": training.seed, "bucket_size": 262144, "valid_batch_size": job.sentences}
+
+
+def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
+    """It reads stdin."""
+    config = json.loads((job.folder / "config.yaml").read_text(encoding="utf-8"))
+    config["testing"] |= {"beam_size": training.beam, "batch_size": 32, "batch_type": "sentence", "beam_alpha": 1.0}
+    path = job.folder / "translate.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return [str(bin_folder / "python"), "-m", "joeynmt", "translate", str(path)]
+
+
+def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
+    """It cannot write to stdout."""
+    model = job.folder / f"model_step_{training.updates}.pt"
+    return [
+        *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),
+        *("-output", str(job.folder / "output"), "-beam_size", str(training.beam), "-length_penalty", "avg"),
+        *("-batch_size", "32", "-batch_type", "sents", "-max_length", str(LONGEST), "-ban_unk_token"),
+    ]
+
+
+QUALITY_RECIPES = {
+    "joeynmt": QualityRecipe(
+        _settle_joeynmt, _joeynmt, r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)", r"Total params: (\d+)"
+    ),
+    "opennmt": QualityRecipe(
+        _settle_opennmt, _opennmt, r"Validation perplexity: ([\d.]+)", r"number of parameters: (\d+)"
+    ),
+}

@@ -1,0 +1,141 @@
+"""`bench quality`: ours for real at a tiny size, a toolkit that is made up, and what the real ones are told."""
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent
+sys.path.insert(0, str(BENCH.parent))
+
+from bench import quality  # noqa: E402
+from bench.cli import main  # noqa: E402
+from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
+from bench.recipes import Recipe, recipes  # noqa: E402
+from nmtalign.config import PrepConfig  # noqa: E402
+from nmtalign.data.prepare import prepare  # noqa: E402
+from nmtalign.sample.writer import write_sample  # noqa: E402
+
+# Repeats its input, and says what a toolkit says at the end of its training.
+TRAINS = "print('Total params: 17'); print('dev ppl: 9.00'); print('dev ppl: 4.00')"
+TRANSLATES = "import sys; sys.stdout.write(sys.stdin.read())"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """A prepared corpus of the sample grammar, and its test set of 20 sentences."""
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample(folder, 300)
+    files = {name: (folder / f"{name}.en", folder / f"{name}.fr") for name in ("train", "dev", "test")}
+    for path in files["test"]:
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:20]))
+    prepare(files["train"], folder / "data", PrepConfig(shortlist="500", workers=1), ("en", "fr"), files["dev"])
+    return folder
+
+
+def quality_of(sample, folder, *more):
+    test = [str(sample / f"test.{language}") for language in ("en", "fr")]
+    options = ["--data", str(sample / "data"), "--test", *test, "--size", "tiny", "--threads", "1", *more]
+    return main(["quality", *options, "--folder", str(folder), "--json", str(folder / "found.json")])
+
+
+@pytest.fixture
+def toolkit(tmp_path, monkeypatch):
+    """A toolkit that is there already."""
+
+    def train(folder, job):
+        (job.folder / "config.yaml").write_text("{}")
+        return [sys.executable, "-c", TRAINS]
+
+    def settle(config, job, training):
+        config["updates"] = training.updates
+
+    recipe = Recipe("fake", [], lambda folder: [], train, "", "Fake 1")
+    how = QualityRecipe(
+        settle, lambda *_: [sys.executable, "-c", TRANSLATES], r"dev ppl: ([\d.]+)", r"Total params: (\d+)"
+    )
+    monkeypatch.setattr(quality, "chosen", lambda text: [recipe])
+    monkeypatch.setitem(QUALITY_RECIPES, "fake", how)
+    folder = tmp_path / "environments" / "fake"
+    folder.mkdir(parents=True)
+    (folder / "installed").touch()
+    return recipe
+
+
+def test_ours_and_a_toolkit_are_measured_alike(sample, tmp_path, capsys, monkeypatch, toolkit):
+    name = next(iter(quality.OURS))
+    monkeypatch.setattr(quality, "OURS", {name: quality.OURS[name]})
+    folder = tmp_path / "work"
+    more = ("--peers", "fake", "--peer-env", str(tmp_path / "environments"), "--words", "3000", "--beam", "2")
+    assert quality_of(sample, folder, *more, "--batch", "40") == 0
+    results = json.loads((folder / "found.json").read_text())
+    ours, theirs = results["found"][name], results["found"]["Fake 1"]
+    updates = results["training"]["updates"]
+    log = [json.loads(line) for line in (folder / "ours-0" / "train.jsonl").read_text().splitlines()]
+    assert log[-1]["update"] == updates
+    assert json.loads((folder / "fake" / "config.yaml").read_text()) == {"updates": updates}
+    config = json.loads((folder / "ours-0" / "config.json").read_text())
+    assert (config["training"]["optimizer"], config["training"]["beta2"]) == ("adam", 0.999)
+    assert config["training"]["batch_size"] == 40
+    assert ours["dev_loss"] == pytest.approx(next(event["loss"] for event in log if event["event"] == "validated"))
+    assert theirs["dev_loss"] == math.log(4)
+    assert theirs["parameters"] == 17
+    assert theirs["bleu"] == pytest.approx(_copied(sample), abs=1e-6)
+    assert "tok:none" in ours["signature"]
+    said = capsys.readouterr().out
+    assert "Fake 1" in said
+    assert "1.386" in said
+
+
+def _copied(sample):
+    """BLEU of the source as a translation of itself, tokens against tokens."""
+    import sacrebleu
+
+    from nmtalign.text.tokenizer import Tokenizers
+
+    both = Tokenizers.load(sample / "data")
+    source = [" ".join(both.source.tokenize(line)) for line in (sample / "test.en").read_text().splitlines()]
+    reference = [" ".join(both.target.tokenize(line)) for line in (sample / "test.fr").read_text().splitlines()]
+    return sacrebleu.corpus_bleu(source, [reference], tokenize="none", force=True).score
+
+
+def test_one_that_fails_costs_one_line(sample, tmp_path, capsys, monkeypatch, toolkit):
+    broken = dataclasses.replace(QUALITY_RECIPES["fake"], perplexity="nothing like it")
+    monkeypatch.setitem(QUALITY_RECIPES, "fake", broken)
+    more = ("--peers", "fake", "--peers-only", "--peer-env", str(tmp_path / "environments"), "--words", "1")
+    assert quality_of(sample, tmp_path / "work", *more) == 0
+    assert "fake: no loss on dev in its log: dev ppl: 4.00" in capsys.readouterr().out
+
+
+def test_texts_of_other_lengths_and_a_corpus_without_dev(sample, tmp_path, capsys):
+    short = tmp_path / "short.fr"
+    short.write_text("Un renard .\n")
+    options = ["quality", "--data", str(sample / "data"), "--size", "tiny", "--folder", str(tmp_path / "work")]
+    assert main([*options, "--test", str(sample / "test.en"), str(short)]) == 3
+    assert "short.fr: 1 lines, but" in capsys.readouterr().err
+    assert main([*options, "--test", str(sample / "test.en"), str(tmp_path / "none")]) == 3
+
+
+def test_what_the_others_are_told(tmp_path, sample):
+    given = {"data": sample / "data", "size": "tiny", "words": 3000, "batch": 40, "learning_rate": 0.002, "beam": 3}
+    given |= {"seed": 5, "threads": 1, "test": [sample / "test.en", sample / "test.fr"]}
+    task, words = quality.make_task(given, tmp_path)
+    assert words == pytest.approx(3000, rel=0.2)
+    assert len((tmp_path / "test.src").read_text().splitlines()) == 20
+    for name, how in QUALITY_RECIPES.items():
+        job = quality.Job(task.texts, tmp_path / name, 40, 1)
+        job.folder.mkdir()
+        recipes("2.0")[name].train_command(tmp_path, job)
+        config = json.loads((job.folder / "config.yaml").read_text())
+        training = Training(7, 0.002, 3, 5)
+        how.settle(config, job, training)
+        settings = config.get("training", config)
+        assert settings["learning_rate"] == 0.002
+        assert 7 in (settings.get("updates"), settings.get("train_steps"))
+        assert settings["normalization"] == "tokens"
+        command = how.translate(tmp_path, job, training, tmp_path / "test.src")
+        said = " ".join(command) + "".join(path.read_text() for path in job.folder.glob("translate.yaml"))
+        assert '"beam_size": 3' in said or "-beam_size 3" in said
