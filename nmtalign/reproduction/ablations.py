@@ -1,8 +1,10 @@
 """The ablations: what is taken out of a model or exchanged in it, one thing at a time, to see how much it matters."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nmtalign.config import ModelConfig
 from nmtalign.errors import UsageError
 from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP, Experiment
 from nmtalign.reproduction.scales import PAPER_TRAINING, Scale
@@ -12,6 +14,7 @@ _PRESETS = {FLAGSHIP: "rnnsearch-50", BASELINE: "rnnencdec-50"}
 
 def ablations(scale: Scale) -> Mapping[str, Sequence[Experiment]]:
     """The experiments of every ablation, by its name, in the order of the report."""
+    hidden = scale.settings.get("hidden", ModelConfig.hidden)
     longer = {"max_length": 75}  # pieces: about as many sentences as have 50 words
     return {
         "encoder": [_variant("encoder", "encoder-forward", "encoder reads forward only", {"bidirectional": False})],
@@ -19,6 +22,15 @@ def ablations(scale: Scale) -> Mapping[str, Sequence[Experiment]]:
         "score": [
             _variant("score", f"score-{name}", f"{name} score in place of the additive one", {"attention": name})
             for name in ("dot", "general")
+        ]
+        + [
+            # Adam's steps of a bilinear score add up over n products: without this it looks at few words too early.
+            _variant(
+                "score",
+                "score-general-scaled",
+                "general score, divided by the root of n",
+                {"attention": "general", "attention_temperature": round(math.sqrt(hidden), 1)},
+            )
         ],
         "order": [_variant("order", "order-update-first", "update, then generate", {"order": "look-update-generate"})],
         "cell": [_variant("cell", "cell-cudnn", "cuDNN's gated unit", {"cell": "cudnn"})],

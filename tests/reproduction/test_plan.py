@@ -73,6 +73,9 @@ def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
             assert set(differs) <= {"search"}
         elif system.name == "subwords":
             assert differs == ["max_length", "prep"]
+        elif system.name == "score-general-scaled":
+            assert differs == ["attention", "attention_temperature"]
+            assert system.model.attention_temperature**2 == pytest.approx(system.model.hidden, rel=0.01)
         elif system.name not in ("loss-sum", "words-many"):
             assert len(differs) == 1, (system.name, differs)
 
