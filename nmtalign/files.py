@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
 
-from nmtalign.errors import ResourceError
+from nmtalign.errors import ResourceError, UsageError
 
 try:
     import fcntl
@@ -120,6 +120,29 @@ def open_alone(path: Path) -> BinaryIO:
     except OSError:  # a file system without locks
         pass
     return stream
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Marks a folder, which may be missing, as one that this process writes to; the mark goes with the process.
+
+    Raises UsageError where another process has marked it.
+    """
+    if fcntl is None or not folder.is_dir():
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{folder}: another process is training there; wait until it has ended, or give another folder"
+                ) from None
+        yield
+    finally:
+        os.close(opened)
 
 
 def sweep(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The training loop: batches to updates, validation, checkpoints, and going on where a run was cut off."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from nmtalign.core.triton import missing
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
+from nmtalign.files import alone_in
 from nmtalign.training.both import directions_of, lay_down, make_models
 from nmtalign.training.budget import Budget, Every
 from nmtalign.training.distributed import World
@@ -63,7 +65,8 @@ class Trainer:
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
+        with self._alone():  # now, that nothing of another's run is taken over or removed; and from `run` on
+            found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
         self.model = make_models(model_config, config)
         self.directions = directions_of(self.model, folder, corpus)
@@ -106,6 +109,13 @@ class Trainer:
 
     def run(self) -> Finished:
         """Trains until the budget is spent, progress has ended, or `stop`; raises TrainingError if it cannot go on."""
+        with self._alone():
+            return self._run()
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        return alone_in(self.folder) if self.world.first else contextlib.nullcontext()
+
+    def _run(self) -> Finished:
         position = self.position
         self._log = EventLog(self.folder, position.update) if self.world.first else None
         self._emit(self._started())

@@ -10,6 +10,7 @@ import torch
 
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, TrainingError, UsageError
+from nmtalign.files import alone_in
 from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.training.events import Damaged, Finished, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
@@ -61,6 +62,18 @@ def test_events_files_and_settings(reversal, tmp_path):
     settings = json.loads((tmp_path / "model/config.json").read_text())
     assert settings["training"]["learning_rate"] == 5e-3
     assert settings["model"]["hidden"] == 32
+
+
+def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
+    train(reversal, tmp_path / "model", stop_at=3)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    with alone_in(tmp_path / "model"):
+        for restart in (False, True):
+            with pytest.raises(UsageError, match="another process is training there; wait until it has ended"):
+                train(reversal, tmp_path / "model", restart=restart)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
+        train(reversal, tmp_path / "other", stop_at=3)
+    assert train(reversal, tmp_path / "model")[-1].complete
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adadelta", "adam"])
