@@ -148,7 +148,7 @@ class Reproduction:
             self._trainer = None
 
     def _train_side_by_side(self, outcome: Outcome) -> None:
-        """Trains all models, or ends the trainings where they go on: what is left to `_train` is to see that."""
+        """Trains all models, several at once; `_train` then finds them done."""
         plan, keys, jobs = self._plan, dict[str, Key](), list[Job]()
         threads = plan.request.flags.get("threads") or max(1, (os.cpu_count() or 1) // plan.request.jobs)
         for system, seed in plan.models():
