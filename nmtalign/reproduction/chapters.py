@@ -7,7 +7,7 @@ from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
 from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP
 from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
 from nmtalign.reproduction.results import LONG, Results, Scored
-from nmtalign.reproduction.running import UNKNOWN
+from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.scoring.report import Part, Report, SystemReport
 
 Systems = Mapping[str, SystemReport]

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmtalign.reproduction.document import Block, Commands, Heading, Paragraph, Table
-from nmtalign.reproduction.plan import Plan, Request
+from nmtalign.reproduction.plan import WORK, Plan, Request
 from nmtalign.reproduction.results import Results, metrics_of
-from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.reproduction.settings_files import SETTINGS, path_from
+from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.version import __version__
 
@@ -21,7 +21,8 @@ def again(results: Results) -> Iterator[Block]:
     yield Commands([whole_command(plan)])
     yield Paragraph(
         "Or step by step, from the folder of this report. Each file in `settings` is an `nmtalign.toml` with all "
-        "settings of one model, so that the plain subcommands do what was done here, or find that it is done."
+        "settings of one model, so that the plain subcommands do what was done here, or find that it is done. The "
+        f"translations as they were scored are in `{WORK}/translations`."
     )
     yield Commands(list(_steps(results)))
     signatures = [

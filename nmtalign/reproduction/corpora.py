@@ -97,7 +97,7 @@ def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> Traini
         look = f"{max(1, seconds // 20)}s"
         return dataclasses.replace(config, max_time=f"{seconds}s", validate_every=look)
     updates = _updates_of(budget, plan, system, corpus, config)
-    every = max(_LOOK, updates // 20)
+    every = max(_LOOK, math.ceil(updates / 20))
     return dataclasses.replace(
         config,
         max_updates=updates,

@@ -1,9 +1,7 @@
 """Does what a plan says, step by step; what is done already is not done again."""
 
 import dataclasses
-import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -12,25 +10,22 @@ from pathlib import Path
 
 from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
-from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import Corpora, with_budget
 from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
 from nmtalign.reproduction.plan import Plan, System
 from nmtalign.reproduction.settings_files import settings_file, write_settings
 from nmtalign.reproduction.side_by_side import Job, SideBySide
+from nmtalign.reproduction.translations import TextTranslation
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
-from nmtalign.text.vocabulary import UNK
 from nmtalign.training import events as training_events
 from nmtalign.training.events import Finished
 from nmtalign.training.loop import Trainer
 
 Key = tuple[str, int]  # name of the system, seed
 Translations = dict[str, list[str]]  # by test set
-UNKNOWN = "UNK"  # what stands in translations for `<unk>`: one word for every tokeniser
 ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
 
 
@@ -189,36 +184,34 @@ class Reproduction:
         outcome.finished[system.name, seed] = finished
 
     def _translate(self, outcome: Outcome, system: System, seed: int) -> None:
-        folder = self._plan.model_folder(system, seed)
-        work = [_Work(folder, system.search, test, test.source.lines) for test in outcome.tests]
-        of_known = [] if system.experiment.ablation else _of_known(folder, system, outcome)
-        missing = [part for part in (*work, *of_known) if part.found() is None]
+        key = system.name, seed
+        texts = {test.name: test.source.lines for test in outcome.tests}
+        known = {name: list(compress(lines, outcome.known[name])) for name, lines in texts.items()}
+        # PAPER: the second column of Table 1.
+        banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
+        work = self._work(system, seed, system.search, texts, "")
+        of_known = {} if system.experiment.ablation else self._work(system, seed, banned, known, ".known")
+        missing = [part for part in (*work.values(), *of_known.values()) if part.found() is None]
         self._step(f"translating with {system.name}, seed {seed}", already=not missing)
         for part in missing:
-            self._make(part)
-        outcome.translations[system.name, seed] = {part.test.name: part.found() or [] for part in work}
+            for problem in part.make(self._check):
+                self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
+        outcome.translations[key] = {name: part.written() for name, part in work.items()}
         if of_known:
-            outcome.of_known[system.name, seed] = {part.test.name: part.found() or [] for part in of_known}
-        speeds = [_read_speed(self._speed_file(part)) for part in work]
-        if all(speeds):
-            lines = sum(len(part.lines) for part in work)
-            outcome.lines_per_second[system.name, seed] = lines / sum(speeds)
+            outcome.of_known[key] = {name: part.written() for name, part in of_known.items()}
+        seconds = [part.seconds() for part in work.values()]
+        if all(seconds):
+            outcome.lines_per_second[key] = sum(map(len, texts.values())) / sum(seconds)
 
-    def _make(self, part: "_Work") -> None:
-        began, lines = time.perf_counter(), []
-        for line in part.translator.make(part.lines):
-            self._check()
-            lines.append(line)
-        seconds = time.perf_counter() - began
-        for problem in part.translator.problems:
-            self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
-        part.translator.keep(part.lines, lines, part.test.source.name)
-        with atomic_text(self._speed_file(part)) as stream:
-            stream.write(json.dumps({"lines": len(lines), "seconds": seconds}) + "\n")
-
-    def _speed_file(self, part: "_Work") -> Path:
-        """Named as the translation is: by model, search and text, so that what is shared has one speed."""
-        return self._plan.work / "speeds" / f"{part.translator.path(part.lines).stem}.json"
+    def _work(
+        self, system: System, seed: int, search: TranslateConfig, texts: Mapping[str, Sequence[str]], ending: str
+    ) -> dict[str, TextTranslation]:
+        """The translations of the test sets by one model."""
+        model, folder = self._plan.model_folder(system, seed), self._plan.work / "translations"
+        return {
+            test: TextTranslation(model, search, lines, folder / f"{system.name}.seed-{seed}.{test}{ending}.txt")
+            for test, lines in texts.items()
+        }
 
     def _step(self, what: str, already: bool = False) -> None:
         self._check()
@@ -233,27 +226,6 @@ class Reproduction:
             raise Halted(self._halted)
 
 
-class _Work:
-    """Lines of a test set for one model and one search."""
-
-    def __init__(self, folder: Path, search: TranslateConfig, test: TestSet, lines: Sequence[str]) -> None:
-        self.translator, self.test, self.lines = KeepingTranslator(folder, search), test, lines
-
-    def found(self) -> list[str] | None:
-        """The translations, once they are there."""
-        found = self.translator.find(self.lines) if self.lines else []
-        return None if found is None else [line.replace(UNK, UNKNOWN) for line in found]
-
-
-def _of_known(folder: Path, system: System, outcome: Outcome) -> list[_Work]:
-    """The sentences without an unknown word, `<unk>` banned (PAPER: the second column of Table 1)."""
-    banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
-    return [
-        _Work(folder, banned, test, list(compress(test.source.lines, outcome.known[test.name])))
-        for test in outcome.tests
-    ]
-
-
 def sized(system: System, corpus: Corpus) -> ModelConfig:
     """The model's settings with the sizes of the corpus's vocabularies."""
     return dataclasses.replace(
@@ -261,11 +233,3 @@ def sized(system: System, corpus: Corpus) -> ModelConfig:
         source_vocabulary_size=len(corpus.source_vocabulary),
         target_vocabulary_size=len(corpus.target_vocabulary),
     )
-
-
-def _read_speed(path: Path) -> float:
-    try:
-        record: Mapping[str, float] = json.loads(path.read_text(encoding="utf-8"))
-        return float(record["seconds"])
-    except (OSError, ValueError, KeyError):
-        return 0.0

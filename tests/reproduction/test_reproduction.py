@@ -15,8 +15,8 @@ from nmtalign.reproduction import running
 from nmtalign.reproduction.events import Failed, Halted, Step
 from nmtalign.reproduction.experiment import PAPER_MODELS
 from nmtalign.reproduction.paper import PAPER
-from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.reproduction.scales import Budget
+from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
 from nmtalign.training.loop import Trainer

@@ -1,0 +1,68 @@
+"""The translation of a test set by one model: kept once it is whole, and gone on with where it was cut off."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from nmtalign.config import TranslateConfig
+from nmtalign.decoding.keeping import KeepingTranslator
+from nmtalign.files import atomic_text, disk_errors
+from nmtalign.text.vocabulary import UNK
+
+UNKNOWN = "UNK"  # what stands for `<unk>`: one word for every tokeniser
+
+
+class TextTranslation:
+    """Lines, translated by a model with a search."""
+
+    def __init__(self, model: Path, search: TranslateConfig, lines: Sequence[str], path: Path) -> None:
+        """The translation is also written to `path`; beside it stands how long it took."""
+        self._translator, self._lines, self._path = KeepingTranslator(model, search), lines, path
+
+    def found(self) -> list[str] | None:
+        """The translations, `<unk>` as UNK, once they are there."""
+        found = self._translator.find(self._lines) if self._lines else []
+        return None if found is None else [line.replace(UNK, UNKNOWN) for line in found]
+
+    def written(self) -> list[str]:
+        """The translations, written as they are scored; there they are."""
+        lines = self.found() or []
+        with atomic_text(self._path) as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+        return lines
+
+    def make(self, check: Callable[[], None]) -> Sequence[str]:
+        """Translates what is missing; `check` may end it after each line.
+
+        Returns why it was slower than it could be.
+        """
+        partial = self._beside(".partial")
+        done = partial.read_text(encoding="utf-8").split("\n")[:-1] if partial.exists() else []
+        began, new = time.perf_counter(), list[str]()
+        with atomic_text(partial) as stream:  # without a line that was cut off
+            stream.writelines(f"{line}\n" for line in done)
+        with disk_errors(partial), partial.open("a", encoding="utf-8", newline="\n") as stream:
+            for line in self._translator.make(self._lines[len(done) :]):
+                new.append(line)
+                stream.write(f"{line}\n")
+                stream.flush()
+                check()
+        seconds = time.perf_counter() - began
+        self._translator.keep(self._lines, [*done, *new], self._path.name)
+        with atomic_text(self._beside(".json")) as stream:
+            stream.write(json.dumps({"lines": len(new), "seconds": seconds}) + "\n")
+        partial.unlink()
+        return self._translator.problems
+
+    def seconds(self) -> float:
+        """What all lines take, by those that were measured together; 0 where that is not known."""
+        try:
+            record: Mapping[str, float] = json.loads(self._beside(".json").read_text(encoding="utf-8"))
+            return float(record["seconds"]) * len(self._lines) / float(record["lines"])
+        except (OSError, ValueError, KeyError, ZeroDivisionError):
+            return 0.0
+
+    def _beside(self, ending: str) -> Path:
+        """A file named as the kept translation is: by model, search and text, so that what is shared has one speed."""
+        return self._path.with_name(self._translator.path(self._lines).stem + ending)
