@@ -93,13 +93,14 @@ sets may stand there as \\[corpus.tests] news = \\["news.en", "news.fr"].
 RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are trained on it
 with the same budget, and so are the ablations that are asked for: encoder,
 context, score, order, cell, readout, reverse, output-rank, vocabulary,
-beam, loss. The same command again goes on where it was cut off.
+beam, loss. Without a budget it is 3 million target words for the scale tiny,
+10 million for small, 110 hours for paper. The same command again goes on
+where it was cut off. With --jobs 2 two models at a time are trained, by
+processes that share the threads: small models are done a good deal sooner so.
 
 The folder then holds report.md and report.html with the paper's tables and
-figures, scores.csv, training.csv, settings.json, and in work/ corpora and
-models. With --jobs 2 two models at a time are trained, by processes that
-share the threads: small models are done a good deal sooner so.
-With --no-text no sentence of the corpus stands in the report.
+figures, scores.csv, training.csv, settings.json, and in work/ corpora, models
+and translations. With --no-text no sentence of the corpus stands in the report.
 
 Examples:
 
