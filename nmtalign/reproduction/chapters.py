@@ -1,6 +1,7 @@
 """The paper's tables with ours beside them: BLEU, training, seeds, and what was to show."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
 from nmtalign.reproduction.cells import NOTHING, count, mean_and_spread, number, p_value, score, share, short
 from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
@@ -165,7 +166,13 @@ def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
         gaps = [_gap(search, encdec, number, last) for number in (0, 1)]
         if all(gap is not None for gap in gaps):
             said = f"{gaps[0]:.2f} up to {LONG} words, {gaps[1]:.2f} above"
-            yield name, "the gap between them grows with length", said, _yes((gaps[1] or 0) > (gaps[0] or 0))
+            claim = f"the gap between them is wider on over {LONG} words"
+            yield name, claim, said, _yes((gaps[1] or 0) > (gaps[0] or 0))
+        by_bucket = _gaps(search, encdec, last)
+        if len(by_bucket) > 2:
+            said = "; ".join(f"{label}: {gap:.2f}" for label, gap in by_bucket.items())
+            tau = trend(list(by_bucket.values()))
+            yield name, "the gap grows from bucket to bucket", f"{said}; Kendall's tau {tau:.2f}", _yes(tau > 0)
     for system, claim, holds in (
         (search, f"{FLAGSHIP} on over {LONG} words is within 10% of its best bucket", _keeps),
         (encdec, f"{BASELINE} on over {LONG} words is under half of its best bucket", _loses_half),
@@ -193,6 +200,19 @@ def _gap(one: SystemReport, other: SystemReport, half: int, metric: int) -> floa
     """How far the one is ahead in sentences of at most LONG words (0) or in longer ones (1)."""
     values = [_halves(system)[half].values[metric] for system in (one, other)]
     return None if values[0] is None or values[1] is None else values[0] - values[1]
+
+
+def _gaps(one: SystemReport, other: SystemReport, metric: int) -> dict[str, float]:
+    """How far the one is ahead in each bucket of lengths that has sentences, by the bucket's label."""
+    parts = [system.everything.breakdowns[0].parts for system in (one, other)]
+    pairs = [(mine.label, mine.values[metric], theirs.values[metric]) for mine, theirs in zip(*parts, strict=True)]
+    return {label: a - b for label, a, b in pairs if a is not None and b is not None and label != "0"}
+
+
+def trend(values: Sequence[float]) -> float:
+    """Kendall's rank correlation of values with their places: 1 where each is larger than all before it."""
+    pairs = list(combinations(values, 2))
+    return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
 
 
 def _halves(system: SystemReport) -> list[Part]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from nmtalign.alignment.record import AlignmentRecord, Link
 
 _SURE = 0.5  # weight of a look that counts: of spread ones the largest says little of an order
-_FEWEST, _LONGEST = 6, 30  # links that make an order; words that a picture has room for
+_FEWEST, _LONGEST = 6, 30  # words of either side that make an order; words that a picture has room for
 
 
 def reordering(links: Collection[Link]) -> float:
@@ -31,7 +31,8 @@ def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[Alignm
     ranked: list[tuple[float, int, AlignmentRecord]] = []
     for record in records:
         links = sure_links(record)
-        if len(links) >= _FEWEST and max(len(record.source), len(record.target)) <= _LONGEST:
+        fewest = min(len({link[side] for link in links}) for side in (0, 1))
+        if fewest >= _FEWEST and max(len(record.source), len(record.target)) <= _LONGEST:
             ranked.append((-reordering(links), record.sentence_id, record))
     ranked.sort(key=lambda one: one[:2])
     chosen: dict[tuple[Sequence[str], Sequence[str]], AlignmentRecord] = {}

@@ -45,4 +45,5 @@ def test_the_most_reordered_come_first_and_twins_once():
 
 def test_spread_looks_short_and_long_sentences_are_not_drawn():
     assert sure_links(record(range(6), weight=0.4)) == []
-    assert most_reordered([record(range(6), weight=0.4), record([1, 0]), record(range(31))], 5) == []
+    few = record([5, 5, 4, 4, 0, 0])  # six links, but of three source words
+    assert most_reordered([record(range(6), weight=0.4), record([1, 0]), record(range(31)), few], 5) == []

@@ -66,6 +66,10 @@ def test_the_report_holds_the_papers_tables_and_figures(results):
     assert sum(int(row[1]) for row in lengths) == 12
     rates = rows_of(text, "| model | seed | AER |")
     assert [row[0] for row in rates] == ["RNNsearch-30", "RNNsearch-50"]
+    claims = {row[1]: row for row in rows_of(text, "| test set | claim |")}
+    gaps = claims["the gap grows from bucket to bucket"]
+    assert len(gaps[2].split("; ")) == sum(row[1] != "0" for row in lengths) + 1
+    assert gaps[3] == ("yes" if float(gaps[2].rpartition(" ")[2]) > 0 else "no")
     assert "418M words of monolingual text" in text
     assert "348M words" in text
     assert "multi-bleu|nrefs:1|bs:20|seed:12345" in text.replace("\\", "")
