@@ -49,5 +49,5 @@ def short(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """`87%`."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.0f}%"
+    """`87.3%`."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"

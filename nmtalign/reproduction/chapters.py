@@ -179,8 +179,8 @@ def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
     ):
         parts = _long_and_best(system, last) if system else None
         if parts:
-            long, best = parts
-            said = f"{long:.2f} of {best:.2f}, {share(long / best)}"
+            long, best, sentences = parts
+            said = f"{long:.2f} of {best:.2f}, {share(long / best)}; {count(sentences)} sentences"
             yield name, claim, said, _yes(holds(long / best))
 
 
@@ -220,8 +220,10 @@ def _halves(system: SystemReport) -> list[Part]:
     return [part for part in system.everything.breakdowns[1].parts if part.label != "0"]
 
 
-def _long_and_best(system: SystemReport, metric: int) -> tuple[float, float] | None:
-    long = _halves(system)[1].values[metric]
+def _long_and_best(system: SystemReport, metric: int) -> tuple[float, float, int] | None:
+    """The score of the sentences of over LONG words, that of the best bucket, and how many the former are."""
+    half = _halves(system)[1]
+    long = half.values[metric]
     values = [part.values[metric] for part in system.everything.breakdowns[0].parts]
     best = max((value for value in values if value), default=None)
-    return None if long is None or not best else (long, best)
+    return None if long is None or not best else (long, best, half.sentences)
