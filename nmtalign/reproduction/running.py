@@ -151,9 +151,10 @@ class Reproduction:
                 continue
             write_settings(plan, system)
             folder = plan.model_folder(system, seed)
+            name = folder.name if len(plan.seeds) > 1 else system.name
             where = ("--config", str(settings_file(plan, system)), "-o", str(folder))
-            jobs.append(Job(folder.name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
-            keys[folder.name] = system.name, seed
+            jobs.append(Job(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
+            keys[name] = system.name, seed
 
         self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), lambda line: self._listen(Noted(line)))
         problems = self._side_by_side.run(jobs, plan.request.jobs)

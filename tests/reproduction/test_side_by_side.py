@@ -30,7 +30,7 @@ def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
     assert [step.number for step in steps] == list(range(1, 6))
     assert {step.what for step in steps[1:3]} == {f"training {name}, seed 1234" for name in TWO.split(",")}
     lines = [happening.text for happening in said if isinstance(happening, Noted)]
-    assert any(line.startswith("RNNsearch-50.seed-1234: training: ") for line in lines)
+    assert any(line.startswith("RNNsearch-50: training: ") for line in lines)
 
 
 def test_one_that_fails_is_told_of_by_its_own_line(plan):
@@ -83,7 +83,7 @@ def test_no_training_outlives_what_started_it(workspace: Path, how):
         assert running.stderr is not None
         seen: set[str] = set()
         for line in running.stderr:
-            seen |= {name for name in TWO.split(",") if f"{name}.seed-1234: training: " in line}
+            seen |= {name for name in TWO.split(",") if f"{name}: training: " in line}
             if len(seen) == 2:
                 break
         children = _children(running.pid)
