@@ -99,10 +99,21 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 @contextlib.contextmanager
 def exclusive(stream: IO[bytes]) -> Iterator[None]:
     """Marks an open file as being written by a living process, for `sweep`; the mark goes with the process."""
-    if fcntl is not None:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(BlockingIOError):
+        _mark(stream.fileno())
     yield
+
+
+def _mark(descriptor: int) -> None:
+    """Marks what is open as written by this process, where files can be marked; BlockingIOError where another has."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a file system without locks
+        pass
 
 
 def open_alone(path: Path) -> BinaryIO:
@@ -112,13 +123,10 @@ def open_alone(path: Path) -> BinaryIO:
     """
     stream = path.open("r+b" if path.exists() else "x+b", buffering=0)
     try:
-        if fcntl is not None:
-            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _mark(stream.fileno())
     except BlockingIOError:
         stream.close()
         raise
-    except OSError:  # a file system without locks
-        pass
     return stream
 
 
@@ -133,13 +141,12 @@ def alone_in(folder: Path) -> Iterator[None]:
         return
     opened = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"{folder}: another process is training there; wait until it has ended, or give another folder"
-                ) from None
+        try:
+            _mark(opened)
+        except BlockingIOError:
+            raise UsageError(
+                f"{folder}: another process is training there; wait until it has ended, or give another folder"
+            ) from None
         yield
     finally:
         os.close(opened)
@@ -154,15 +161,11 @@ def sweep(folder: Path) -> None:
 
 
 def _is_being_written(path: Path) -> bool:
-    if fcntl is None:
-        return False
     with path.open("rb") as stream:
         try:
-            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _mark(stream.fileno())
         except BlockingIOError:
             return True
-        except OSError:  # a file system without locks
-            return False
     return False
 
 
