@@ -233,7 +233,9 @@ class Trainer:
             if position.validated != position.update:
                 self._validate()
             position.finished = reason
-        self._save()
+            self._save()
+        elif self.updates_done or self._damage:  # a run that was at its end already is left as it is, its time too
+            self._save()
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)
         return finished
