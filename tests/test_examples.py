@@ -19,6 +19,7 @@ def shell(tmp_path_factory):
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400", "BEAM": "1"}
+    environment["SUBWORDS"] = "300"
 
     def run(script, *arguments, cwd, stdin=""):
         program = "bash" if script.endswith(".sh") else sys.executable
@@ -55,6 +56,14 @@ def test_own_files(shell, workspace, tmp_path):
     parts = [workspace / name for name in ("train", "dev", "test")]
     assert "BLEU" in shell("own-files.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
     assert len((tmp_path / "links.txt").read_text().splitlines()) == 40
+
+
+def test_small_corpus(shell, workspace, tmp_path):
+    parts = [workspace / name for name in ("train", "dev", "test")]
+    output = shell("small-corpus.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
+    assert "multi-bleu" in output
+    assert "case:lc" in output
+    assert len((tmp_path / "out-small.fr").read_text().splitlines()) == 40
 
 
 def test_unknown_words(shell, workspace):

@@ -1,5 +1,6 @@
 """Every command in README.md is run, with smaller budgets, one after the other as a reader would; so is its Python."""
 
+import csv
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ SMALLER = [
     (r"--size \d+", "--size 300"),
     (r"--words \S+", "--updates 4"),
 ]
+REPORTS = [("large", "test"), ("large", "news"), ("sample", "test")]  # of the columns of the results
 
 
 def blocks(language, path=README):
@@ -73,3 +75,30 @@ def test_readme_is_short_and_names_every_command():
     assert len(text.splitlines()) < 300
     for command in app.registered_commands:
         assert f"`nmtalign {command.name}" in text
+
+
+def test_results_are_those_of_the_reports():
+    """The table of results says what the reports say; so does its column of the paper's numbers."""
+    from nmtalign.reproduction.paper import OTHERS, PAPER
+
+    papers = {**PAPER, **OTHERS}
+    table = re.search(r"^\| `multi-bleu`[^\n]*\n(?:\|.*\n)+", README.read_text(), re.M)
+    assert table is not None
+    rows = [[cell.strip().replace("\\", "") for cell in line.split("|")[1:-1]] for line in table[0].splitlines()]
+    assert rows[0][1:] == ["statutes", "news", "sample corpus", "the paper"]
+    assert [row[0] for row in rows[2:]] == list(papers)
+    for name, *ours, paper in rows[2:]:
+        assert paper == f"{papers[name].bleu:.2f} / {papers[name].no_unk:.2f}"
+        for cell, (report, test) in zip(ours, REPORTS, strict=True):
+            found = scores_of(report, test).get(name)
+            assert cell == (" / ".join(f"{found[subset]:.2f}" for subset in ("all", "no-unk")) if found else "")
+
+
+def scores_of(report, test):
+    """The tokenised BLEU of each model of a report, of all sentences and of those without an unknown word."""
+    found = {}
+    with (ROOT / "examples/reproduction" / report / "scores.csv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if (row["test"], row["metric"], row["by"]) == (test, "multi-bleu", ""):
+                found.setdefault(row["system"], {})[row["subset"]] = float(row["value"])
+    return found

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# A small corpus (30,000 pairs or so) until there is no more to learn from it: subwords, much dropout, 20 epochs.
+# Usage: small-corpus.sh TRAIN DEV TEST SRC TGT [options of `nmtalign train`]
+#   TRAIN, DEV and TEST are names without the language: train.en and train.fr are `train en fr`.
+set -euo pipefail
+train=$1 dev=$2 test=$3 src=$4 tgt=$5
+shift 5
+
+nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary bpe --size "${SUBWORDS:-4000}" -o data-small/
+nmtalign train data-small/ -o model-small/ --preset small --dropout 0.3 --epochs 20 "$@"
+nmtalign translate -m model-small/ < "$test.$src" > "out-small.$tgt"
+nmtalign score "out-small.$tgt" -r "$test.$tgt" -s "$test.$src" --by-length
+# As papers report this corpus: BLEU of lowercased, tokenised text.
+nmtalign score "out-small.$tgt" -r "$test.$tgt" --metrics multi-bleu --lowercase
