@@ -58,8 +58,8 @@ def error_rates(results: Results) -> Iterator[Block]:
 
 
 def curves(results: Results, folder: Path) -> Iterator[Block]:
-    """Loss, perplexity, dev BLEU and speed while the paper's models were trained."""
-    names = [system.name for system in results.plan.of_paper]
+    """Loss, perplexity, dev BLEU and speed while the paper's models were trained, coloured as in Figure 2."""
+    names = by_name(results.scored[0].paper)
     seed = results.plan.seeds[0]
     drawn = {name: results.curves[name, seed] for name in names if (name, seed) in results.curves}
     if not drawn:
