@@ -23,7 +23,22 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, whose own functions are made to fit
 
+SLOWEST = ("test_readme.py", "test_examples.py")
+
 WORDS = [f"w{index}" for index in range(12)]
+
+
+def pytest_collection_modifyitems(items):
+    """The files that take longest come first, so that workers side by side end at about the same time."""
+    items.sort(key=lambda item: item.path.name not in SLOWEST)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Trainings set the number of threads; the last bits of a product depend on it."""
+    yield
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:

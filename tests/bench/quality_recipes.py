@@ -39,10 +39,11 @@ class QualityRecipe:
 
 def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> None:
     settings = config["training"]
-    for name in ("scheduling", "decrease_factor"):
-        settings.pop(name)
+    settings |= {"scheduling": "exponential", "decrease_factor": 1.0}  # it must be told a schedule: a constant rate
     settings |= {"updates": training.updates, "validation_freq": training.updates}
-    settings |= {"logging_freq": min(REPORT_EVERY, max(1, training.updates - 1))}  # it must report before it validates
+    # It must report before it validates, and then once more.
+    most = min(REPORT_EVERY, training.updates - 1)
+    settings |= {"logging_freq": next((n for n in range(most, 1, -1) if training.updates % n == 0), 1)}
     settings |= {"learning_rate": training.learning_rate, "clip_grad_norm": CLIP_NORM, "normalization": "tokens"}
     settings |= {"random_seed": training.seed, "shuffle": True, "early_stopping_metric": "ppl", "patience": 1000}
     config["testing"] |= {"generate_unk": False, "max_output_length": LONGEST}
