@@ -46,7 +46,6 @@ class Task:
 
     texts: Texts  # train, dev and test as tokens
     corpus: Path
-    source: Path  # of the test set, raw
     reference: Sequence[str]  # as tokens
     training: Training
     sentences: int
@@ -113,9 +112,7 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
     words = tuple(list(vocabulary.words[FIRST_WORD:]) for vocabulary in vocabularies)
     training = Training(updates, given["learning_rate"], given["beam"], given["seed"])
     texts = Texts(folder, (words[0], words[1]), size, longest)
-    task = Task(
-        texts, given["data"].resolve(), given["test"][0].resolve(), sides[1], training, given["batch"], given["threads"]
-    )
+    task = Task(texts, given["data"].resolve(), sides[1], training, given["batch"], given["threads"])
     return task, updates * words_a_pair * given["batch"]
 
 
@@ -160,7 +157,7 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
         "--threads",
         str(task.threads),
     ]
-    lines = _call([*command, "translate", "-m", str(folder), str(task.source), *search], name, task)
+    lines = _call([*command, "translate", "-m", str(folder), str(task.texts.file("test", "src")), *search], name, task)
     curves = read_curves(folder)
     if curves.best is None:
         raise NmtalignError(f"{name}: no look at dev in {folder}")

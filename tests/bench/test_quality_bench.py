@@ -15,9 +15,11 @@ from bench import quality  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
 from bench.recipes import Recipe, recipes  # noqa: E402
+from nmtalign import Translator  # noqa: E402
 from nmtalign.config import PrepConfig  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
 from nmtalign.sample.writer import write_sample  # noqa: E402
+from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 
 # Repeats its input, and says what a toolkit says at the end of its training.
 TRAINS = "print('Total params: 17'); print('dev ppl: 9.00'); print('dev ppl: 4.00')"
@@ -83,23 +85,23 @@ def test_ours_and_a_toolkit_are_measured_alike(sample, tmp_path, capsys, monkeyp
     assert ours["dev_loss"] == pytest.approx(next(event["loss"] for event in log if event["event"] == "validated"))
     assert theirs["dev_loss"] == math.log(4)
     assert theirs["parameters"] == 17
-    assert theirs["bleu"] == pytest.approx(_copied(sample), abs=1e-6)
+    assert theirs["bleu"] == pytest.approx(_bleu(sample, (folder / "test.src").read_text().splitlines()), abs=1e-6)
     assert "tok:none" in ours["signature"]
+    translator = Translator.load(folder / "ours-0", beam=2)
+    lines = (sample / "test.en").read_text().splitlines()
+    assert ours["bleu"] == pytest.approx(_bleu(sample, [" ".join(t.tokens) for t in translator.translate(lines)]))
     said = capsys.readouterr().out
     assert "Fake 1" in said
     assert "1.386" in said
 
 
-def _copied(sample):
-    """BLEU of the source as a translation of itself, tokens against tokens."""
+def _bleu(sample, lines):
+    """BLEU of tokens against the tokens of the test set."""
     import sacrebleu
 
-    from nmtalign.text.tokenizer import Tokenizers
-
-    both = Tokenizers.load(sample / "data")
-    source = [" ".join(both.source.tokenize(line)) for line in (sample / "test.en").read_text().splitlines()]
-    reference = [" ".join(both.target.tokenize(line)) for line in (sample / "test.fr").read_text().splitlines()]
-    return sacrebleu.corpus_bleu(source, [reference], tokenize="none", force=True).score
+    target = Tokenizers.load(sample / "data").target
+    reference = [" ".join(target.tokenize(line)) for line in (sample / "test.fr").read_text().splitlines()]
+    return sacrebleu.corpus_bleu(lines, [reference], tokenize="none", force=True).score
 
 
 def test_one_that_fails_costs_one_line(sample, tmp_path, capsys, monkeypatch, toolkit):
@@ -130,11 +132,14 @@ def test_what_the_others_are_told(tmp_path, sample):
         job.folder.mkdir()
         recipes("2.0")[name].train_command(tmp_path, job)
         config = json.loads((job.folder / "config.yaml").read_text())
-        training = Training(7, 0.002, 3, 5)
+        training = Training(826, 0.002, 3, 5)
         how.settle(config, job, training)
         settings = config.get("training", config)
         assert settings["learning_rate"] == 0.002
-        assert 7 in (settings.get("updates"), settings.get("train_steps"))
+        assert 826 in (settings.get("updates"), settings.get("train_steps"))
+        if "logging_freq" in settings:  # JoeyNMT wants it to divide, and a report before the last update
+            assert 1 < settings["logging_freq"] < 826
+            assert 826 % settings["logging_freq"] == 0
         assert settings["normalization"] == "tokens"
         command = how.translate(tmp_path, job, training, tmp_path / "test.src")
         said = " ".join(command) + "".join(path.read_text() for path in job.folder.glob("translate.yaml"))
