@@ -16,6 +16,7 @@ SMALLER = [
     (r"--pairs \d+", "--pairs 200"),
     (r"--size \d+", "--size 300"),
     (r"--words \S+", "--updates 4"),
+    (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
 ]
 REPORTS = [("large", "test"), ("large", "news"), ("sample", "test")]  # of the columns of the results
 

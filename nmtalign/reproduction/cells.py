@@ -26,10 +26,10 @@ def score(part: Part, metric: int) -> str:
     return f"{value} [{interval.low:.2f}, {interval.high:.2f}]" if interval and value != NOTHING else value
 
 
-def p_value(part: Part, metric: int) -> str:
-    """Of the paired bootstrap against the first system of the report."""
+def p_value(part: Part, first: Part, metric: int) -> str:
+    """Of the paired bootstrap against the first system of the report; of no difference there is none."""
     values = part.p_values.get("bs", ())
-    found = values[metric] if values else None
+    found = values[metric] if values and part.values[metric] != first.values[metric] else None
     return NOTHING if found is None else f"{found:.3f}"
 
 

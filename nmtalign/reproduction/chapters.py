@@ -87,7 +87,8 @@ def _row_one(system: SystemReport | None, name: str, report: Report, paper: Pape
     for metric, _ in enumerate(report.metrics):
         for section in (system.everything, system.no_unk) if system else (None, None):
             cells.append(score(section.whole, metric) if section else NOTHING)
-    p = p_value(system.everything.whole, len(report.metrics) - 1) if system else NOTHING
+    first, last = report.systems[0].everything.whole, len(report.metrics) - 1
+    p = p_value(system.everything.whole, first, last) if system else NOTHING
     ours = [number(paper.bleu), number(paper.no_unk)] if paper else [NOTHING, NOTHING]
     return [f"{name} (more text)" if name == MOSES else name, *cells, p, *ours]
 
@@ -159,7 +160,7 @@ def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
         if other and encdec:
             ours, theirs = (one.everything.whole for one in (other, encdec))
             a, b = ours.values[last] or 0.0, theirs.values[last] or 0.0
-            p = p_value(ours, last)
+            p = p_value(ours, theirs, last)
             significant = p != NOTHING and float(p) < 0.05
             yield name, f"{claim} is ahead of {BASELINE}", f"{a:.2f} and {b:.2f}, p {p}", _yes(a > b, significant)
     if search and encdec:

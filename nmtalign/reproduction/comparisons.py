@@ -39,7 +39,7 @@ def _length_table(scored: Scored, baseline: str) -> Table:
         cells = [part.label, count(part.sentences)]
         for system in report.systems:
             own = system.everything.breakdowns[0].parts[number_]
-            cells += [score(own, last)] if system.name == baseline else [score(own, last), p_value(own, last)]
+            cells += [score(own, last)] if system.name == baseline else [score(own, last), p_value(own, part, last)]
         rows.append(cells)
     return Table(head, rows, f"{scored.test.name}: {report.metrics[-1]} by length; p is against {baseline}")
 
@@ -100,7 +100,7 @@ def _ablation_row(results: Results, scored: Scored, system: System) -> list[str]
         last = len(report.metrics) - 1
         own, base = systems[system.name].everything.whole, report.systems[0].everything.whole
         difference = f"{(own.values[last] or 0.0) - (base.values[last] or 0.0):+.2f}"
-        p = p_value(own, last)
+        p = p_value(own, base, last)
     elif key in results.outcome.failures:
         difference = "failed"
     trained = results.trained.get((system.trained_as, seed))
