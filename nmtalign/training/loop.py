@@ -228,13 +228,13 @@ class Trainer:
     def _finish(self, reason: str) -> Finished:
         """Last validation and checkpoint; an interruption (`stop`) only saves."""
         position, complete = self.position, self._stop is None
+        ended_before = position.finished is not None
         self._report()
-        if complete and position.finished is None:
+        if complete and not ended_before:
             if position.validated != position.update:
                 self._validate()
             position.finished = reason
-            self._save()
-        elif self.updates_done or self._damage:  # a run that was at its end already is left as it is, its time too
+        if not ended_before or self._damage:  # else it is left as it is, its time too
             self._save()
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)
