@@ -34,7 +34,7 @@ _MODERN: Mapping[str, Any] = {
     "output_rank": 0,
     "cell": "cudnn",
     "order": "look-update-generate",
-    "initialisation": "xavier",
+    "initialisation": "lecun",
     "optimizer": "adamw",
     "epsilon": 1e-8,
     "clip_norm": 1.0,

@@ -14,8 +14,10 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Fills every parameter of `model` in place, from PyTorch's global generator.
 
     "paper": recurrent matrices random orthogonal; the matrices of attention, W_a, U_a (and V_c, U_f of coverage),
-    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "xavier": recurrent matrices orthogonal,
-    embeddings Gaussian (0, 1/sqrt(m)), all else Glorot's uniform.
+    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "lecun": recurrent matrices orthogonal, biases 0,
+    all else Gaussian (0, 1/sqrt(its inputs)), so that every sum starts as large as what it sums (LeCun et al. 1998,
+    Efficient BackProp, 4.6); an embedding of m counts m. "xavier": v_a uniform, matrices Glorot's uniform, between inputs
+    and outputs: the softmax of a large vocabulary starts small. All else as "lecun".
     """
     attention = set[int]()
     for module in model.modules():
@@ -27,6 +29,8 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
                 parameter.zero_()
             elif name.endswith("recurrent_weight"):
                 _orthogonal_blocks(parameter)
+            elif kind == "lecun":
+                parameter.normal_(0, 1 / math.sqrt(parameter.shape[-1]))
             elif kind == "xavier":
                 _xavier(name, parameter)
             elif name.endswith("vector"):

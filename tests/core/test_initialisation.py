@@ -28,6 +28,23 @@ def test_the_papers_statistics(cell):
             assert abs(value.mean().item()) < 6 * wanted / math.sqrt(value.numel()), name
 
 
+@pytest.mark.parametrize("options", [{}, {"attention": "general"}, {"output_rank": 0, "cell": "cudnn"}])
+def test_lecuns_deviation_is_that_of_the_inputs(options):
+    torch.manual_seed(0)
+    sizes = {"embedding": 80, "hidden": 100, "attention_hidden": 90, "maxout": 50} | options
+    for name, parameter in TranslationModel(ModelConfig(500, 600, **sizes, initialisation="lecun")).named_parameters():
+        value = parameter.detach()
+        if "bias" in name:
+            assert not value.any(), name
+        elif name.endswith("recurrent_weight"):
+            for block in value.view(-1, 100, 100):
+                torch.testing.assert_close(block @ block.T, torch.eye(100), atol=1e-4, rtol=0)
+        else:
+            wanted = value.shape[-1] ** -0.5
+            assert abs(value.std().item() - wanted) < 6 * wanted / math.sqrt(2 * value.numel()), name
+            assert abs(value.mean().item()) < 6 * wanted / math.sqrt(value.numel()), name
+
+
 def test_attention_starts_exactly_uniform():
     torch.manual_seed(0)
     model = TranslationModel(ModelConfig(9, 9, embedding=4, hidden=5, attention_hidden=6, maxout=3, output_rank=0))
