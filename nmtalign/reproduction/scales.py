@@ -95,9 +95,8 @@ SCALES: Mapping[str, Scale] = {
         pieces="30000",
     ),
 }
-# The paper's own training (section 4), for what is asked of it at any scale.
+# The paper's own training (section 4), for what is asked of it at any scale, from the first weights of that scale.
 PAPER_TRAINING: Mapping[str, Any] = {
-    "initialisation": "paper",
     "optimizer": "adadelta",
     "learning_rate": 1.0,
     "epsilon": 1e-6,
