@@ -14,9 +14,9 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Fills every parameter of `model` in place, from PyTorch's global generator.
 
     "paper": recurrent matrices random orthogonal; the matrices of attention, W_a, U_a (and V_c, U_f of coverage),
-    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "lecun": recurrent matrices orthogonal, biases 0,
-    all else Gaussian (0, 1/sqrt(its inputs)), so that every sum starts as large as what it sums (LeCun et al. 1998,
-    Efficient BackProp, 4.6); an embedding of m counts m. "xavier": v_a uniform, matrices Glorot's uniform, between inputs
+    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "lecun": recurrent matrices orthogonal, biases
+    0, all else Gaussian (0, 1/sqrt(its inputs)), so that sums start as large as what they sum (LeCun et al. 1998,
+    Efficient BackProp, 4.6); an embedding of m counts m. "xavier": v_a uniform, matrices Glorot's uniform, of inputs
     and outputs: the softmax of a large vocabulary starts small. All else as "lecun".
     """
     attention = set[int]()
