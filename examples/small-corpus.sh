@@ -7,7 +7,7 @@ train=$1 dev=$2 test=$3 src=$4 tgt=$5
 shift 5
 
 nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary bpe --size "${SUBWORDS:-4000}" -o data-small/
-nmtalign train data-small/ -o model-small/ --preset small --dropout 0.3 --epochs 20 --metric bleu "$@"
+nmtalign train data-small/ -o model-small/ --preset small --dropout 0.3 --epochs 20 "$@"
 nmtalign translate -m model-small/ < "$test.$src" > "out-small.$tgt"
 nmtalign score "out-small.$tgt" -r "$test.$tgt" -s "$test.$src" --by-length
 # As papers report this corpus: BLEU of lowercased, tokenised text.
