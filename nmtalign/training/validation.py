@@ -108,12 +108,14 @@ def judge(
 ) -> Validated:
     """Whether this is the best so far, which the position takes note of; the event that says so at `when`.
 
-    Of both directions, where two are trained, the sum counts; best_loss and best_bleu are those of the first.
+    Of both directions, where two are trained, the sum counts; best_loss and best_bleu are those of the first. Of equal
+    BLEU, as at the beginning, where it is 0, the lower loss is better.
     """
     seen, *others = looks
     loss, score = seen.loss, seen.score
     value = sum(look.value(config) for look in looks)
-    best = math.isfinite(value) and (position.best is None or value > position.best)
+    least = math.inf if position.best_loss is None else position.best_loss
+    best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
         position.best, position.best_loss, position.since_best = value, loss, 0
         position.best_bleu = score.value if score else None

@@ -8,9 +8,11 @@ from sacrebleu.metrics import BLEU
 
 from nmtalign.cli.score_models import translate_with
 from nmtalign.config import TranslateConfig
-from nmtalign.scoring.metrics import MetricOptions, corpus_scores
+from nmtalign.scoring.metrics import MetricOptions, Score, corpus_scores
 from nmtalign.scoring.texts import Text
 from nmtalign.training.events import Validated
+from nmtalign.training.state import Position
+from nmtalign.training.validation import Validation, judge
 
 spec = importlib.util.spec_from_file_location("trainings", Path(__file__).with_name("trainings.py"))
 trainings = importlib.util.module_from_spec(spec)
@@ -30,3 +32,13 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     (score,) = corpus_scores(done.text.lines, references, options=MetricOptions(("bleu",)))
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.text.lines), [references]).score > 0
+
+
+def test_of_equal_bleu_the_lower_loss_is_better():
+    config = dataclasses.replace(trainings.CONFIG, metric="bleu", patience=2)
+    position, found = Position(), []
+    for bleu, loss in ((0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (1.0, 5.6), (1.0, 5.6), (0.5, 4.0)):
+        look = Validation(loss * 10, 10, 2, Score("BLEU", bleu, "signature"), ("", "", ""))
+        found.append(judge([look], position, config, (1, 0.1, 1.0)).best)
+    assert found == [True, True, False, True, False, False]
+    assert (position.best, position.best_loss, position.since_best) == (1.0, 5.6, 2)
