@@ -29,7 +29,7 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
                 parameter.zero_()
             elif name.endswith("recurrent_weight"):
                 _orthogonal_blocks(parameter)
-            elif kind == "lecun":
+            elif kind == "lecun" or (kind == "xavier" and "embedding" in name):
                 parameter.normal_(0, 1 / math.sqrt(parameter.shape[-1]))
             elif kind == "xavier":
                 _xavier(name, parameter)
@@ -49,8 +49,6 @@ def _orthogonal_blocks(weight: Tensor) -> None:
 def _xavier(name: str, weight: Tensor) -> None:
     if name.endswith("vector"):
         weight.uniform_(-1 / math.sqrt(len(weight)), 1 / math.sqrt(len(weight)))
-    elif "embedding" in name:
-        weight.normal_(0, 1 / math.sqrt(weight.shape[-1]))
     elif name.endswith(("input_weight", "context_weight")) and weight.shape[-2] % 3 == 0:
         for block in weight.view(-1, weight.shape[-2] // 3, weight.shape[-1]):
             nn.init.xavier_uniform_(block)
