@@ -12,6 +12,8 @@ from nmtalign.errors import UsageError
 
 T = TypeVar("T")
 
+_WIDEST = 2**20  # of a layer: the number of bytes of any weight fits in 64 bits
+
 Cell = Literal["paper", "cudnn"]
 Order = Literal["look-generate-update", "look-update-generate"]
 Attention = Literal["additive", "dot", "general", "none"]
@@ -84,6 +86,10 @@ class ModelConfig:
         at_least(2, source_vocabulary_size=self.source_vocabulary_size)
         at_least(2, target_vocabulary_size=self.target_vocabulary_size)
         at_least(0, output_rank=self.output_rank)
+        at_most(_WIDEST, embedding=self.embedding, hidden=self.hidden, maxout=self.maxout)
+        at_most(_WIDEST, attention_hidden=self.attention_hidden, output_rank=self.output_rank)
+        at_most(2**31 - 1, source_vocabulary_size=self.source_vocabulary_size)
+        at_most(2**31 - 1, target_vocabulary_size=self.target_vocabulary_size)
         fraction(dropout=self.dropout)
         at_least(0.01, attention_temperature=self.attention_temperature)
         at_most(100, attention_temperature=self.attention_temperature)
@@ -315,14 +321,24 @@ def convert(origin: str, key: str, hint: Any, value: Any) -> Any:
     if get_origin(hint) is Literal:
         if value in get_args(hint):
             return value
-        raise UsageError(f"{origin}: {key} = {value!r}: must be one of {', '.join(map(str, get_args(hint)))}")
+        raise UsageError(f"{origin}: {key} = {_shown(value)}: must be one of {', '.join(map(str, get_args(hint)))}")
     if get_origin(hint) in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
         hint = next(part for part in get_args(hint) if part is not type(None))
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise UsageError(f"{origin}: {key} = {_shown(value)}: is too large") from None
     if type(value) is hint:
         return value
     kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    raise UsageError(f"{origin}: {key} = {value!r}: must be {kinds.get(hint, hint)}")
+    raise UsageError(f"{origin}: {key} = {_shown(value)}: must be {kinds.get(hint, hint)}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, TextIO
 
 from nmtalign.errors import ResourceError, UsageError
+from nmtalign.untrusted import open_regular
 
 try:
     import fcntl
@@ -170,6 +171,6 @@ def _is_being_written(path: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as stream:
+    """The SHA-256 of a regular file's bytes, in hexadecimal; OSError for a pipe or a device, which may never end."""
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -17,6 +17,7 @@
 """
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -48,11 +49,12 @@ from nmtalign.model_files import (
     hash_of,
     read_settings,
 )
-from nmtalign.tensor_file import check_tensors
+from nmtalign.tensor_file import check_tensors, read_shapes
 from nmtalign.tensor_file import load_tensors as load_tensors
 from nmtalign.tensor_file import save_tensors as save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.untrusted import parse_json
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
@@ -156,12 +158,13 @@ def load_model(
 
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:
     """Gives a model the weights of a file, without copying them where they are mapped."""
+    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     try:
-        tensors, _ = load_tensors(path, str(device))
+        fits = read_shapes(path) == expected
+        tensors = load_tensors(path, str(device))[0] if fits else {}
     except FormatError as error:
         raise FormatError(f"{error}; `nmtalign info {path.parent}` says which files are whole") from None
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    if expected != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+    if not fits:
         raise FormatError(f"{path}: does not hold the weights of the model that {CONFIG} describes")
     model.load_state_dict(tensors, assign=True)
 
@@ -194,8 +197,10 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
     try:
         metadata = check_tensors(path)
         if "position" in metadata:
-            return {**json.loads(metadata["position"]), "checksum": "matches"}
-        counted = sum(tensor.numel() for tensor in load_tensors(path)[0].values())
+            return {**parse_json(metadata["position"]), "checksum": "matches"}
+        counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
         return {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+    except (TypeError, ValueError):
+        return {"damaged": "its metadata makes no sense"}
     except FormatError as error:
         return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}

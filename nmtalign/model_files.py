@@ -1,13 +1,17 @@
 """The files of a model directory and what they say without PyTorch: names, settings, checksums, the hash of a model."""
 
+import contextlib
 import hashlib
-import json
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
+from nmtalign.untrusted import open_regular, read_json
 from nmtalign.version import __version__
 
 FORMAT = "nmtalign model"
@@ -18,40 +22,88 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 Which = Literal["best", "last"]
 
+CHUNK = 8 << 20  # bytes hashed at a time
+DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # what the header of a file of tensors begins with
+BLANK_DIGEST = b"0" * 64
+DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # of the digest in the file
+
+_WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
+_PIECES = ("source.spm", "target.spm")  # hashed by every version, where there are any
+# What every version has written into config.json; a later version may have added more.
+_KEYS: Mapping[str, type] = {
+    "nmtalign_version": str,
+    "source_language": str,
+    "target_language": str,
+    "model": dict,
+    "training": dict,
+    "files": dict,
+}
+
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """config.json of a model directory, checked; raises FormatError for a folder that holds none or a foreign one."""
     path = folder / CONFIG
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         raise FormatError(
             f"{folder}: no nmtalign model here (no {CONFIG}); name one with -m, or train one with `nmtalign train`"
         ) from None
     except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}; the model directory is damaged") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{path}: cannot be read: {reason}; the model directory is damaged") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise FormatError(f"{path}: not a model of nmtalign (its format is not '{FORMAT}')")
     if settings.get("format_version") != FORMAT_VERSION:
         raise FormatError(
-            f"{path}: format {settings.get('format_version')} is not the format {FORMAT_VERSION} that nmtalign "
-            f"{__version__} reads; use the version that wrote it ({settings.get('nmtalign_version')})"
+            f"{path}: format {_short(settings.get('format_version'))} is not the format {FORMAT_VERSION} that nmtalign "
+            f"{__version__} reads; use the version that wrote it ({_short(settings.get('nmtalign_version'))})"
         )
-    if missing := [key for key in ("model", "training", "files", "source_language") if key not in settings]:
-        raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
+    _check_settings(path, settings)
     return settings
+
+
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raises FormatError for a key that is missing or of another type, and for a file that is not in the folder."""
+    for key, kind in _KEYS.items():
+        if key not in settings:
+            raise FormatError(f"{path}: damaged: it has no '{key}'")
+        if not isinstance(settings[key], kind):
+            raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if kind is dict else 'a text'}")
+    if not isinstance(settings.get("prep", {}), dict):
+        raise FormatError(f"{path}: damaged: 'prep' is not an object")
+    for name, digest in settings["files"].items():
+        if not isinstance(digest, str):
+            raise FormatError(f"{path}: damaged: the checksum of '{_short(name)}' is not a text")
+        if name in ("", ".", "..") or "\0" in name or "\\" in name or Path(name).name != name:
+            raise FormatError(f"{path}: damaged: '{_short(name)}' names no file of this folder")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
     """Raises FormatError naming the first vocabulary or tokeniser file that is missing or was edited."""
+    there = [name for name in _PIECES if (folder / name).exists()]
+    if missing := [name for name in (*_WORDS, *there) if name not in settings["files"]]:
+        raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; put the original back")
     for name, expected in settings["files"].items():
-        path = folder / Path(name).name  # a name from a file never leads out of the folder
+        path = folder / name
         if not path.is_file():
             raise FormatError(f"{path}: missing; the model directory is not whole: copy all of it")
-        if sha256_of(path) != expected:
+        if _hash_of_file(path) != expected:
             raise FormatError(
                 f"{path}: was changed after training, and no longer fits the weights; put the original back"
             )
+
+
+def _hash_of_file(path: Path) -> str:
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def find_weights(folder: Path, which: Which) -> Path:
@@ -66,3 +118,63 @@ def find_weights(folder: Path, which: Which) -> Path:
 def hash_of(folder: Path, weights: str) -> str:
     """The hash of a model: SHA-256 over that of config.json, which holds those of the words, and of its weights."""
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
+
+
+class Checksum(threading.Thread):
+    """Hashes an open file of tensors beside other work; hashlib and the reading of a file hold no lock of Python."""
+
+    def __init__(self, stream: FileIO) -> None:
+        """The place of the stream moves to its end."""
+        super().__init__(daemon=True)  # a command that ends early does not wait for it
+        self._descriptor = os.dup(stream.fileno())
+        self._matches: bool | OSError = False
+
+    def run(self) -> None:
+        """Compares the SHA-256 of the file, with its digest as zeros, to that digest."""
+        try:
+            with FileIO(self._descriptor, "rb") as stream:
+                stream.seek(0)
+                start = stream.read(DIGEST_PLACE + len(BLANK_DIGEST))
+                digest = hashlib.sha256(start[:DIGEST_PLACE] + BLANK_DIGEST)
+                buffer = memoryview(bytearray(CHUNK))
+                while count := stream.readinto(buffer):
+                    digest.update(buffer[:count])
+            self._matches = digest.hexdigest().encode() == start[DIGEST_PLACE:]
+        except OSError as error:
+            self._matches = error
+
+    def matches(self) -> bool:
+        """Waits for the end; whether the digest in the file is that of its bytes. Raises OSError of the reading."""
+        self.join()
+        if isinstance(self._matches, OSError):
+            raise self._matches
+        return self._matches
+
+
+_ahead: dict[tuple[int, ...], Checksum] = {}
+
+
+def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
+    """Begins to hash the weights of models that will be loaded, while PyTorch is imported.
+
+    Whatever is wrong with them is for the loading to say.
+    """
+    for folder in folders:
+        with contextlib.suppress(FormatError, OSError, ValueError), open_regular(find_weights(folder, which)) as stream:
+            check = _ahead[_identity(stream)] = Checksum(stream)
+            check.start()
+
+
+def checksum_of(stream: FileIO) -> Checksum:
+    """The check of an open file of tensors: the one that `check_ahead` has begun, or a new one."""
+    check = _ahead.pop(_identity(stream), None)
+    if check is None:
+        check = Checksum(stream)
+        check.start()
+    return check
+
+
+def _identity(stream: FileIO) -> tuple[int, ...]:
+    """What changes when a file is written to or replaced."""
+    state = os.fstat(stream.fileno())
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns

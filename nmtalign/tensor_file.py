@@ -7,26 +7,34 @@ changed bit is noticed: in the header, in the metadata, in the digest or in a te
 import contextlib
 import hashlib
 import json
+import math
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, exclusive
-from nmtalign.model_files import FORMAT, FORMAT_VERSION
+from nmtalign.model_files import (
+    BLANK_DIGEST,
+    CHUNK,
+    DIGEST_PLACE,
+    DIGEST_PREFIX,
+    FORMAT,
+    FORMAT_VERSION,
+    checksum_of,
+)
+from nmtalign.untrusted import open_regular, parse_json
 
-CHUNK = 8 << 20  # bytes written, read and hashed at a time
-_PREFIX = b'{"__metadata__":{"sha256":"'
-_BLANK = b"0" * 64
-_PLACE = 8 + len(_PREFIX)  # of the digest in the file
-_LONGEST_HEADER = 100 << 20  # the limit of the safetensors format
+_LONGEST_HEADER = 16 << 20  # bytes; that of the largest model has some thousands
+_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # of weights, before there were checksums
 _NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -39,6 +47,27 @@ _NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a header records of one tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int  # in bytes, behind the header
+    end: int
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The beginning of a file of tensors."""
+
+    size: int  # in bytes, the eight that hold its length included
+    metadata: dict[str, str]
+    entries: dict[str, _Entry]
+    checksum: bool  # whether there is one; the weights of the earliest version have none
 
 
 def save_tensors(
@@ -64,7 +93,7 @@ def save_tensors(
                 hashed = beside.submit(digest.update, chunk)
                 stream.write(chunk)
                 hashed.result()
-        stream.seek(_PLACE)
+        stream.seek(DIGEST_PLACE)
         stream.write(digest.hexdigest().encode())
         stream.flush()
         os.fsync(stream.fileno())  # here, where the file is still held, since it takes longest
@@ -72,7 +101,7 @@ def save_tensors(
 
 def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Length and JSON header of a safetensors file, padded so that the first tensor is aligned."""
-    marks = {"sha256": _BLANK.decode(), "format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
+    marks = {"sha256": BLANK_DIGEST.decode(), "format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
     entries: dict[str, object] = {"__metadata__": marks}
     end = 0
     for name, tensor in tensors.items():
@@ -93,29 +122,38 @@ def _chunks(tensor: Tensor) -> Iterator[memoryview]:
 
 
 def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """(tensors, metadata) of a file of `save_tensors`, mapped rather than read; raises FormatError for a foreign one.
+    """(tensors, metadata) of a file of `save_tensors`, mapped rather than read, after all its bytes were checked.
 
-    A file that was cut off is noticed too. A changed bit among the tensors is not: `check_tensors` reads all.
+    Raises FormatError for a foreign or damaged file. Only weights of the earliest version, which had no checksum, are
+    loaded unchecked.
     """
-    metadata = read_metadata(path)
-    try:
-        with safe_open(path, framework="pt", device=device) as stream:
-            return {name: stream.get_tensor(name) for name in stream.keys()}, metadata  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise FormatError(f"{path}: damaged or not a safetensors file: {error}") from None
+    with _reading(path) as stream:
+        header = _read_header(path, stream)
+        if header.checksum:
+            _check_bytes(path, stream)
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # tensors can be written to, the file cannot
+    return {name: _mapped(data, header, entry).to(device) for name, entry in header.entries.items()}, header.metadata
+
+
+def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
+    count = math.prod(entry.shape)
+    if not count:
+        return torch.empty(entry.shape, dtype=entry.dtype)
+    flat = torch.frombuffer(data, dtype=entry.dtype, count=count, offset=header.size + entry.begin)
+    return flat.reshape(entry.shape)
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """(name, tensor in memory of its own) of a file of `save_tensors`, one after the other.
 
-    A mapped tensor would hold on to the whole file, and to its place on the disk. Raises FormatError as `load_tensors`.
+    A mapped tensor would hold on to the whole file, and to its place on the disk. The bytes are not compared with the
+    checksum: the caller has done so with `check_tensors`. Raises FormatError for a file that is foreign or cut off.
     """
-    types = {name: dtype for dtype, name in _NAMES.items()}
     with _reading(path) as stream:
-        header, _, entries = _read_header(path, stream)
-        for name, entry in entries.items():
-            tensor = torch.empty(entry["shape"], dtype=types[entry["dtype"]])
-            stream.seek(len(header) + entry["data_offsets"][0])
+        header = _read_header(path, stream)
+        for name, entry in header.entries.items():
+            tensor = torch.empty(entry.shape, dtype=entry.dtype)
+            stream.seek(header.size + entry.begin)
             for chunk in _chunks(tensor):
                 if stream.readinto(chunk) != len(chunk):
                     raise FormatError(f"{path}: damaged: cut off while it was read")
@@ -125,7 +163,13 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 def read_metadata(path: Path) -> dict[str, str]:
     """The metadata of a file of `save_tensors`, its tensors unseen; FormatError if foreign, empty or cut off."""
     with _reading(path) as stream:
-        return _read_header(path, stream)[1]
+        return _read_header(path, stream).metadata
+
+
+def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """(type, shape) of every tensor by name, the tensors unseen; raises FormatError as `read_metadata`."""
+    with _reading(path) as stream:
+        return {name: (entry.dtype, entry.shape) for name, entry in _read_header(path, stream).entries.items()}
 
 
 def check_tensors(path: Path) -> dict[str, str]:
@@ -134,48 +178,69 @@ def check_tensors(path: Path) -> dict[str, str]:
     Raises FormatError that says what is wrong.
     """
     with _reading(path) as stream:
-        header, metadata, _ = _read_header(path, stream)
-        if not header.startswith(_PREFIX, 8):
-            raise FormatError(f"{path}: carries no checksum: damaged, or written by an earlier version")
-        written = header[_PLACE : _PLACE + len(_BLANK)]
-        digest = hashlib.sha256(header[:_PLACE] + _BLANK + header[_PLACE + len(_BLANK) :])
-        buffer = memoryview(bytearray(CHUNK))
-        while count := stream.readinto(buffer):
-            digest.update(buffer[:count])
-    if digest.hexdigest().encode() != written:
+        header = _read_header(path, stream)
+        if not header.checksum:
+            raise FormatError(f"{path}: carries no checksum: an early version of nmtalign wrote it")
+        _check_bytes(path, stream)
+    return header.metadata
+
+
+def _check_bytes(path: Path, stream: FileIO) -> None:
+    if not checksum_of(stream).matches():
         raise FormatError(f"{path}: damaged: its checksum does not match, so some of its bytes have changed")
-    return metadata
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[FileIO]:
     try:
-        with path.open("rb", buffering=0) as stream:
+        with open_regular(path) as stream:
             yield stream
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _read_header(path: Path, stream: FileIO) -> tuple[bytes, dict[str, str], dict[str, Any]]:
-    """(length and header as they are in the file, metadata, what it says of each tensor)."""
+def _read_header(path: Path, stream: FileIO) -> _Header:
     size = os.fstat(stream.fileno()).st_size
     if size < 8:
         raise FormatError(f"{path}: damaged: {'cut off' if size else 'empty'}")
-    start = stream.read(8)
-    length = int.from_bytes(start, "little")
+    length = int.from_bytes(stream.read(8), "little")
     if length > _LONGEST_HEADER:
         raise FormatError(f"{path}: damaged, or not a safetensors file")
     text = stream.read(length)
     if len(text) < length:
         raise FormatError(f"{path}: damaged: cut off, or not a safetensors file")
     try:
-        entries = json.loads(text)
+        entries = parse_json(text)
         metadata = {str(name): str(value) for name, value in entries.pop("__metadata__", {}).items()}
-        end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        tensors = {name: _entry(entry) for name, entry in entries.items()}
+        end = _end(tensors)
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise FormatError(f"{path}: damaged: its header makes no sense") from None
     if metadata.get("format") != FORMAT:
         raise FormatError(f"{path}: not written by nmtalign")
-    if end != size:
-        raise FormatError(f"{path}: damaged: {size:,} bytes of {end:,}")
-    return start + text, metadata, entries
+    if 8 + length + end != size:
+        raise FormatError(f"{path}: damaged: {size:,} bytes of {8 + length + end:,}")
+    checksum = text.startswith(DIGEST_PREFIX)
+    if not checksum and not metadata.keys() <= _EARLY_METADATA:
+        raise FormatError(f"{path}: damaged: carries no checksum")
+    return _Header(8 + length, metadata, tensors, checksum)
+
+
+def _entry(entry: Mapping[str, Any]) -> _Entry:
+    """What a header records of one tensor; raises ValueError, KeyError or TypeError for what contradicts itself."""
+    dtype, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    if not all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end)):
+        raise ValueError
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError
+    return _Entry(dtype, tuple(shape), begin, end)
+
+
+def _end(entries: Mapping[str, _Entry]) -> int:
+    """Where the last tensor ends; raises ValueError where tensors overlap, or leave a gap."""
+    end = 0
+    for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
+        if entry.begin != end:
+            raise ValueError
+        end = entry.end
+    return end

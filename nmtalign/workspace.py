@@ -1,7 +1,6 @@
 """`nmtalign.toml`: one file that names corpus, languages, folders and settings, so that every command runs bare."""
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +19,12 @@ from nmtalign.config import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset
+from nmtalign.untrusted import parse_toml, read_regular
 
 T = TypeVar("T")
 
 FILE_NAME = "nmtalign.toml"
+_MOST_BYTES = 16 << 20  # of a settings file
 SECTIONS: Mapping[str, list[str]] = {
     "prep": field_names(PrepConfig),
     # The vocabularies' sizes come from the prepared corpus.
@@ -82,7 +83,7 @@ def load_workspace(config: Path | None) -> Workspace:
     path = config or Path(FILE_NAME)
     if config is None and not path.exists():
         return Workspace()
-    table = _read_toml(path)
+    table = _read_toml(path, given=config is not None)
     check_keys(str(path), table, _TOP)
     for name, known in SECTIONS.items():
         check_keys(f"{path}: [{name}]", _table(path, table, name), known)
@@ -104,13 +105,15 @@ def load_workspace(config: Path | None) -> Workspace:
     return dataclasses.replace(Workspace(file=path, pairs=pairs, tests=tests, sections=sections), **settings)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path, given: bool) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            return tomllib.load(stream)
+        if not given:
+            return parse_toml(read_regular(path))
+        with path.open("rb") as stream:  # --config may name a pipe: --config <(...)
+            return parse_toml(stream.read(_MOST_BYTES))
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: not a TOML file: {' '.join(str(error).split())}") from None
 
 

@@ -1,6 +1,5 @@
 """What a file was begun with, and whether this run goes on with the same."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmtalign.errors import UsageError
+from nmtalign.untrusted import parse_json
 
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
 _FREE_OPTIONS = frozenset(("threads", "device", "max_memory"))
@@ -49,7 +49,7 @@ def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any] | No
 
 def _object(text: Any) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (TypeError, ValueError):
         return None
     return value if isinstance(value, dict) else None

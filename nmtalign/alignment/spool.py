@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import disk_errors, open_alone
+from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
 _MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"
@@ -112,13 +113,13 @@ class Spool:
         content, settings, tails = None, {}, dict[int, bytes]()
         for frame, end in self._frames():
             if frame.kind == SETTINGS:
-                settings = json.loads(frame.payload)
+                settings = parse_json(frame.payload)
             elif frame.kind == CHUNK:
                 tails[frame.dataset] = b""
             elif frame.kind == TAIL:
                 tails[frame.dataset] = tails.get(frame.dataset, b"") + frame.payload
             elif frame.kind == COMMIT:
-                state = json.loads(frame.payload)
+                state = parse_json(frame.payload)
                 if at_most is None or state["sentences"] <= at_most:
                     content = Content(settings, state, dict(tails), end)
         return content

@@ -20,6 +20,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.stopping import Signals
 from nmtalign.config import AlignConfig, SoftSymmetrization, field_names
 from nmtalign.errors import UsageError
+from nmtalign.model_files import check_ahead
 from nmtalign.workspace import Workspace, load_workspace
 
 STDIN = Path("-")
@@ -90,6 +91,8 @@ def _run(given_options: Mapping[str, Any]) -> None:
     settings = _settings(workspace, given_options)
     task = _task(workspace, option)
     choose_wait_policy()
+    folders = [option.forward or option.model or workspace.model, *([option.backward] if option.backward else [])]
+    check_ahead(folders, option.which)
     with Signals() as signals:
         from nmtalign.alignment.readings import chosen_reading
         from nmtalign.cli.align_job import Job
@@ -97,7 +100,6 @@ def _run(given_options: Mapping[str, Any]) -> None:
         from nmtalign.model_directory import load_model
 
         use_threads(settings.threads)
-        folders = [option.forward or option.model or workspace.model, *([option.backward] if option.backward else [])]
         models = [
             load_model(folder, device=settings.device, precision=settings.precision, which=option.which)
             for folder in folders

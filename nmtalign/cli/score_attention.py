@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nmtalign.cli.common import bound_caches, choose_wait_policy, say
 from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import read_settings
+from nmtalign.model_files import check_ahead, read_settings
 
 if TYPE_CHECKING:
     from nmtalign.alignment.panels import Panel
@@ -90,6 +90,7 @@ def _lacks_attention(where: Path) -> bool:
 def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
     choose_wait_policy()
     bound_caches()
+    check_ahead([folder])
     from nmtalign.alignment.forced import align_pairs
     from nmtalign.core.devices import use_threads
     from nmtalign.model_directory import load_model

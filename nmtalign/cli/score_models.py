@@ -1,7 +1,6 @@
 """The models whose translations `nmtalign score` makes or finds: which ones, and what they say of a text."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
 from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.texts import Text
+from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def _is_model(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     try:
-        settings = json.loads((folder / CONFIG).read_bytes())
+        settings = read_json(folder / CONFIG)
     except FileNotFoundError:
         return _best(folder) is not None
     except (OSError, ValueError):

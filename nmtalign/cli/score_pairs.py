@@ -26,6 +26,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.counting import counted
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text
+from nmtalign.model_files import check_ahead
 from nmtalign.text.lines import STDIN
 from nmtalign.workspace import Workspace, given, load_workspace
 
@@ -253,11 +254,13 @@ def _load(
     layers = (origin, {key: value for key, value in section.items() if key in _SETTINGS}), given(flags)
     choose_wait_policy()
     bound_caches()
+    folders = model or [workspace.model]
+    check_ahead(folders, which)
     from nmtalign.decoding.translator import Translator, load_models
     from nmtalign.presets import translate_config
 
     settings = translate_config(*layers)
-    return Translator(load_models(model or [workspace.model], settings, which), settings, alignments=False)
+    return Translator(load_models(folders, settings, which), settings, alignments=False)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig, field_names
 from nmtalign.errors import UsageError
+from nmtalign.model_files import check_ahead
 from nmtalign.presets import translate_config
 from nmtalign.workspace import Workspace, given, load_workspace
 
@@ -94,6 +95,8 @@ def _run(given_options: Mapping[str, Any]) -> None:
     _check(option, settings)
     choose_wait_policy()
     bound_caches()
+    folders = tuple(option.model or (workspace.model,))
+    check_ahead(folders, option.which)
     with Signals() as signals:
         from nmtalign.cli.translate_alignments import Alignments
         from nmtalign.cli.translate_job import Job
@@ -106,7 +109,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
             )
         job = Job(
             Inputs(tuple(option.inputs or (STDIN,)), settings.input_format, option.prefix_file, option.phrase_file),
-            tuple(option.model or (workspace.model,)),
+            folders,
             option.which,
             None if option.output == STDIN else option.output,
             option.resume,

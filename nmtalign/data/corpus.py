@@ -22,6 +22,7 @@ from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.untrusted import parse_json
 
 CORPUS_FILE = "corpus.h5"
 VOCABULARY_FILES = ("source.vocabulary.txt", "target.vocabulary.txt")
@@ -110,7 +111,7 @@ class Corpus:
         self.splits = splits
         self.source_language = str(attributes["source_language"])
         self.target_language = str(attributes["target_language"])
-        self.settings: dict[str, Any] = json.loads(attributes["settings"])
+        self.settings: dict[str, Any] = parse_json(attributes["settings"])
         self.source_vocabulary, self.target_vocabulary = (Vocabulary.load(folder / name) for name in VOCABULARY_FILES)
 
     @functools.cached_property
@@ -163,7 +164,7 @@ class Corpus:
             raise FormatError(f"{path}: not a whole HDF5 file of nmtalign ({error}); run nmtalign prep again") from None
         if "train" not in splits:
             raise FormatError(f"{path}: damaged: no train part; run nmtalign prep again")
-        _check_files(path.parent, json.loads(attributes["sha256"]))
+        _check_files(path.parent, parse_json(attributes["sha256"]))
         corpus = cls(path.parent, attributes, splits)
         _check_ids(path, corpus)
         return corpus
@@ -177,6 +178,13 @@ def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
             f"{path}: corpus format {attributes.get('format_version')}, this nmtalign reads {FORMAT_VERSION}; "
             "run nmtalign prep again"
         )
+    for name in ("settings", "sha256"):
+        try:
+            whole = isinstance(parse_json(attributes[name]), dict)
+        except (KeyError, TypeError, ValueError):
+            whole = False
+        if not whole:
+            raise FormatError(f"{path}: damaged: its attribute '{name}' is no JSON object; run nmtalign prep again")
     return attributes
 
 
@@ -213,7 +221,7 @@ def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
 
 def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
     for name, expected in hashes.items():
-        file = folder / name
+        file = folder / Path(name).name  # a name from a file never leads out of the folder
         if not file.is_file():
             raise FormatError(f"{file}: missing, but {CORPUS_FILE} needs it; run nmtalign prep again")
         if sha256_of(file) != expected:

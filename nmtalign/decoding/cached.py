@@ -27,6 +27,7 @@ from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, disk_errors, exclusive, sha256_of, sweep
 from nmtalign.model_files import hash_of
+from nmtalign.untrusted import read_json, read_regular
 from nmtalign.version import __version__
 
 FOLDER = "translations"
@@ -94,7 +95,7 @@ class KeptTranslations:
         path = self.path(origin)
         record = _read_record(path.with_suffix(".json"))
         try:
-            text = path.read_bytes()
+            text = read_regular(path)
             lines = text.decode().split("\n")[:-1]
         except (OSError, ValueError):
             return None
@@ -201,8 +202,8 @@ def _json(record: Mapping[str, Any]) -> bytes:
 def _read_record(path: Path) -> dict[str, Any]:
     """The JSON object of a file; {} where there is none."""
     try:
-        record = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        record = read_json(path)
+    except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
 

@@ -6,10 +6,10 @@ from typing import Any, NoReturn
 
 from nmtalign.decoding.results import Request
 from nmtalign.errors import InputError
+from nmtalign.untrusted import parse_json
 
 _TEXT_KEYS = ("text", "source")  # the first that is there counts
 _PHRASES_KEYS = ("phrases", "constraints")
-_DEEPEST = 200  # objects and lists inside each other; what is read has to be written again, without a stack too high
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
@@ -42,26 +42,12 @@ def read_request(line: str, where: str) -> Request:
 
 def _parse(line: str, where: str) -> Any:
     try:
-        found = json.loads(line, parse_constant=_refuse)
-        if line.count("[") + line.count("{") > _DEEPEST and _depth(found) > _DEEPEST:
-            raise RecursionError
-        return found
+        return parse_json(line, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at column {error.colno}"
-    except RecursionError:
-        reason = "nested too deeply"
     except ValueError as error:
         reason = str(error)
     raise InputError(f'{where}: not JSON ({reason}); write an object a line, such as {{"text": "..."}}')
-
-
-def _depth(value: Any) -> int:
-    """How many objects and lists are inside each other."""
-    depth, level = 0, [value]
-    while level := [part for part in level if isinstance(part, dict | list)]:
-        depth += 1
-        level = [inner for part in level for inner in (part.values() if isinstance(part, dict) else part)]
-    return depth
 
 
 def _refuse(name: str) -> NoReturn:

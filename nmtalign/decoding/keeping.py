@@ -5,7 +5,6 @@ from pathlib import Path
 
 from nmtalign.config import TranslateConfig
 from nmtalign.decoding.cached import KeptTranslations, Origin
-from nmtalign.errors import FormatError
 from nmtalign.model_files import LAST, check_files, find_weights, read_settings
 
 
@@ -40,12 +39,7 @@ class KeepingTranslator:
     def make(self, lines: Sequence[str]) -> Iterator[str]:
         """Yields the translations as they are made; UsageError for what the model cannot do."""
         from nmtalign.decoding.translator import Translator, load_models
-        from nmtalign.tensor_file import check_tensors
 
-        try:
-            check_tensors(self._weights)  # what is scored is what was trained, to the last bit
-        except FormatError as error:
-            raise FormatError(f"{error}; `nmtalign info {self._folder}` says which files are whole") from None
         translator = Translator(load_models([self._folder], self._settings), self._settings, alignments=False)
         self._same = self._kept.is_current()  # else training has put better weights there, and these may be loaded
         for translation in translator.translate(lines):

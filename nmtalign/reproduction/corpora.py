@@ -16,6 +16,7 @@ from nmtalign.files import atomic_text, sha256_of
 from nmtalign.presets import preset
 from nmtalign.reproduction.plan import Plan, System
 from nmtalign.reproduction.scales import Budget
+from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 
 _IDENTITY = "made-of.json"
@@ -57,7 +58,7 @@ class Corpora:
         """Whether the corpus is there; raises UsageError where another one is in its place."""
         folder = self._folder(name)
         try:
-            held = json.loads((folder / _IDENTITY).read_text(encoding="utf-8"))
+            held = read_json(folder / _IDENTITY)
         except (OSError, ValueError):
             return False
         if held != self._identity(name):

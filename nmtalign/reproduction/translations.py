@@ -9,6 +9,7 @@ from nmtalign.config import TranslateConfig
 from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.files import atomic_text, disk_errors
 from nmtalign.text.vocabulary import UNK
+from nmtalign.untrusted import read_json
 
 UNKNOWN = "UNK"  # what stands for `<unk>`: one word for every tokeniser
 
@@ -58,7 +59,7 @@ class TextTranslation:
     def seconds(self) -> float:
         """What all lines take, by those that were measured together; 0 where that is not known."""
         try:
-            record: Mapping[str, float] = json.loads(self._beside(".json").read_text(encoding="utf-8"))
+            record: Mapping[str, float] = read_json(self._beside(".json"))
             return float(record["seconds"]) * len(self._lines) / float(record["lines"])
         except (OSError, ValueError, KeyError, ZeroDivisionError):
             return 0.0

@@ -1,6 +1,5 @@
 """The sentences without an unknown word in source and reference (PAPER: the second column of Table 1)."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from nmtalign.scoring.word_ids import Tokenized
 from nmtalign.scoring.words import UnknownRates
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.untrusted import read_json
 
 SOURCE_VOCABULARY = "source.vocabulary.txt"
 TARGET_VOCABULARY = "target.vocabulary.txt"
@@ -100,7 +100,7 @@ def _refuse_edited(folder: Path) -> None:
     if not config.is_file():
         return
     try:
-        hashes = dict(json.loads(config.read_text(encoding="utf-8"))["files"])
+        hashes = dict(read_json(config)["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise FormatError(f"{config}: not the settings of a model; the model folder is damaged") from None
     for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):

@@ -13,6 +13,7 @@ from nmtalign.files import atomic_path, atomic_text
 from nmtalign.text.caching import Tokens, keep
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.spacing import SPACES, Counts
+from nmtalign.untrusted import read_json, read_regular
 
 # What sets words apart: no-break spaces, U+0085 and U+2028 belong to the words of tokenised text.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")
@@ -94,7 +95,7 @@ class SentencePieces:
     def load(cls, path: Path) -> "SentencePieces":
         """Reads a model file; raises FormatError naming it."""
         try:
-            return cls(path.read_bytes())
+            return cls(read_regular(path))
         except OSError as error:
             raise FormatError(f"{path}: cannot read the sentencepiece model: {error.strerror}") from None
         except FormatError as error:
@@ -223,7 +224,7 @@ class Tokenizers:
         """Reads what `save` wrote; raises FormatError naming the file."""
         path = folder / TOKENIZER_FILE
         try:
-            settings = json.loads(path.read_text(encoding="utf-8"))
+            settings = read_json(path)
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
             spacing = _checked(settings.get("spacing", {}))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_text
+from nmtalign.untrusted import read_regular
 
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
@@ -77,7 +78,7 @@ class Vocabulary:
     def load(cls, path: Path) -> "Vocabulary":
         """Reads what `save` wrote; raises FormatError naming file and line for anything else."""
         try:
-            text = path.read_bytes().decode("utf-8")
+            text = read_regular(path).decode("utf-8")
         except OSError as error:
             raise FormatError(f"{path}: cannot read the vocabulary: {error.strerror}") from None
         except UnicodeDecodeError as error:

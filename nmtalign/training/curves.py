@@ -4,7 +4,6 @@ A log may be of a run that goes on, its last line half written; of one that was 
 that are not finite; of an earlier version, which said less: what it does not say is nan.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.training.log import LOG
+from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -225,7 +225,7 @@ def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                event = json.loads(line.decode())
+                event = parse_json(line.decode())
             except ValueError:
                 if number > 1 and not line.endswith(b"\n"):
                     return

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig, field_names, resolve
+from nmtalign.config import ModelConfig, TrainingConfig, field_names
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import load_tensors
+from nmtalign.model_directory import load_tensors, model_config
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.both import BACKWARD, turned_round
@@ -81,7 +81,7 @@ def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     """The best weights of a model directory whose words and sizes are those of corpus and model."""
     settings = read_settings(folder)
     check_files(folder, settings)
-    there = resolve(ModelConfig, (str(folder), settings["model"]))
+    there = model_config(folder, settings)
     for name in field_names(ModelConfig):
         if name not in _MAY_DIFFER and getattr(there, name) != getattr(model, name):
             raise UsageError(

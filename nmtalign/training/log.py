@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nmtalign.files import atomic_text, disk_errors
 from nmtalign.training.events import Event
+from nmtalign.untrusted import parse_json
 
 LOG = "train.jsonl"
 
@@ -32,6 +33,6 @@ def _lines(path: Path) -> list[bytes]:
 
 def _update_of(line: bytes) -> float:
     try:
-        return float(json.loads(line.decode())["update"])
-    except (ValueError, KeyError, TypeError):  # a line that was cut off, perhaps within a character
+        return float(parse_json(line.decode())["update"])
+    except (ValueError, KeyError, TypeError, OverflowError):  # a line that was cut off, perhaps within a character
         return float("inf")

@@ -16,12 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmtalign.config import resolve
 from nmtalign.core.model import TranslationModel
-from nmtalign.errors import FormatError, ResourceError
+from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, sweep
 from nmtalign.model_files import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_files import STATE as STATE
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
+from nmtalign.untrusted import parse_json
 
 
 @dataclass
@@ -104,7 +106,9 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
             continue
         try:
             metadata = check_tensors(path)
-            found = Checkpoint(path, _position(path, metadata), metadata["fingerprint"], "; ".join(wrong) or None)
+            found = Checkpoint(
+                path, _position(path, metadata), metadata.get("fingerprint", ""), "; ".join(wrong) or None
+            )
         except FormatError as error:
             wrong.append(str(error))
             continue
@@ -136,10 +140,10 @@ def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.
                 torch.cuda.set_rng_state(tensor)
         if weights:
             raise KeyError(next(iter(weights)))
-        for name, value in json.loads(read_metadata(path)["scalars"]).items():
+        for name, value in parse_json(read_metadata(path)["scalars"]).items():
             _put(slots, name.removeprefix("optimizer."), value)
         optimizer.load_state_dict({"state": dict(slots), "param_groups": optimizer.state_dict()["param_groups"]})
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
     return dataclasses.replace(checkpoint.position)
 
@@ -211,6 +215,6 @@ def _update_of(path: Path) -> int:
 
 def _position(path: Path, metadata: dict[str, str]) -> Position:
     try:
-        return Position(**json.loads(metadata["position"]))
-    except (KeyError, TypeError, ValueError):
+        return resolve(Position, (str(path), parse_json(metadata["position"])))
+    except (AttributeError, KeyError, UsageError, ValueError):
         raise FormatError(f"{path}: not a checkpoint of a training") from None
