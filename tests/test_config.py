@@ -1,5 +1,7 @@
 """Settings, workspace file and presets: precedence, and errors that name what is wrong and what is near."""
 
+import os
+
 import pytest
 
 from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig, resolve
@@ -67,6 +69,10 @@ def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
         ("train = 3", "must be a table"),
         ("data = ", "not a TOML file"),
         ("[train]\nsource_vocabulary_size = 7", "unknown setting"),
+        ("a = " + "[" * 100_000, "not a TOML file: nested too deeply"),
+        ("a = " + "1" * 5000, "not a TOML file: an integer has too many digits"),
+        ("[train]\ndropout = 0x" + "f" * 5000, "not a TOML file: an integer does not fit in 64 bits"),
+        ("[train]\nhidden = 1000000000", "hidden = 1000000000: must be at most 1048576"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message):
@@ -75,6 +81,13 @@ def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message)
     with pytest.raises(UsageError, match=message) as raised:
         load_workspace(path).resolve_training(None, {})
     assert "\n" not in str(raised.value)
+
+
+def test_a_pipe_in_the_place_of_the_file_does_not_hang(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("nmtalign.toml")
+    with pytest.raises(UsageError, match=r"nmtalign\.toml: cannot read: not a regular file"):
+        load_workspace(None)
 
 
 def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeypatch):

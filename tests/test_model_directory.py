@@ -1,6 +1,9 @@
 """A model directory is whole, its own, unedited and relocatable, or refused with the name of the file."""
 
+import hashlib
 import json
+import os
+import random
 import shutil
 
 import pytest
@@ -9,8 +12,10 @@ import torch
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.errors import FormatError
+from nmtalign.decoding.translator import Translator
+from nmtalign.errors import FormatError, NmtalignError
 from nmtalign.model_directory import create_model_directory, describe_model, load_model, save_tensors
+from nmtalign.model_files import DIGEST_PLACE
 from nmtalign.training.runs import LATER
 
 
@@ -85,9 +90,61 @@ def edit_config(folder, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def drop(folder, key):
+    path = folder / "config.json"
+    settings = json.loads(path.read_text())
+    del settings[key]
+    path.write_text(json.dumps(settings))
+
+
+def edit_model(folder, **changes):
+    edit_config(folder, model={**json.loads((folder / "config.json").read_text())["model"], **changes})
+
+
+def flip(path, place=-1):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def into_pipe(path):
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (
+            lambda f: flip(f / "best.safetensors"),
+            "best.safetensors: damaged: its checksum does not match.*`nmtalign i",
+        ),
+        (lambda f: into_pipe(f / "config.json"), "config.json: cannot be read: not a regular file"),
+        (lambda f: into_pipe(f / "best.safetensors"), "holds no weights yet"),
+        (lambda f: into_pipe(f / "tokenizer.json"), "tokenizer.json: missing"),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json: cannot be read: nested too deeply"),
+        (lambda f: (f / "config.json").write_text("9" * 5000), "config.json: cannot be read: an integer has too many"),
+        (lambda f: edit_config(f, source_language="\ud800"), "config.json: cannot be read: .*surrogates"),
+        (lambda f: edit_config(f, files=["a"]), "config.json: damaged: 'files' is not an object"),
+        (lambda f: edit_config(f, files={}), "config.json: damaged: 'files' has no checksum of source.vocabulary.txt"),
+        (lambda f: edit_config(f, files={"a": 1}), "config.json: damaged: the checksum of 'a' is not a text"),
+        (lambda f: edit_config(f, files={"..": ""}), "config.json: damaged: '..' names no file of this folder"),
+        (lambda f: edit_config(f, files={"a\0": ""}), "names no file of this folder"),
+        (lambda f: (f / "source.spm").write_text(""), "config.json: damaged: 'files' has no checksum of source.spm"),
+        (lambda f: edit_config(f, model=[]), "config.json: damaged: 'model' is not an object"),
+        (lambda f: edit_config(f, prep=[]), "config.json: damaged: 'prep' is not an object"),
+        (lambda f: edit_config(f, target_language=1), "config.json: damaged: 'target_language' is not a text"),
+        (lambda f: drop(f, "nmtalign_version"), "config.json: damaged: it has no 'nmtalign_version'"),
+        (lambda f: drop(f, "target_language"), "config.json: damaged: it has no 'target_language'"),
+        (lambda f: edit_config(f, format_version=10**4000), "config.json: format 1000*[.]{3} is not the format 1"),
+        (lambda f: edit_model(f, hidden=10**9), "config.json: model: hidden = 1000000000: must be at most 1048576"),
+        (lambda f: edit_model(f, hidden=2**62), "config.json: model: hidden = [0-9]+: must be at most"),
+        (lambda f: edit_model(f, hidden=2**20, embedding=2**20), "best.safetensors: does not hold the weights"),
+        (lambda f: edit_model(f, dropout=10**400), r"config.json: model: dropout = 10+\.{3}: is too large"),
+        (
+            lambda f: edit_model(f, hidden=[0] * 10**5),
+            r"config.json: model: hidden = \[0, [0, ]+\.{3}: must be",
+        ),
         (lambda f: (f / "config.json").unlink(), "no nmtalign model here"),
         (lambda f: (f / "config.json").write_text("{"), "config.json: cannot be read"),
         (lambda f: (f / "config.json").write_text("[]"), "not a model of nmtalign"),
@@ -113,6 +170,129 @@ def test_weights_of_another_model_are_refused(folder):
     save_tensors(folder / "best.safetensors", TranslationModel(other).state_dict(), {})
     with pytest.raises(FormatError, match=r"best\.safetensors: does not hold the weights"):
         load_model(folder, device="cpu")
+
+
+def test_weights_of_another_type_are_refused(folder):
+    model = load_model(folder, device="cpu").model.to(torch.float64)
+    save_tensors(folder / "best.safetensors", model.state_dict(), {})
+    with pytest.raises(FormatError, match=r"best\.safetensors: does not hold the weights"):
+        load_model(folder, device="cpu")
+
+
+def test_a_file_on_another_disk_may_be_linked(folder, tmp_path):
+    (folder / "best.safetensors").rename(tmp_path / "elsewhere")
+    (folder / "best.safetensors").symlink_to(tmp_path / "elsewhere")
+    load_model(folder, device="cpu")
+    flip(tmp_path / "elsewhere")
+    with pytest.raises(FormatError, match="its checksum does not match"):
+        load_model(folder, device="cpu")
+
+
+@pytest.mark.parametrize("command", ["translate text", "score-pairs text text", "align text text --pharaoh"])
+def test_commands_that_load_changed_weights_print_nothing(folder, nmtalign, tmp_path, command):
+    flip(folder / "best.safetensors", -100)
+    (tmp_path / "text").write_text("w1 w2\n")
+    result = nmtalign(*command.split(), "-m", folder, check=False)
+    assert (result.returncode, result.stdout) == (4, b"")
+    assert result.stderr.count(b"\n") == 1
+    assert b"best.safetensors: damaged: its checksum does not match" in result.stderr
+
+
+HOSTILE = [None, True, -1, 2**31, 2**62, 10**400, float("inf"), float("nan"), "", "x", "../x", "\ud800", [], {}, [[]]]
+
+
+def changed_json(chance, value):
+    """A JSON value with one part of it removed, renamed or replaced."""
+    at, key = value, None
+    while isinstance(at, dict | list) and at and (key is None or chance.random() < 0.7):
+        inside, key = at, chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        at = at[key]
+    if key is None:
+        return chance.choice(HOSTILE)
+    how = chance.randrange(3) if isinstance(inside, dict) else 2
+    if how < 2:
+        part = inside.pop(key)
+        inside |= {str(chance.choice(HOSTILE)): part} if how else {}
+    else:
+        inside[key] = chance.choice(HOSTILE)
+    return value
+
+
+def changed_bytes(chance, data):
+    """Bytes with a bit flipped, a part removed, inserted, overwritten or copied, or all but the start cut off."""
+    data, place, length = bytearray(data), chance.randrange(len(data)), chance.randrange(1, 40)
+    how = chance.randrange(5)
+    if how == 0:
+        data[place] ^= 1 << chance.randrange(8)
+    elif how == 1:
+        del data[place : chance.choice((place + length, len(data)))]
+    elif how == 2:
+        data[place:place] = chance.choice((chance.randbytes(length), b"[" * 2000, b"9" * 5000))
+    elif how == 3:
+        data[place : place + length] = chance.randbytes(length)
+    else:
+        other = chance.randrange(len(data))
+        data[place : place + length] = data[other : other + length]
+    return bytes(data)
+
+
+def changed_header(chance, data):
+    """A file of tensors whose header is another one."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(changed_json(chance, json.loads(data[8 : 8 + length])), separators=(",", ":")).encode()
+    return len(header).to_bytes(8, "little") + header + data[8 + length :]
+
+
+def changed_json_text(chance, data):
+    return json.dumps(changed_json(chance, json.loads(data))).encode()
+
+
+def with_checksum(folder, name, data):
+    """Data of a file with a checksum that fits, as a stranger would write it."""
+    if name.endswith(".safetensors"):
+        digest = hashlib.sha256(data[:DIGEST_PLACE] + b"0" * 64 + data[DIGEST_PLACE + 64 :]).hexdigest().encode()
+        return data[:DIGEST_PLACE] + digest + data[DIGEST_PLACE + 64 :]
+    files = json.loads((folder / "config.json").read_text())["files"]
+    edit_config(folder, files={**files, name: hashlib.sha256(data).hexdigest()})
+    return data
+
+
+def test_a_changed_file_gives_the_same_model_or_an_error_of_one_line(folder):
+    def translations():
+        results = list(Translator.load(folder, device="cpu", beam=2).translate(["w1 w2 w3", "w4 w5"]))
+        return [(result.text, result.n_best[0].score) for result in results]
+
+    def translations_or_error():
+        try:
+            return translations()
+        except FormatError as error:
+            return str(error)
+        except NmtalignError as error:
+            if "no finite probability" in str(error):  # the weights of a stranger may be anything
+                return str(error)
+            raise
+
+    expected, chance, refused = translations(), random.Random(7), 0
+    originals = {path: path.read_bytes() for path in folder.iterdir()}
+    for _ in range(300):
+        path = chance.choice(list(originals))
+        change = changed_bytes
+        if path.suffix != ".txt" and chance.random() < 0.6:
+            change = changed_header if path.suffix == ".safetensors" else changed_json_text
+        data = change(chance, originals[path])
+        fits = path.name != "config.json" and chance.random() < 0.5
+        path.write_bytes(with_checksum(folder, path.name, data) if fits else data)
+        found = translations_or_error()
+        if isinstance(found, str):
+            refused += 1
+            assert "\n" not in found
+            assert len(found) < 600
+        else:
+            assert found == expected or fits or path.name == "config.json", path
+        for changed in {path, folder / "config.json"}:
+            changed.write_bytes(originals[changed])
+    assert 150 < refused < 300
+    assert translations() == expected
 
 
 def test_a_name_in_config_never_leads_out_of_the_folder(folder, tmp_path):

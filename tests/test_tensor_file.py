@@ -1,7 +1,9 @@
 """A file of tensors gives back what was written, or says that it cannot: whatever bit of it is changed."""
 
-import contextlib
 import errno
+import hashlib
+import json
+import os
 import random
 import struct
 
@@ -10,7 +12,8 @@ import torch
 
 from nmtalign import tensor_file
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
+from nmtalign.model_files import DIGEST_PLACE, check_ahead
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_shapes, read_tensors, save_tensors
 
 TENSORS = {
     "matrix": torch.arange(15.0).reshape(3, 5),
@@ -76,7 +79,7 @@ def test_any_flipped_bit_is_noticed(path, tmp_path):
         damaged.write_bytes(changed)
         with pytest.raises(FormatError, match=r"damaged\.safetensors: (damaged|not written|carries no)"):
             check_tensors(damaged)
-        with contextlib.suppress(FormatError):  # without reading all: perhaps not noticed, but no error of another kind
+        with pytest.raises(FormatError, match=r"damaged\.safetensors: (damaged|not written)"):
             load_tensors(damaged)
 
 
@@ -108,10 +111,90 @@ def test_a_foreign_file_is_refused(tmp_path, data, message):
             read(tmp_path / "f")
 
 
-def test_a_file_without_checksum_can_be_loaded_but_not_vouched_for(tmp_path):
+def write_header(path, entries, data=b""):
+    """A file with any header and a checksum that fits."""
+    marks = {"sha256": "0" * 64, "format": tensor_file.FORMAT}
+    text = json.dumps({"__metadata__": marks, **entries}, separators=(",", ":")).encode()
+    content = len(text).to_bytes(8, "little") + text + data
+    digest = hashlib.sha256(content).hexdigest().encode()
+    path.write_bytes(content[:DIGEST_PLACE] + digest + content[DIGEST_PLACE + 64 :])
+
+
+def entry(shape, begin, end, dtype="F32"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"a": entry([2], 0, 8), "b": entry([2], 4, 12), "c": entry([0], 12, 16)},
+        {"a": entry([2], 0, 8), "b": entry([2], 4, 12)},  # an overlap
+        {"a": entry([2], 0, 8), "b": entry([2], 12, 20)},  # a gap
+        {"a": entry([2], 4, 12)},
+        {"a": entry([3], 0, 8)},
+        {"a": entry([2], 0, 8, "F64")},
+        {"a": entry([2], 0, 8, "F99")},
+        {"a": entry([2], 0, 8, ["F32"])},
+        {"a": entry([-1, -2], 0, 8)},
+        {"a": entry([True, 2], 0, 8)},
+        {"a": entry([2.0], 0, 8)},
+        {"a": entry([2**62, 2**62], 0, 8)},
+        {"a": entry([2], 8, 0)},
+        {"a": entry([2], 0, 8), "b": entry([2], 2**70, 2**70 + 8)},
+        {"a": {"dtype": "F32", "shape": 2, "data_offsets": [0, 8]}},
+        {"a": [], "b": None},
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused(tmp_path, entries):
+    ends = [e["data_offsets"][1] for e in entries.values() if isinstance(e, dict) and e["data_offsets"][1] < 100]
+    write_header(tmp_path / "f", entries, bytes(max(ends, default=0)))
+    for read in (read_metadata, read_shapes, check_tensors, load_tensors, lambda path: list(read_tensors(path))):
+        with pytest.raises(FormatError, match="its header makes no sense"):
+            read(tmp_path / "f")
+
+
+def test_a_header_that_fits_is_read(tmp_path):
+    write_header(tmp_path / "f", {"b": entry([2], 4, 12), "a": entry([], 0, 4)}, struct.pack("<fff", 1, 2, 3))
+    assert {name: tensor.tolist() for name, tensor in load_tensors(tmp_path / "f")[0].items()} == {"a": 1, "b": [2, 3]}
+
+
+def test_a_pipe_does_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "f")
+    for read in (read_metadata, read_shapes, check_tensors, load_tensors, lambda path: list(read_tensors(path))):
+        with pytest.raises(FormatError, match="cannot be read: not a regular file"):
+            read(tmp_path / "f")
+
+
+def test_loaded_tensors_can_be_written_to_and_the_file_stays(path):
+    before = path.read_bytes()
+    load_tensors(path)[0]["matrix"].zero_()
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_changed_since_its_hashing_began_is_hashed_again(tmp_path):
+    path = tmp_path / "best.safetensors"
+    save_tensors(path, TENSORS, {})
+    check_ahead([tmp_path])
+    assert same(load_tensors(path)[0])
+    check_ahead([tmp_path])
+    save_tensors(path, TENSORS, {"update": "1"})  # what training does
+    assert same(load_tensors(path)[0])
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    check_ahead([tmp_path, tmp_path / "none"])
+    with pytest.raises(FormatError, match="its checksum does not match"):
+        load_tensors(path)
+
+
+def test_only_weights_of_the_earliest_version_need_no_checksum(tmp_path):
     from safetensors.torch import save_file
 
-    save_file({"a": torch.ones(2)}, tmp_path / "f", {"format": tensor_file.FORMAT})
+    marks = {"format": tensor_file.FORMAT, "format_version": "1", "update": "3", "fingerprint": "f"}
+    save_file({"a": torch.ones(2)}, tmp_path / "other", {**marks, "sha257": "0" * 64})
+    with pytest.raises(FormatError, match="damaged: carries no checksum"):
+        load_tensors(tmp_path / "other")
+    save_file({"a": torch.ones(2)}, tmp_path / "f", marks)
     assert load_tensors(tmp_path / "f")[0]["a"].tolist() == [1, 1]
     with pytest.raises(FormatError, match="carries no checksum"):
         check_tensors(tmp_path / "f")

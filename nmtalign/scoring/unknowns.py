@@ -8,16 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import FormatError
-from nmtalign.files import sha256_of
+from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
 from nmtalign.scoring.word_ids import Tokenized
 from nmtalign.scoring.words import UnknownRates
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
-from nmtalign.untrusted import read_json
-
-SOURCE_VOCABULARY = "source.vocabulary.txt"
-TARGET_VOCABULARY = "target.vocabulary.txt"
-MODEL_CONFIG = "config.json"  # of a model; a corpus has none
 
 
 @dataclass(frozen=True)
@@ -95,14 +90,5 @@ def _share(parts: Sequence[NDArray[np.bool_]]) -> float:
 
 
 def _refuse_edited(folder: Path) -> None:
-    # nmtalign.model_directory checks the same, but importing it loads torch.
-    config = folder / MODEL_CONFIG
-    if not config.is_file():
-        return
-    try:
-        hashes = dict(read_json(config)["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise FormatError(f"{config}: not the settings of a model; the model folder is damaged") from None
-    for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
-        if hashes.get(name) != sha256_of(folder / name):
-            raise FormatError(f"{folder / name}: was changed after training; put the original back")
+    if (folder / CONFIG).exists():  # a corpus has none
+        check_files(folder, read_settings(folder))

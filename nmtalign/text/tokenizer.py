@@ -82,6 +82,8 @@ class SentencePieces:
         import sentencepiece
 
         self.model = model
+        if not model:  # sentencepiece would take it for a model that is still to be loaded
+            raise FormatError("not a sentencepiece model")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, ValueError, OSError):

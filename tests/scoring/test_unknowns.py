@@ -7,6 +7,7 @@ import pytest
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
+from nmtalign.model_files import FORMAT, FORMAT_VERSION
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.scoring.words import UnknownRates
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
@@ -55,7 +56,16 @@ def test_a_folder_without_vocabularies_is_named(folder: Path, name: str) -> None
 
 def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
     names = ("source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json")
-    (folder / "config.json").write_text(json.dumps({"files": {name: sha256_of(folder / name) for name in names}}))
+    settings = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "nmtalign_version": "0",
+        "model": {},
+        "training": {},
+    }
+    settings |= {"source_language": "en", "target_language": "fr"}
+    settings |= {"files": {name: sha256_of(folder / name) for name in names}}
+    (folder / "config.json").write_text(json.dumps(settings))
     assert len(Vocabularies.load(folder).target) == 5
     with (folder / "target.vocabulary.txt").open("a") as stream:
         stream.write("matou\n")
@@ -66,7 +76,7 @@ def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "{}", '{"files": 3}', "[]"])
 def test_a_damaged_model_folder_is_named(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)
-    with pytest.raises(FormatError, match=r"config.json: not the settings of a model"):
+    with pytest.raises(FormatError, match=r"config.json: (damaged|cannot be read|not a model)"):
         Vocabularies.load(folder)
 
 

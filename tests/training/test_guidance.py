@@ -282,3 +282,13 @@ def test_weights_of_other_sizes_or_words_are_refused(reversal, tmp_path):
         train(other, tmp_path / "m", config)
     with pytest.raises(FormatError, match="no nmtalign model here"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "none")))
+    weights = tmp_path / "first/best.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(FormatError, match=r"best\.safetensors: damaged: its checksum does not match"):
+        train(reversal, tmp_path / "m", config)
+    settings = tmp_path / "first/config.json"
+    settings.write_text(settings.read_text().replace('"hidden": 32', '"hidden": 4611686018427387904'))
+    with pytest.raises(FormatError, match=r"config\.json: model: hidden = 4611686018427387904: must be at most"):
+        train(reversal, tmp_path / "m", config)

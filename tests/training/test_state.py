@@ -179,6 +179,36 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         load_state(find_checkpoint(tmp_path, RUN), model, torch.optim.Adadelta(model.parameters()))
 
 
+@pytest.mark.parametrize(
+    "position",
+    ["[]", "3", "[" * 100_000, "9" * 5000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
+)
+def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
+    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": position, "scalars": "{}", "fingerprint": RUN})
+    with pytest.raises(FormatError, match=r"training_state\.safetensors: not a checkpoint of a training"):
+        find_checkpoint(tmp_path, RUN)
+
+
+@pytest.mark.parametrize("scalars", ["[]", "[" * 100_000, "9" * 5000, '{"optimizer.x.y": 1}', "{"])
+def test_scalars_that_make_no_sense_are_refused(tmp_path, scalars):
+    model, optimizer = made()
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    metadata = {"position": '{"best": null}', "scalars": scalars, "fingerprint": RUN}
+    tensor_file.save_tensors(tmp_path / NEWEST, tensors, metadata)
+    with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
+        load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
+
+
+def test_a_generator_of_another_type_is_refused(tmp_path):
+    model, optimizer = made()
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()} | {
+        "generator.cpu": torch.ones(3)
+    }
+    tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": "{}", "scalars": "{}", "fingerprint": RUN})
+    with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
+        load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
+
+
 def test_wherever_the_writing_is_cut_off_a_whole_checkpoint_is_found(tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
