@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from nmtalign.checks import naming
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
@@ -116,7 +117,8 @@ def prep(
     folder = output or workspace.data
     tell = notifier(quiet)
     languages = _languages(workspace, settings, pairs["train"], (source_language, target_language), tell)
-    summary = _prepare(pairs, folder, settings, languages, quiet)
+    with naming(*workspace.layers("prep", flags)):
+        summary = _prepare(pairs, folder, settings, languages, quiet)
     if format == "json":
         sys.stdout.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
     else:

@@ -76,7 +76,7 @@ def test_bare_in_a_workspace(random_model: Path, tmp_path: Path, inside: Inside)
     assert len(lines_of(inside("--n-best", 1, text=b"the fox\n"))) == 1
     done = inside("--n-best", 3, text=b"the fox\n")
     assert done.returncode == 2
-    assert b"n_best = 3: must be from 1 to the beam, which is 2" in done.stderr
+    assert b"--n-best 3 does not go with nmtalign.toml: [translate] beam = 2: a search finds at most" in done.stderr
 
 
 def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> None:

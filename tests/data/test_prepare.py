@@ -190,10 +190,10 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(30))
     for vocabulary in ("bpe", "unigram"):
         config = PrepConfig(vocabulary=vocabulary, size="5000")  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=r"train\.en: its text gives at most --size \d+$") as caught:
+        with pytest.raises(UsageError, match=r"train\.en: its text gives at most \d+$") as caught:
             prepare(texts, tmp_path / "data", config, LANGUAGES)
     largest = str(caught.value).rpartition(" ")[2]
-    with pytest.raises(UsageError, match=r"too small for .+train\.en: its characters alone need --size \d+$"):
+    with pytest.raises(UsageError, match=r"too small for .+train\.en: its characters alone need \d+$"):
         prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="4"), LANGUAGES)
     prepare((texts[0], texts[0]), tmp_path / "data", PrepConfig(vocabulary="unigram", size=largest), LANGUAGES)
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
