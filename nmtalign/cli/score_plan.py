@@ -4,13 +4,12 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.checks import naming
-from nmtalign.cli.aer import named
+from nmtalign.cli.naming import name_files
 from nmtalign.cli.score_checks import check
 from nmtalign.cli.score_task import Task, Texts
 from nmtalign.config import ScoreConfig, TranslateConfig
@@ -111,7 +110,7 @@ def _texts(workspace: Workspace, options: Mapping[str, Any]) -> Texts:
             source = test_source
     elif source is None and not translating:
         source = _source_beside(workspace, references)
-    chosen = named_systems(systems)
+    chosen = name_files(systems)
     if [source, options["train_text"], *references, *(path for _, path in chosen)].count(STDIN) > 1:
         raise UsageError("only one of HYP, -r and -s can be stdin")
     return Texts(chosen, references, source)
@@ -124,31 +123,6 @@ def _source_beside(workspace: Workspace, references: Sequence[Path]) -> Path | N
         return None
     same = any(path.exists() and path.samefile(reference) for path in references if path != STDIN)
     return source if same else None
-
-
-def named_systems(files: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
-    """(name, file) of each `NAME=FILE` or FILE, whose name is its own; where files share it, the whole path.
-
-    Raises UsageError for a NAME that is given twice.
-    """
-    pairs = [(*named(file), file) for file in files]
-    chosen = [name for name, path, file in pairs if path != file]
-    twice = next((name for name, count in Counter(chosen).items() if count > 1), None)
-    if twice is not None:
-        raise UsageError(f"two systems are named {twice}; give each NAME=FILE a name of its own")
-    counts = Counter(name for name, _, _ in pairs)
-    taken = set(chosen)
-    systems = []
-    for name, path, file in pairs:
-        if path == file:
-            plain = name if counts[name] == 1 else str(path)
-            name, number = plain, 1
-            while name in taken:
-                number += 1
-                name = f"{plain} ({number})"
-            taken.add(name)
-        systems.append((name, path))
-    return tuple(systems)
 
 
 def _models(workspace: Workspace, options: Mapping[str, Any], texts: Texts) -> tuple[tuple[str, Path], ...]:
