@@ -36,7 +36,8 @@ NO_OPTION = {
 OF_THE_RUN = {
     "prep": "train_source train_target dev test output source_language target_language force format config quiet",
     "train": "data output preset tensorboard restart config quiet",
-    "translate": "inputs model output resume quiet prefix_file phrase_file alignments alignments_of weights which config",
+    "translate": "inputs model output resume quiet prefix_file phrase_file alignments alignments_of weights which "
+    "config",
     "score": "hypotheses reference source table1 train_text differences attention alignments tokenized target_language "
     "comet plot html fail_under model all_models data output beam device config quiet",
     "align": "source target model quiet forward backward tokenized output resume pharaoh gold gold_base format which "
@@ -44,7 +45,7 @@ OF_THE_RUN = {
 }
 VALUES = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
-    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "top_k": 2, "min_length_ratio": 0.5, "attention":
+    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5, "attention":
     "dot", "coverage": "linguistic", "tokenize": "char", "lexicon": "lexicon.txt", "init_from": "first",
     "guided_alignment": "links.txt",
 }  # fmt: skip
@@ -60,10 +61,9 @@ def unusual(cls: type, name: str) -> Any:
     if name in VALUES:
         return VALUES[name]
     usual = getattr(cls(), name)
-    kinds = [
-        one for one in (get_args(get_type_hints(cls)[name]) or [get_type_hints(cls)[name]]) if one is not type(None)
-    ]
-    if get_origin(get_type_hints(cls)[name]) is Literal:
+    hint = get_type_hints(cls)[name]
+    kinds = [one for one in get_args(hint) or [hint] if one is not type(None)]
+    if get_origin(hint) is Literal:
         return next(one for one in kinds if one != usual)
     if get_origin(kinds[0]) is Literal:
         return get_args(kinds[0])[-1]

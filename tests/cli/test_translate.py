@@ -146,7 +146,7 @@ def test_a_lexicon_alone_restricts_the_words(random_model: Path, tmp_path: Path,
     assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word beside the lexicon's
     done = inside("-m", random_model, "--candidates", 5, text=text)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"candidates needs a lexicon" in done.stderr
+    assert b"--candidates 5: needs a lexicon" in done.stderr
 
 
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
