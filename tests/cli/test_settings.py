@@ -45,7 +45,8 @@ OF_THE_RUN = {
 }
 VALUES = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
-    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5, "attention":
+    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5,
+    "attention":
     "dot", "coverage": "linguistic", "tokenize": "char", "lexicon": "lexicon.txt", "init_from": "first",
     "guided_alignment": "links.txt",
 }  # fmt: skip
