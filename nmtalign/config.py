@@ -2,12 +2,27 @@
 
 import dataclasses
 import difflib
+import os
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from nmtalign.checks import at_least, at_most, byte_count, finite, fraction, interval, pair_of_sizes, seconds
+from nmtalign.checks import (
+    Layer,
+    SettingError,
+    above_zero,
+    at_least,
+    at_most,
+    byte_count,
+    finite,
+    fraction,
+    interval,
+    naming,
+    pair_of_sizes,
+    seconds,
+    written,
+)
 from nmtalign.errors import UsageError
 
 T = TypeVar("T")
@@ -93,18 +108,19 @@ class ModelConfig:
         fraction(dropout=self.dropout)
         at_least(0.01, attention_temperature=self.attention_temperature)
         at_most(100, attention_temperature=self.attention_temperature)
-        if self.attention == "none" and (self.attention_temperature != 1 or self.coverage != "none"):
-            name = "coverage" if self.attention_temperature == 1 else "attention_temperature"
-            raise UsageError(f"{name}: this model has no attention; leave it out, or choose attention = additive")
-        if self.coverage != "none" and self.attention != "additive":
-            raise UsageError(
-                f"coverage: goes with additive attention alone, not with {self.attention}; leave it out, or choose "
-                "attention = additive"
+        if self.attention == "none" and self.attention_temperature != 1:
+            raise SettingError(
+                "the temperature needs a model with attention",
+                attention_temperature=self.attention_temperature,
+                attention=self.attention,
             )
+        if self.coverage != "none" and self.attention != "additive":
+            raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
         if self.reverse_source and self.bidirectional:
-            raise UsageError(
-                "reverse_source: this encoder reads both ways already; leave it out, or choose --unidirectional "
-                "(bidirectional = false)"
+            raise SettingError(
+                "only an encoder of one direction can read from the last word to the first",
+                reverse_source=True,
+                bidirectional=True,
             )
 
 
@@ -160,8 +176,7 @@ class TrainingConfig:
         at_least(0, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
         at_most(1e6, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
         fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
-        if not (self.learning_rate > 0 and self.epsilon > 0):
-            raise UsageError("learning_rate and epsilon must be greater than 0")
+        above_zero(learning_rate=self.learning_rate, epsilon=self.epsilon)
         if self.max_time:
             seconds("max_time", self.max_time)
         interval("checkpoint_every", self.checkpoint_every)
@@ -211,19 +226,19 @@ class TranslateConfig:
         at_most(50, length_penalty=self.length_penalty)
         at_most(1e6, coverage_penalty=self.coverage_penalty, word_penalty=abs(self.word_penalty))
         at_most(1000, max_length_ratio=self.max_length_ratio, threads=self.threads)
-        if not self.max_length_ratio > 0:
-            raise UsageError(f"max_length_ratio = {self.max_length_ratio}: must be greater than 0")
+        above_zero(max_length_ratio=self.max_length_ratio, temperature=self.temperature)
         if self.min_length_ratio > self.max_length_ratio:
-            raise UsageError(
-                f"min_length_ratio = {self.min_length_ratio}: must not be above max_length_ratio, which is "
-                f"{self.max_length_ratio}"
+            raise SettingError(
+                "the smallest ratio of lengths must not be above the largest",
+                min_length_ratio=self.min_length_ratio,
+                max_length_ratio=self.max_length_ratio,
             )
-        if not self.temperature > 0:
-            raise UsageError(f"temperature = {self.temperature}: must be greater than 0")
         if not self.sample and self.n_best > self.beam:
-            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")
+            raise SettingError(
+                "a search finds at most as many translations as the beam is wide", n_best=self.n_best, beam=self.beam
+            )
         if self.candidates and not self.lexicon:
-            raise UsageError("candidates needs a lexicon: give --lexicon FILE too (`nmtalign lexicon` makes one)")
+            raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
         if self.max_memory:
             byte_count("max_memory", self.max_memory)
 
@@ -262,7 +277,7 @@ class ScoreConfig:
 class AlignConfig:
     """How `align` reads the weights (section [align])."""
 
-    links: LinkMethod = "argmax"
+    links: LinkMethod | None = None  # None = threshold where one is given for links, else argmax
     threshold: float = 0.0  # least weight of a link, where there is one; 0 = the method's own
     reading: Reading = "auto"  # current with one model, as in the paper; posterior with two, which then agree best
     temperature: float = 1.0  # weights to the power 1 / temperature
@@ -297,10 +312,11 @@ def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
             raise UsageError(f"{origin}: unknown setting '{key}'; the nearest known one is '{near[0]}'")
 
 
-def resolve(cls: type[T], *layers: tuple[str, Mapping[str, Any]]) -> T:
+def resolve(cls: type[T], *layers: Layer) -> T:
     """Makes `cls` of layers (origin, values), later ones over earlier ones; keys of other classes are passed over.
 
-    Values are converted to the fields' types. Raises UsageError that names origin and setting.
+    Values are converted to the fields' types. Raises UsageError that names each setting as its layer has it. Rules
+    between settings are those of `nmtalign.presets.settings_of`.
     """
     hints = get_type_hints(cls)
     names = field_names(cls)
@@ -309,36 +325,30 @@ def resolve(cls: type[T], *layers: tuple[str, Mapping[str, Any]]) -> T:
         for key, value in values.items():
             if key in names:
                 merged[key] = convert(origin, key, hints[key], value)
-    try:
+    with naming(*layers):
         return cls(**merged)
-    except UsageError as error:
-        origins = ", ".join(origin for origin, values in layers if any(key in str(error) for key in values))
-        raise UsageError(f"{origins}: {error}" if origins else str(error)) from None
 
 
 def convert(origin: str, key: str, hint: Any, value: Any) -> Any:
-    """`value` as the type `hint`; raises UsageError that names origin, key and what is allowed."""
+    """`value` as the type `hint`; raises UsageError that names the setting and what is allowed."""
     if get_origin(hint) is Literal:
         if value in get_args(hint):
             return value
-        raise UsageError(f"{origin}: {key} = {_shown(value)}: must be one of {', '.join(map(str, get_args(hint)))}")
+        raise UsageError(f"{written(origin, key, value)}: must be one of {', '.join(map(str, get_args(hint)))}")
     if get_origin(hint) in (Union, types.UnionType):
-        if value is None and type(None) in get_args(hint):
+        if value is None:
             return None
-        hint = next(part for part in get_args(hint) if part is not type(None))
+        return convert(origin, key, next(part for part in get_args(hint) if part is not type(None)), value)
+    if hint is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
-            raise UsageError(f"{origin}: {key} = {_shown(value)}: is too large") from None
+            raise UsageError(f"{written(origin, key, value)}: is too large") from None
     if type(value) is hint:
         return value
     kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    raise UsageError(f"{origin}: {key} = {_shown(value)}: must be {kinds.get(hint, hint)}")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    raise UsageError(f"{written(origin, key, value)}: must be {kinds.get(hint, hint)}")

@@ -1,10 +1,13 @@
-"""The paper's four models with the paper's own settings, and two of ours."""
+"""The paper's four models with the paper's own settings, two of ours, and what settings imply for others."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from nmtalign.config import TranslateConfig, resolve
+from nmtalign.checks import Layer
+from nmtalign.config import AlignConfig, ScoreConfig, TranslateConfig, resolve
 from nmtalign.errors import UsageError
+
+T = TypeVar("T")
 
 _PAPER: Mapping[str, Any] = {
     "embedding": 620,
@@ -96,12 +99,57 @@ SEARCHES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def translate_config(*layers: tuple[str, Mapping[str, Any]]) -> TranslateConfig:
-    """The settings of layers (origin, values), the later ones over the earlier, over those of the search they name.
+CANDIDATES = 2000  # most frequent words beside those of a lexicon that is given for no other purpose
 
-    Raises UsageError that names origin and setting.
+
+def settings_of(cls: type[T], *layers: Layer) -> T:
+    """The settings `cls` of layers (origin, values), later ones over earlier ones, and what they imply.
+
+    The command line, nmtalign.toml and Python all come here, so that a setting means the same in each of them. What
+    settings imply is below the layers: a setting that any layer has stays as it is. Raises UsageError that names
+    origin and setting.
     """
-    name = "beam"
+    if cls is TranslateConfig:
+        layers = (*_implied_by_search(layers), *layers)
+    if cls is AlignConfig:
+        layers = tuple(_threshold_over_links(layers))
+    if cls is ScoreConfig:
+        layers = tuple(_asked_for(layers))
+    return resolve(cls, *layers)
+
+
+def translate_config(*layers: Layer) -> TranslateConfig:
+    """The settings of a translation: `settings_of` with what the chosen search and a lexicon imply."""
+    return settings_of(TranslateConfig, *layers)
+
+
+def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """The settings of the chosen search; a lexicon that is not for unknown words restricts the words searched."""
+    given: dict[str, Any] = {}
     for _, values in layers:
-        name = values.get("search", name)
-    return resolve(TranslateConfig, (f"search {name}", SEARCHES.get(name, {})), *layers)
+        given |= values
+    name = given.get("search", "beam")
+    yield f"search {name}", SEARCHES.get(name, {}) if isinstance(name, str) else {}
+    if given.get("lexicon") and not given.get("replace_unk"):
+        yield "lexicon", {"candidates": CANDIDATES}
+
+
+def _threshold_over_links(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """A threshold that is given later than a method of links decides the method, as if this was not given."""
+    last = max((place for place, (_, values) in enumerate(layers) if values.get("threshold")), default=0)
+    for place, (origin, values) in enumerate(layers):
+        yield origin, {key: value for key, value in values.items() if key != "links" or place >= last}
+
+
+# What a setting of `score` is given for: whoever gives it wants that, unless the same place says otherwise.
+_ASKED: Mapping[str, Sequence[str]] = {
+    "by_length": ("length_of", "buckets", "cumulative"),
+    "confidence": ("bootstrap", "seed"),
+}
+
+
+def _asked_for(layers: Sequence[Layer]) -> Iterator[Layer]:
+    for origin, values in layers:
+        given = {name for name, value in values.items() if value is not None and value is not False}
+        yield origin, {name: True for name, reasons in _ASKED.items() if given.intersection(reasons)}
+        yield origin, values

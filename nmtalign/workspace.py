@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nmtalign.checks import COMMAND_LINE, Layer
 from nmtalign.config import (
     AlignConfig,
     ModelConfig,
@@ -18,7 +19,7 @@ from nmtalign.config import (
     resolve,
 )
 from nmtalign.errors import UsageError
-from nmtalign.presets import preset
+from nmtalign.presets import preset, settings_of
 from nmtalign.untrusted import parse_toml, read_regular
 
 T = TypeVar("T")
@@ -58,21 +59,32 @@ class Workspace:
 
     def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
         """The settings `cls` of section `name`, under the flags that were given (None = not given)."""
-        return resolve(cls, self.section(name), given(flags))
+        return settings_of(cls, *self.layers(name, flags))
 
     def resolve_training(
         self, preset_name: str | None, flags: Mapping[str, Any]
     ) -> tuple[str, ModelConfig, TrainingConfig]:
         """(preset, model, training): preset < file < flag."""
-        section = self.section("train")
-        name = preset_name or str(section[1].get("preset", "small"))
-        layers = ((f"preset {name}", preset(name)), section, given(flags))
+        name = self.preset(preset_name)
+        layers = self.training_layers(name, flags)
         return name, resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+
+    def preset(self, name: str | None) -> str:
+        """The name of the preset: as given, or that of section [train]."""
+        return name or str(self.section("train")[1].get("preset", "small"))
+
+    def training_layers(self, preset_name: str, flags: Mapping[str, Any]) -> tuple[Layer, ...]:
+        """The layers of the settings of training: preset < file < flag."""
+        return (f"preset {preset_name}", preset(preset_name)), self.section("train"), given(flags)
+
+    def layers(self, name: str, flags: Mapping[str, Any]) -> tuple[Layer, ...]:
+        """The layers of the settings of section `name`: file < flag."""
+        return self.section(name), given(flags)
 
 
 def given(flags: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The layer of the command line: the flags that are not None."""
-    return "command line", {key: value for key, value in flags.items() if value is not None}
+    return COMMAND_LINE, {key: value for key, value in flags.items() if value is not None}
 
 
 def load_workspace(config: Path | None) -> Workspace:

@@ -62,8 +62,8 @@ def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
     [
         ("[train]\nhiden = 3", r"nmtalign.toml: \[train\]: unknown setting 'hiden'.*'hidden'"),
         ("[trian]\nhidden = 3", r"nmtalign.toml: unknown setting 'trian'.*'train'"),
-        ("[train]\nhidden = '3'", r"hidden = '3': must be a whole number"),
-        ("[train]\ncell = 'lstm'", r"cell = 'lstm': must be one of paper, cudnn"),
+        ("[train]\nhidden = '3'", r'hidden = "3": must be a whole number'),
+        ("[train]\ncell = 'lstm'", r'cell = "lstm": must be one of paper, cudnn'),
         ("[corpus]\ntrain = 'a'", "must be two files"),
         ("[corpus]\ntrian = ['a', 'b']", "nearest known one is 'train'"),
         ("train = 3", "must be a table"),
@@ -154,5 +154,6 @@ def test_the_papers_presets_are_the_papers():
     ],
 )
 def test_what_no_search_can_count_with_is_refused(name: str, value: float, bound: str) -> None:
-    with pytest.raises(UsageError, match=f"^command line: {name} = .*: must be {bound}$"):
+    option = "--" + name.replace("_", "-")
+    with pytest.raises(UsageError, match=f"^{option} .*: must be {bound}$"):
         resolve(TranslateConfig, ("command line", {name: value}))

@@ -9,7 +9,7 @@ import numpy as np
 from nmtalign.alignment.agreement import combined, combined_words, soft_links
 from nmtalign.alignment.forced import Aligner, Lines, windows
 from nmtalign.alignment.links import Link
-from nmtalign.alignment.readings import chosen_reading
+from nmtalign.alignment.readings import chosen
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.symmetrize import HARD_METHODS, symmetrize
 from nmtalign.config import AlignConfig, SoftSymmetrization, Symmetrization
@@ -34,7 +34,7 @@ def align_both(
     UsageError for models of other directions, and InputError, naming the line, where they see other words in a text.
     """
     check_directions(forward, backward)
-    config = chosen_reading(config, 2)
+    config = chosen(config, 2)
     aligners = Aligner(forward, config, tokenized), Aligner(backward, config, tokenized, turned=True)
     return (
         join(ours, theirs, config.symmetrize, config.threshold)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmtalign.alignment.links import THRESHOLD, Matrix, drop_end, hard_links, merge_starts, sharpened
-from nmtalign.alignment.readings import chosen_reading, force
+from nmtalign.alignment.readings import chosen, force
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.sides import Side, SideReader
 from nmtalign.config import AlignConfig
@@ -54,7 +54,7 @@ def align_pairs(
     batches, and given to the model; a pair with an empty side is not. Reading, temperature, links and whether `</s>` is
     dropped are those of `config`. Raises UsageError for a model without attention.
     """
-    aligner = Aligner(loaded, chosen_reading(config, 1), tokenized)
+    aligner = Aligner(loaded, chosen(config, 1), tokenized)
     return (record for window in windows([aligner], pairs, config, first) for record in aligner.records(window[0]))
 
 
@@ -148,7 +148,7 @@ class Aligner:
         if config.drop_end:
             mass = float(weights[:-1, -1].sum(dtype=np.float64))
             weights = drop_end(weights)
-        links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
+        links = hard_links(weights, config.links or "argmax", config.threshold or THRESHOLD, end=not config.drop_end)
         return AlignmentRecord(
             source=pair.source.words,
             target=pair.target.words,

@@ -15,12 +15,13 @@ Steps are those of the model's own tokens: pieces, where it has them, before the
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.config import AlignConfig, Order, Reading
+from nmtalign.config import AlignConfig, Order, Reading, SoftSymmetrization
 from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.text.vocabulary import EOS_ID
@@ -34,9 +35,17 @@ def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     return READINGS[reading](model, batch)
 
 
-def chosen_reading(config: AlignConfig, models: int) -> AlignConfig:
-    """The settings with "auto" made the reading that it stands for with so many models."""
-    return config if config.reading != "auto" else replace(config, reading="current" if models == 1 else "posterior")
+def chosen(config: AlignConfig, models: int) -> AlignConfig:
+    """The settings with the reading and the method of links that they stand for with so many models.
+
+    A threshold is that of the links, unless a method that combines the weights of two models uses it.
+    """
+    if config.reading == "auto":
+        config = replace(config, reading="current" if models == 1 else "posterior")
+    if config.links is None:
+        of_links = config.threshold > 0 and (models == 1 or config.symmetrize not in get_args(SoftSymmetrization))
+        config = replace(config, links="threshold" if of_links else "argmax")
+    return config
 
 
 def _current(model: TranslationModel, batch: Batch) -> Forced:

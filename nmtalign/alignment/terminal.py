@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from nmtalign.alignment.panels import Panel
+from nmtalign.text.width import columns_of
 
 SHADES = " ░▒▓█"
 SURE, POSSIBLE, HARD = "●", "○", "+"
@@ -150,25 +151,6 @@ def _letters(word: str) -> list[str]:
         else:
             letters.append(character)
     return letters
-
-
-def columns_of(text: str) -> int:
-    """Columns of a terminal that a text takes: wide letters two, combining marks and changes of colour none."""
-    total, inside = 0, False
-    for letter in text:
-        if inside:
-            inside = letter != "m"
-        elif letter == "\x1b":
-            inside = True
-        else:
-            total += _letter_columns(letter)
-    return total
-
-
-def _letter_columns(letter: str) -> int:
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def cut(word: str, limit: int) -> str:

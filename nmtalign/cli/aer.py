@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.naming import name_files
 from nmtalign.config import LinkMethod, ScoreConfig
 from nmtalign.errors import UsageError
 from nmtalign.version import __version__
@@ -195,18 +196,10 @@ def _files(
         files = [_ALIGNMENTS]
     if gold is None or not files:
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
-    systems = tuple(named(file) for file in files)
+    systems = name_files(files)
     if [gold, source, target, *(path for _, path in systems)].count(STDIN) > 1:
         raise UsageError("only one of LINKS, GOLD, --source and --target can be stdin")
     return _Files(systems, gold, source, target)
-
-
-def named(argument: Path) -> tuple[str, Path]:
-    """(name, path) of `NAME=FILE`; a file's name is its own, and one that is there may hold a `=`."""
-    name, equals, path = str(argument).partition("=")
-    if equals and name and path and "/" not in name and not argument.exists():
-        return name, Path(path)
-    return ("stdin" if argument == STDIN else argument.name), argument
 
 
 def _compare(files: _Files, reading: _Reading, quiet: bool) -> "list[System]":

@@ -13,6 +13,8 @@ import numpy as np
 from nmtalign.alignment.error_analysis import TypeCounts, count_pairs, count_types, total, worst
 from nmtalign.alignment.gold import GoldLinks, LinkCounts, f_measure
 from nmtalign.alignment.record import Link
+from nmtalign.cli.tables import Table as Columns
+from nmtalign.cli.tables import aligned
 from nmtalign.scoring.lengths import Bucket
 
 Table = list[list[str]]
@@ -194,8 +196,5 @@ def _cells(figures: dict[str, Any], keys: Sequence[str]) -> list[str]:
 
 def _print_table(table: Table) -> None:
     """The first column to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
-        cells[0] = row[0].ljust(widths[0])
-        sys.stdout.write("  ".join(cells) + "\n")
+    head, *rows = table
+    sys.stdout.writelines(f"{line}\n" for line in aligned(Columns(head, rows)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 from nmtalign.cli import align_options as options
 from nmtalign.cli.align_options import Task
@@ -18,7 +18,7 @@ from nmtalign.cli.common import (
     choose_wait_policy,
 )
 from nmtalign.cli.stopping import Signals
-from nmtalign.config import AlignConfig, SoftSymmetrization, field_names
+from nmtalign.config import AlignConfig, field_names
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
 from nmtalign.workspace import Workspace, load_workspace
@@ -94,7 +94,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
     folders = [option.forward or option.model or workspace.model, *([option.backward] if option.backward else [])]
     check_ahead(folders, option.which)
     with Signals() as signals:
-        from nmtalign.alignment.readings import chosen_reading
+        from nmtalign.alignment.readings import chosen
         from nmtalign.cli.align_job import Job
         from nmtalign.core.devices import use_threads
         from nmtalign.model_directory import load_model
@@ -104,19 +104,13 @@ def _run(given_options: Mapping[str, Any]) -> None:
             load_model(folder, device=settings.device, precision=settings.precision, which=option.which)
             for folder in folders
         ]
-        settings = chosen_reading(settings, len(models))
+        settings = chosen(settings, len(models))
         Job(task, tuple(models), settings, option.quiet).run(signals)
 
 
 def _settings(workspace: Workspace, options: Mapping[str, Any]) -> AlignConfig:
-    """The settings; a threshold given alone is that of links where both directions do not have one of their own."""
     flags = {name: value for name, value in options.items() if name in field_names(AlignConfig)}
-    settings = workspace.resolve(AlignConfig, "align", flags)
-    if options["threshold"] is None or options["links"] is not None or settings.links == "threshold":
-        return settings
-    if options["backward"] is not None and settings.symmetrize in get_args(SoftSymmetrization):
-        return settings
-    return workspace.resolve(AlignConfig, "align", {**flags, "links": "threshold"})
+    return workspace.resolve(AlignConfig, "align", flags)
 
 
 def _check_models(option: SimpleNamespace) -> None:

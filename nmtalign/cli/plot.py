@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from nmtalign.cli.aer import named
 from nmtalign.cli.common import QuietOption, notifier
+from nmtalign.cli.naming import name_files
 from nmtalign.cli.plot_training import plot_training
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name
@@ -150,7 +150,7 @@ def _write(panels: "list[Panel]", output: Path, files: int, end: bool, color_bar
 
 
 def _files(arguments: list[Path]) -> list[tuple[str, Path]]:
-    files = [named(argument) for argument in arguments]
+    files = [*name_files(arguments)]
     for _, path in files:
         if path.is_dir():
             raise UsageError(f"{path}: a folder; for the learning curves of a model give --training too")

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
-from nmtalign.errors import UsageError
+from nmtalign.cli.naming import name_files
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
@@ -52,25 +51,15 @@ def _models_of(workspace: Workspace) -> list[Path]:
 
 
 def name_models(arguments: Sequence[Path]) -> Mapping[str, Path]:
-    """Models by their names: those given, else of their folders, else, where two are alike, all of what was typed.
+    """Models by their names: those given, else of their folders, else, where two are alike, more of their paths.
 
-    Raises UsageError where two have the same name all the same.
+    Raises UsageError for a NAME that is given twice.
     """
-    pairs = [named(argument) for argument in arguments]
-    given = [name if path != argument else "" for argument, (name, path) in zip(arguments, pairs, strict=True)]
-    paths = [path for _, path in pairs]
-    short = [name or _own_name(path) for name, path in zip(given, paths, strict=True)]
-    names = [
-        str(path) if short.count(own) > 1 and not name else own
-        for name, own, path in zip(given, short, paths, strict=True)
-    ]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two models are called {twice[0]}: give each a name of its own, as in NAME=DIR")
-    return dict(zip(names, paths, strict=True))
+    return dict(name_files(arguments, _own_parts))
 
 
-def _own_name(path: Path) -> str:
-    """The folder's name; `model/backward` for the other direction of a model."""
-    folder = path.resolve()
-    folder = folder.parent if path.is_file() else folder
-    return f"{folder.parent.name}/{folder.name}" if folder.name == "backward" else folder.name or str(path)
+def _own_parts(path: Path) -> Sequence[str]:
+    """The parts of the folder's path; `model/backward`, the other direction of a model, is one part."""
+    folder = path.parent if path.is_file() else path
+    parts = (folder if folder.name not in ("", "..") else folder.resolve()).parts
+    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1:] == ("backward",) else parts

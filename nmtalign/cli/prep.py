@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from nmtalign.checks import naming
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
@@ -65,6 +66,9 @@ DropDuplicates = Annotated[
     typer.Option("--drop-duplicates/--keep-duplicates", help="Repeated training pairs.", rich_help_panel=PAIRS),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes; 0 = one a core \\[0].")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace a corpus of other text or settings.", rich_help_panel=TEXT)
+]
 Format = Annotated[Literal["text", "json"], typer.Option(help="Of the summary on stdout.")]
 
 
@@ -83,13 +87,16 @@ def prep(
     max_length: MaxLength = None,
     drop_duplicates: DropDuplicates = None,
     workers: Workers = None,
+    force: Force = False,
     format: Format = "text",
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Prepare a corpus: tokenise two aligned texts, choose the vocabularies, write ids to HDF5.
 
-    Prints which pairs it kept, and why it dropped the others. With nmtalign.toml it runs bare.
+    Prints which pairs it kept, and why it dropped the others. With nmtalign.toml
+    it runs bare. A corpus of other text or settings in the folder stays, unless
+    --force is given.
 
     Examples:
 
@@ -116,7 +123,8 @@ def prep(
     folder = output or workspace.data
     tell = notifier(quiet)
     languages = _languages(workspace, settings, pairs["train"], (source_language, target_language), tell)
-    summary = _prepare(pairs, folder, settings, languages, quiet)
+    with naming(*workspace.layers("prep", flags)):
+        summary = _prepare(pairs, folder, settings, languages, quiet, force)
     if format == "json":
         sys.stdout.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
     else:
@@ -126,14 +134,20 @@ def prep(
 
 
 def _prepare(
-    pairs: dict[str, tuple[Path, Path]], folder: Path, settings: PrepConfig, languages: tuple[str, str], quiet: bool
+    pairs: dict[str, tuple[Path, Path]],
+    folder: Path,
+    settings: PrepConfig,
+    languages: tuple[str, str],
+    quiet: bool,
+    force: bool,
 ) -> "Summary":
     """Prepares with progress on a terminal; SIGTERM ends it with the temporary files taken away."""
     from nmtalign.data.prepare import prepare
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with _progress(quiet) as (count, step):
-        return prepare(pairs["train"], folder, settings, languages, pairs.get("dev"), pairs.get("test"), count, step)
+        dev, test = pairs.get("dev"), pairs.get("test")
+        return prepare(pairs["train"], folder, settings, languages, dev, test, count, step, force)
 
 
 def _texts(

@@ -178,7 +178,7 @@ def translate_with(
 ) -> list[Translated]:
     """The best translation of each line by each model: as it is kept in the model's folder, or made and kept there.
 
-    `settings` are those of `nmtalign.cli.translate.search_settings`, without n-best lists and drawn words. With `every`
+    `settings` are those of section [translate], without n-best lists and drawn words. With `every`
     a model that is damaged, or cannot do what is asked for, is left out with a line on stderr.
     """
     settings = dataclasses.replace(settings, n_best=1, sample=False, alignment="none", word_scores=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
+from nmtalign.checks import naming
 from nmtalign.cli.common import (
     MACHINE,
     ConfigOption,
@@ -260,7 +261,8 @@ def _load(
     from nmtalign.presets import translate_config
 
     settings = translate_config(*layers)
-    return Translator(load_models(folders, settings, which), settings, alignments=False)
+    with naming(*layers):
+        return Translator(load_models(folders, settings, which), settings, alignments=False)
 
 
 @contextlib.contextmanager

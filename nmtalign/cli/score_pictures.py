@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nmtalign.cli.aer import named
 from nmtalign.cli.common import notifier
+from nmtalign.cli.naming import named
 from nmtalign.cli.score_task import Read, Task
 from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError

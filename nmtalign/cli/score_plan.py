@@ -4,16 +4,17 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.cli.aer import named
+from nmtalign.checks import naming
+from nmtalign.cli.naming import name_files
 from nmtalign.cli.score_checks import check
 from nmtalign.cli.score_task import Task, Texts
 from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.presets import translate_config
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
@@ -33,18 +34,13 @@ _NOT_FOR_FILES = "--output, --beam and --device are for a translation made here;
 def make_task(options: Mapping[str, Any]) -> Task:
     """The task that the options, by their names, and the workspace ask for; raises UsageError for what cannot be."""
     workspace = load_workspace(options["config"])
-    try:
+    with naming(*workspace.layers("score", _flags(options))):
         return _task(workspace, options)
-    except UsageError as error:
-        setting = str(error).split(" ")[0].rstrip(":")
-        if setting in workspace.section("score")[1] and options.get(setting) is None:
-            raise UsageError(f"{workspace.section('score')[0]}: {error}") from None
-        raise
 
 
 def _task(workspace: Workspace, options: Mapping[str, Any]) -> Task:
     texts = _texts(workspace, options)
-    settings = _settings(workspace, options)
+    settings = workspace.resolve(ScoreConfig, "score", _flags(options))
     if texts.systems and options["all_models"]:
         raise UsageError("--all scores the models under models/; leave out HYP")
     if texts.systems and any(options[name] is not None for name in ("output", "beam", "device")):
@@ -85,20 +81,13 @@ def _with_page(task: Task, options: Mapping[str, Any]) -> Task:
     return dataclasses.replace(task, settings=settings, differences=differences, page_only=frozenset(added))
 
 
-def _settings(workspace: Workspace, options: Mapping[str, Any]) -> ScoreConfig:
-    """[score] under the options, and what some options imply."""
-    names = ScoreConfig.__dataclass_fields__
-    flags = {name: value for name, value in options.items() if name in names}
-    if flags["by_length"] is None and any(options[name] for name in ("plot", "length_of", "buckets", "cumulative")):
-        flags["by_length"] = True
-    if options["table1"] and flags["no_unk"] is None:
-        flags["no_unk"] = True
-    drawn = any(options[name] is not None for name in ("bootstrap", "seed"))
-    if drawn and flags["confidence"] is None:
-        flags["confidence"] = True
-    if options["train_text"] and flags["by_frequency"] is None:
-        flags["by_frequency"] = True
-    return workspace.resolve(ScoreConfig, "score", flags)
+def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings among the options, and those that options which are no settings ask for."""
+    flags = {name: value for name, value in options.items() if name in ScoreConfig.__dataclass_fields__}
+    for name, asked in (("by_length", "plot"), ("no_unk", "table1"), ("by_frequency", "train_text")):
+        if options[asked] and flags[name] is None:
+            flags[name] = True
+    return flags
 
 
 def _texts(workspace: Workspace, options: Mapping[str, Any]) -> Texts:
@@ -121,7 +110,7 @@ def _texts(workspace: Workspace, options: Mapping[str, Any]) -> Texts:
             source = test_source
     elif source is None and not translating:
         source = _source_beside(workspace, references)
-    chosen = named_systems(systems)
+    chosen = name_files(systems)
     if [source, options["train_text"], *references, *(path for _, path in chosen)].count(STDIN) > 1:
         raise UsageError("only one of HYP, -r and -s can be stdin")
     return Texts(chosen, references, source)
@@ -136,31 +125,6 @@ def _source_beside(workspace: Workspace, references: Sequence[Path]) -> Path | N
     return source if same else None
 
 
-def named_systems(files: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
-    """(name, file) of each `NAME=FILE` or FILE, whose name is its own; where files share it, the whole path.
-
-    Raises UsageError for a NAME that is given twice.
-    """
-    pairs = [(*named(file), file) for file in files]
-    chosen = [name for name, path, file in pairs if path != file]
-    twice = next((name for name, count in Counter(chosen).items() if count > 1), None)
-    if twice is not None:
-        raise UsageError(f"two systems are named {twice}; give each NAME=FILE a name of its own")
-    counts = Counter(name for name, _, _ in pairs)
-    taken = set(chosen)
-    systems = []
-    for name, path, file in pairs:
-        if path == file:
-            plain = name if counts[name] == 1 else str(path)
-            name, number = plain, 1
-            while name in taken:
-                number += 1
-                name = f"{plain} ({number})"
-            taken.add(name)
-        systems.append((name, path))
-    return tuple(systems)
-
-
 def _models(workspace: Workspace, options: Mapping[str, Any], texts: Texts) -> tuple[tuple[str, Path], ...]:
     """(name, folder) of each model that translates."""
     from nmtalign.cli.score_models import models_to_score
@@ -172,10 +136,8 @@ def _models(workspace: Workspace, options: Mapping[str, Any], texts: Texts) -> t
 
 
 def _search(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConfig:
-    from nmtalign.cli.translate import search_settings
-
-    flags = {"beam": options["beam"], "device": options["device"], "n_best": 1, "sample": False}
-    return search_settings(workspace, flags)
+    section, flags = workspace.layers("translate", {name: options[name] for name in ("beam", "device")})
+    return translate_config(section, ("score", {"n_best": 1, "sample": False}), flags)
 
 
 def _words(workspace: Workspace, given: Path | None, models: Sequence[tuple[str, Path]]) -> tuple[Path, ...]:

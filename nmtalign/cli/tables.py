@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from unicodedata import combining, east_asian_width
+
+from nmtalign.text.width import columns_of
 
 Row = Sequence[str]
 
@@ -26,14 +27,7 @@ class Table:
 
     def widths(self) -> list[int]:
         """The width of each column, in places on the screen."""
-        return [max(map(screen_width, column)) for column in zip(self.head, *self.rows, strict=True)]
-
-
-def screen_width(text: str) -> int:
-    """How many places a text takes on a screen: two a Chinese character, none an accent set by itself."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+        return [max(map(columns_of, column)) for column in zip(self.head, *self.rows, strict=True)]
 
 
 def print_table(table: Table) -> None:
@@ -51,7 +45,7 @@ def aligned(table: Table) -> list[str]:
     for row in (table.head, *table.rows):
         cells = []
         for number, (text, width) in enumerate(zip(row, widths, strict=True)):
-            blanks = " " * (width - screen_width(text))
+            blanks = " " * (width - columns_of(text))
             cells.append(text + blanks if number in table.left else blanks + text)
         lines.append("  ".join(cells).rstrip())
     return lines

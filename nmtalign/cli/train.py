@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from nmtalign.checks import naming
 from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, say
 from nmtalign.cli.ranks import joined
 from nmtalign.config import ModelConfig, TrainingConfig
@@ -217,11 +218,10 @@ Examples:
 def _run(given: dict[str, Any]) -> None:
     """The command, with its arguments by name."""
     flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
-    flags |= {name: str(flags[name]) for name in ("init_from", "guided_alignment") if flags[name] is not None}
     workspace = load_workspace(given["config"])
     name, model_config, training_config = workspace.resolve_training(given["preset"], flags)
     choose_wait_policy()
-    with joined(training_config.device) as world:
+    with joined(training_config.device) as world, naming(*workspace.training_layers(name, flags)):
         finished = _train(world, workspace, name, model_config, training_config, given)
     if not finished.complete:
         raise typer.Exit(130 if finished.reason == INTERRUPTED else 143)

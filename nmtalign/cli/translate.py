@@ -1,11 +1,11 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from nmtalign.checks import naming
 from nmtalign.cli import translate_options as options
 from nmtalign.cli.common import (
     ConfigOption,
@@ -21,11 +21,9 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig, field_names
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
-from nmtalign.presets import translate_config
-from nmtalign.workspace import Workspace, given, load_workspace
+from nmtalign.workspace import load_workspace
 
 STDIN = Path("-")
-_CANDIDATES = 2000  # most frequent words beside those of a lexicon that is given for no other purpose
 
 
 def translate(
@@ -91,7 +89,8 @@ def _run(given_options: Mapping[str, Any]) -> None:
     """Translates as the options, by their names, say."""
     option = SimpleNamespace(**given_options)
     workspace = load_workspace(option.config)
-    settings = _settings(workspace, given_options)
+    flags = _flags(given_options)
+    settings = workspace.resolve(TranslateConfig, "translate", flags)
     _check(option, settings)
     choose_wait_policy()
     bound_caches()
@@ -117,21 +116,13 @@ def _run(given_options: Mapping[str, Any]) -> None:
             settings,
             option.quiet,
         )
-        job.run(signals)
+        with naming(*workspace.layers("translate", flags)):
+            job.run(signals)
 
 
-def _settings(workspace: Workspace, options: Mapping[str, Any]) -> TranslateConfig:
-    flags = {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
-    flags["lexicon"] = str(options["lexicon"]) if options["lexicon"] else None
-    return search_settings(workspace, flags)
-
-
-def search_settings(workspace: Workspace, flags: Mapping[str, Any]) -> TranslateConfig:
-    """The settings of section [translate] under the flags that were given (None = not given)."""
-    settings = translate_config(workspace.section("translate"), given(flags))
-    if settings.lexicon and not settings.replace_unk and flags.get("candidates") is None and not settings.candidates:
-        return dataclasses.replace(settings, candidates=_CANDIDATES)
-    return settings
+def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings among the options."""
+    return {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
 
 
 def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:

@@ -13,7 +13,7 @@ def pick_device(name: Device) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ResourceError("device cuda: PyTorch sees no GPU here; give --device cpu")
+        raise ResourceError("device cuda: PyTorch sees no GPU here; choose the device cpu")
     return torch.device(name)
 
 

@@ -16,7 +16,16 @@ from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, toke
 from nmtalign.data.spool import PairSpool, SeenPairs
 from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
 from nmtalign.data.summary import Summary, summarize_split
-from nmtalign.data.writer import Tables, Vocabularies, publish, work_folder, write_corpus, write_files
+from nmtalign.data.writer import (
+    Tables,
+    Vocabularies,
+    check_begun,
+    check_same,
+    publish,
+    work_folder,
+    write_corpus,
+    write_files,
+)
 from nmtalign.errors import InputError
 from nmtalign.files import disk_errors
 from nmtalign.text.lines import read_pairs, shown
@@ -65,8 +74,12 @@ def prepare(
     test: PathPair | None = None,
     progress: Callable[[int], None] | None = None,
     notify: Callable[[str], None] | None = None,
+    force: bool = False,
 ) -> Summary:
-    """Prepares a corpus in `folder`, in place of the one that is there; the other one stays until the new one is whole.
+    """Prepares a corpus in `folder`.
+
+    A corpus of the same text and settings that is there is replaced when the new one is whole; another one, or one
+    with more sets, only with `force`. Other files in the folder stay.
 
     Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
@@ -74,8 +87,11 @@ def prepare(
     pair, not the text.
 
     Raises InputError for text that cannot be used or of which nothing is left, UsageError for subword sizes that the
-    text cannot give, ResourceError where the folder cannot be written.
+    text cannot give and for a corpus that would be lost, ResourceError where the folder cannot be written.
     """
+    given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
+    if not force:
+        check_begun(folder, languages, _settings(config), given)
     with disk_errors(folder), work_folder(folder) as work:
         job = _Job(
             work,
@@ -85,13 +101,14 @@ def prepare(
             progress or (lambda pairs: None),
             notify or (lambda step: None),
         )
-        summary = _prepare(job, {"train": train, "dev": dev, "test": test})
+        summary = _prepare(job, given)
+        if not force:
+            check_same(work, folder)
         publish(work, folder)
     return summary
 
 
-def _prepare(job: _Job, paths: dict[str, PathPair | None]) -> Summary:
-    given = {name: pair for name, pair in paths.items() if pair is not None}
+def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
     tallies = {name: Tally() for name in given}
     tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
     spools = {"train": _spool(job, "train", tokenizers, blocks, tallies["train"])}

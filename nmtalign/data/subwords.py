@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmtalign.checks import SettingError
 from nmtalign.errors import InputError, UsageError
 from nmtalign.text.tokenizer import SentencePieces, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
@@ -75,7 +76,7 @@ def _sample(path: Path, step: int) -> Iterator[str]:
 
 def _size_error(message: str, name: str, size: int) -> UsageError:
     if found := re.search(r"value <= (\d+)", message):
-        return UsageError(f"size {size} is too large for {name}: its text gives at most --size {int(found[1]) + 1}")
+        return SettingError(f"too large for {name}: its text gives at most {int(found[1]) + 1}", size=size)
     if found := re.search(r"required_chars\D*\d+ vs (\d+)", message):
-        return UsageError(f"size {size} is too small for {name}: its characters alone need --size {int(found[1]) + 1}")
+        return SettingError(f"too small for {name}: its characters alone need {int(found[1]) + 1}", size=size)
     return UsageError(f"{name}: sentencepiece cannot learn {size} pieces: {message}")

@@ -2,20 +2,24 @@
 
 import contextlib
 import errno
+import filecmp
 import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUMMARY_FILE, VOCABULARY_FILES
+from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUMMARY_FILE, VOCABULARY_FILES, Corpus
 from nmtalign.data.spool import PairSpool
 from nmtalign.data.summary import Summary
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -23,6 +27,9 @@ from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 Tables = tuple[npt.NDArray[np.uint32], ...]
+_IDENTITY = frozenset(
+    ("source_language", "target_language", "settings", "sha256", "content_sha256")
+)  # attributes that differ where the text or its settings do
 _NEW = "new"  # finished files, inside the work folder
 
 
@@ -64,6 +71,66 @@ def write_corpus(
         )
     with (work / _NEW / CORPUS_FILE).open("rb") as stream:
         os.fsync(stream.fileno())
+
+
+def check_begun(folder: Path, languages: tuple[str, str], settings: Mapping[str, Any], sets: Iterable[str]) -> None:
+    """Raises UsageError where `folder` holds a corpus that one of these languages, settings and sets cannot be.
+
+    It is what can be known before the text is read; `check_same` then compares the corpora themselves.
+    """
+    attributes = dict(zip(("source_language", "target_language"), languages, strict=True))
+    _compare(folder, attributes | {"settings": json.dumps(settings, sort_keys=True)}, {*sets})
+
+
+def check_same(work: Path, folder: Path) -> None:
+    """Raises UsageError where the finished files would replace other text: of another corpus, or of anything else.
+
+    A corpus that only has further sets is not another one. A damaged corpus may be replaced.
+    """
+    new = Corpus.open(work / _NEW)
+    if (folder / CORPUS_FILE).exists():
+        _compare(folder, new.attributes, set(new.splits))
+        return
+    for path in sorted((work / _NEW).iterdir()):
+        there = folder / path.name
+        if path.name != CORPUS_FILE and there.exists() and not (there.is_file() and filecmp.cmp(path, there, False)):
+            raise UsageError(
+                f"{folder}: holds another {path.name}, which would be replaced; give another folder with -o, or --force"
+            )
+
+
+def _compare(folder: Path, attributes: Mapping[str, Any], sets: AbstractSet[str]) -> None:
+    if not (folder / CORPUS_FILE).exists():
+        return
+    try:
+        old = Corpus.open(folder)
+    except FormatError:
+        _check_is_corpus(folder / CORPUS_FILE)
+        return
+    missing = [name for name in old.splits if name not in sets]
+    same = all(_held(name, old.attributes.get(name), value) for name, value in attributes.items() if name in _IDENTITY)
+    if same and not missing:
+        return
+    pairs = ", ".join(f"{len(split):,} {name}" for name, split in old.splits.items())
+    kind = "a corpus with more sets" if same else "a corpus of other text or settings"
+    raise UsageError(
+        f"{folder}: holds {kind} ({old.source_language}-{old.target_language}, pairs: {pairs}), which would be lost; "
+        "give another folder with -o, or --force to replace it"
+    )
+
+
+def _held(name: str, old: Any, new: Any) -> bool:
+    """Whether the new corpus has what this attribute of the old one says."""
+    if name != "content_sha256":
+        return str(old) == str(new)
+    return bool(json.loads(str(old)).items() <= json.loads(str(new)).items())
+
+
+def _check_is_corpus(path: Path) -> None:
+    """Raises UsageError for a whole HDF5 file that is no corpus: a damaged corpus is no loss."""
+    with contextlib.suppress(OSError, RuntimeError), h5py.File(path, "r") as file:
+        if file.attrs.get("format") != FORMAT:
+            raise UsageError(f"{path}: is another HDF5 file; give another folder with -o, or --force to replace it")
 
 
 def publish(work: Path, folder: Path) -> None:

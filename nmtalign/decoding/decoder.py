@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import torch
 
+from nmtalign.checks import SettingError
 from nmtalign.config import TranslateConfig
 from nmtalign.core.halving import in_halves
 from nmtalign.data.batches import make_source
@@ -14,7 +15,6 @@ from nmtalign.decoding.candidates import CandidateLists, Candidates
 from nmtalign.decoding.sampling import Draws, sample
 from nmtalign.decoding.scorer import Scorer
 from nmtalign.decoding.search import Hypothesis, SearchOptions, beam_search
-from nmtalign.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class PieceDecoder:
         if not self._draws:
             return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
         if any(phrases):
-            raise UsageError("a sample cannot be made to hold given phrases: leave out --sample or the phrases")
+            raise SettingError("a sample cannot be made to hold given phrases; leave out one of them", sample=True)
         numbers = [(piece.number, piece.part) for piece in pieces]
         return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from nmtalign.config import TranslateConfig, resolve
+from nmtalign.checks import Layer, SettingError, naming
+from nmtalign.config import TranslateConfig, field_names
 from nmtalign.core.devices import picks_bf16, use_threads
 from nmtalign.core.inference import Inference
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
@@ -85,12 +86,15 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config or TranslateConfig()
+        self._given: Layer = "TranslateConfig", _changed_settings(self.config)
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         if self.config.replace_unk and not attends:
-            raise UsageError("this model has no attention: it cannot replace unknown words; leave out --replace-unk")
+            raise SettingError("this model has no attention: it cannot replace unknown words", replace_unk=True)
         if self.config.coverage_penalty and not attends:
-            raise UsageError("this model has no attention: it knows no coverage; leave out --coverage-penalty")
+            raise SettingError(
+                "this model has no attention: it knows no coverage", coverage_penalty=self.config.coverage_penalty
+            )
         self.alignments = alignments and attends
         self._given_scorer = scorer
         self._single_scorers: Sequence[Scorer] = ()
@@ -118,10 +122,13 @@ class Translator:
         Settings are those of section [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises
         UsageError for an unknown setting or a wrong value, FormatError for a folder that is no model.
         """
-        known = [field.name for field in dataclasses.fields(TranslateConfig)]
-        _check_settings(settings, known)
-        config = translate_config(("Translator.load", settings))
-        return cls(load_models([model, *more_models], config, which), config, alignments)
+        _check_settings(settings, field_names(TranslateConfig))
+        layer = "Translator.load", settings
+        config = translate_config(layer)
+        with naming(layer):
+            translator = cls(load_models([model, *more_models], config, which), config, alignments)
+        translator._given = layer
+        return translator
 
     def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
         """One translation a line, in order, lazily.
@@ -136,10 +143,11 @@ class Translator:
         return translator._translate(lines)
 
     def _changed(self, settings: Mapping[str, Any]) -> "Translator":
-        known = [field.name for field in dataclasses.fields(TranslateConfig) if field.name not in _OF_LOADING]
-        _check_settings(settings, known)
-        layers = ("Translator.load", dataclasses.asdict(self.config)), ("translate", settings)
-        return Translator(self.models, resolve(TranslateConfig, *layers), self.alignments, self.scorer)
+        _check_settings(settings, [name for name in field_names(TranslateConfig) if name not in _OF_LOADING])
+        layers = self._given, ("Translator.translate", settings)
+        config = translate_config(*layers)
+        with naming(*layers):
+            return Translator(self.models, config, self.alignments, self.scorer)
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -315,6 +323,12 @@ def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: W
 
 def _characters(line: str | Request) -> int:
     return len(line.text if isinstance(line, Request) else line)
+
+
+def _changed_settings(config: TranslateConfig) -> dict[str, Any]:
+    """The settings that are not the usual ones."""
+    usual = TranslateConfig()
+    return {name: value for name, value in dataclasses.asdict(config).items() if value != getattr(usual, name)}
 
 
 def _check_settings(settings: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from nmtalign.reproduction.settings_files import SETTINGS, path_from
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.version import __version__
+from nmtalign.workspace import FILE_NAME
 
 
 def again(results: Results) -> Iterator[Block]:
@@ -53,7 +54,9 @@ def whole_command(plan: Plan) -> str:
     parts += [] if request.text else ["--no-text"]
     for name, value in request.flags.items():
         parts += [f"--{name}", str(value)] if value is not None else []
-    return shlex.join([*parts, "-o", request.folder.name])
+    file = plan.workspace.file or Path(FILE_NAME)
+    parts += ["--config", file.name] if file.name != FILE_NAME else []
+    return shlex.join([*parts, "-o", path_from(file, request.folder)])
 
 
 def _steps(results: Results) -> Iterator[str]:
@@ -99,12 +102,13 @@ def _score_command(plan: Plan, test: str, names: Sequence[str], *, known: bool =
     source, reference = plan.tests[test]
     end = ".known.txt" if known else ".txt"
     parts = ["nmtalign score", *(f"{name}={name}.{test}{end}" for name in names), "-r", _shown(plan, reference)]
+    parts += ["-s", _shown(plan, source)]
     parts += ["--metrics", ",".join(metrics_of(plan).metrics), "--confidence"]
     parts += ["--significance bs"] if len(names) > 1 else []
     if known:
-        parts += ["-s", _shown(plan, source), "--data", _shown(plan, plan.base_corpus), "--table1"]
+        parts += ["--data", _shown(plan, plan.base_corpus), "--table1"]
     elif not any(plan.named(name) not in plan.of_paper for name in names):
-        parts += ["-s", _shown(plan, source), f"--by-length --plot length-{test}.png"]
+        parts += [f"--by-length --plot length-{test}.png"]
     return " ".join([*parts, f"--config {SETTINGS}/{names[0]}.toml"])
 
 

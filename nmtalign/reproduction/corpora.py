@@ -72,7 +72,7 @@ class Corpora:
         """Prepares it; what is raised on the way by `progress` or `notify` ends it with nothing left behind."""
         folder, pairs = self._folder(name), self._plan.workspace.pairs
         config, both = self._plan.corpora[name], languages(self._plan.workspace)
-        prepare(pairs["train"], folder, config, both, pairs["dev"], pairs.get("test"), progress, notify)
+        prepare(pairs["train"], folder, config, both, pairs["dev"], pairs.get("test"), progress, notify, True)
         with atomic_text(folder / _IDENTITY) as stream:
             stream.write(json.dumps(self._identity(name), indent=2, sort_keys=True) + "\n")
 

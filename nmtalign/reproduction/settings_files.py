@@ -46,8 +46,8 @@ def write_settings(plan: Plan, system: System) -> None:
         "corpus.tests": {name: [path_from(path, side) for side in pair] for name, pair in plan.workspace.tests.items()},
         "prep": dataclasses.asdict(system.prep),
         "train": {"preset": system.experiment.preset, **model, **training},
-        "translate": _others(system.search),
-        "score": _others(plan.scoring),
+        "translate": _all(system.search) | _lexicon(path, system.search),
+        "score": _all(plan.scoring),
         "align": plan.workspace.sections.get("align", {}),
     }
     with atomic_text(path) as stream:
@@ -58,10 +58,13 @@ def write_settings(plan: Plan, system: System) -> None:
                 stream.write(f"\n[{name}]\n{_assignments(settings)}")
 
 
-def _others(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
-    """The settings that are not the usual ones."""
-    usual = type(settings)()
-    return {name: value for name, value in dataclasses.asdict(settings).items() if value != getattr(usual, name)}
+def _all(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
+    """Every setting that has a value, so that none is implied by others in another way than it was here."""
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
+
+
+def _lexicon(file: Path, search: TranslateConfig) -> dict[str, str]:
+    return {"lexicon": path_from(file, Path(search.lexicon))} if search.lexicon else {}
 
 
 def path_from(file: Path, path: Path) -> str:

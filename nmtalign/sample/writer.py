@@ -1,13 +1,17 @@
 """The sample workspace on disk: three disjoint parts, their tokens, gold links, and a configuration to begin with."""
 
+import filecmp
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from nmtalign.checks import SettingError
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, disk_errors
 from nmtalign.sample.draft import Example
 from nmtalign.sample.sentences import generate
 
@@ -70,14 +74,37 @@ class _Tally:
         self.target += target
 
 
-def write_sample(folder: Path, pairs: int, seed: int = 1) -> SampleSummary:
+def write_sample(folder: Path, pairs: int, seed: int = 1, *, force: bool = False) -> SampleSummary:
     """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, which is made if need be.
 
-    Raises UsageError where `pairs` is less than 1.
+    Raises UsageError where `pairs` is less than 1, and, without `force`, where a file is there with other content:
+    then nothing is written.
     """
     if pairs < 1:
-        raise UsageError(f"--pairs must be 1 or more, not {pairs}")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise SettingError("must be 1 or more", pairs=pairs)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".sample-", dir=folder) as work:
+            summary = _write(Path(work), pairs, seed)
+            other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder)]
+            lost = [path.name for path in other if os.path.lexists(folder / path.name)]
+            if lost and not force:
+                raise UsageError(
+                    f"{folder}: other content would be lost, that of {', '.join(lost)}; give another folder, or "
+                    "--force to replace these files"
+                )
+            for path in other:
+                path.replace(Path(os.path.realpath(folder / path.name)))
+    return summary
+
+
+def _is_there(path: Path, folder: Path) -> bool:
+    """Whether the folder has a file of this name and content."""
+    there = folder / path.name
+    return there.is_file() and filecmp.cmp(path, there, shallow=False)
+
+
+def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
     dev = _distinct(generate(seed, "dev"), HELD_OUT, ())
     test = _distinct(generate(seed, "test"), HELD_OUT, dev)
     kept = held_out(pairs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.errors import UsageError
+from nmtalign.checks import SettingError
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,10 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     """
     parts = _filled([part.strip() for part in text.split(",")])
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise UsageError(f"buckets = {text!r}: give the upper ends as whole numbers, as in 10,20,30")
+        raise SettingError("give the upper ends as whole numbers, as in 10,20,30", buckets=text)
     ends = [0, *map(int, parts)]
     if any(second <= first for first, second in itertools.pairwise(ends)):
-        raise UsageError(
-            f"buckets = {text!r}: each upper end must be greater than the one before, the first at least 1"
-        )
+        raise SettingError("each upper end must be greater than the one before, the first at least 1", buckets=text)
     if cumulative:
         return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]

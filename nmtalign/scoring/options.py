@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmtalign.errors import UsageError
+from nmtalign.checks import SettingError
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "multi-bleu")
 SACREBLEU = METRICS[:4]  # the metrics of today; multi-bleu is that of papers of 2015
@@ -22,17 +22,19 @@ class MetricOptions:
 
     def __post_init__(self) -> None:
         if not self.metrics:
-            raise UsageError(f"metrics: give one or more of {','.join(METRICS)}")
+            raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
         for name in self.metrics:
             _one_of("metrics", name, METRICS)
         _one_of("tokenize", self.tokenize, TOKENIZE)
         if "multi-bleu" in self.metrics and not self.language and self.tokenize != "none":
-            raise UsageError(
-                "multi-bleu: give the language of the translation, or the tokeniser none for tokenised text"
+            raise SettingError(
+                "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text",
+                metrics=",".join(self.metrics),
             )
 
 
 def _one_of(setting: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
-        raise UsageError(f"{setting}: unknown {value!r}; the nearest known one is {near!r} (of {', '.join(known)})")
+        rule = f"unknown {value!r}; the nearest known one is {near!r} (of {', '.join(known)})"
+        raise SettingError(rule, **{setting: value})

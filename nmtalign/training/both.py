@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from nmtalign.checks import SettingError
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import Loss, TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.reversed import ReversedCorpus
-from nmtalign.errors import FormatError, UsageError
+from nmtalign.errors import FormatError
 from nmtalign.files import disk_errors
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import CONFIG, check_files, read_settings
@@ -129,7 +130,7 @@ def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationMod
     if not training.agreement:
         return TranslationModel(config)
     if config.attention == "none":
-        raise UsageError("agreement: this model has no attention that could agree; give --attention additive")
+        raise SettingError("only models with attention can agree", agreement=True, attention="none")
     return BothWays(config)
 
 
@@ -152,7 +153,9 @@ def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfi
     """
     first = Path(config.init_from).resolve() if config.init_from else None
     if restart and first in [direction.folder.resolve() for direction in directions]:
-        raise UsageError(f"init_from: {config.init_from} is what --restart would remove; give another folder with -o")
+        raise SettingError(
+            "training anew would remove this folder; give another folder for the new model", init_from=config.init_from
+        )
     if restart and not config.agreement:
         _remove_backward(directions[0].folder / BACKWARD)
     for direction in reversed(directions):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import median
 
-from nmtalign.alignment.terminal import columns_of, cut
+from nmtalign.alignment.terminal import cut
+from nmtalign.text.width import columns_of
 from nmtalign.training.curves import Axis, CurvePanel, Curves, Look, Trace, panels, short, signatures
 
 DEV, KEPT = "●", "◆"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from nmtalign.checks import SettingError
 from nmtalign.config import ModelConfig, TrainingConfig, field_names
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
@@ -38,17 +39,21 @@ class Given:
         guide, weights = None, []
         if config.guided_alignment:
             if model.attention == "none":
-                raise UsageError(
-                    "guided_alignment: this model has no attention that links could guide; give --attention additive"
+                raise SettingError(
+                    "links can guide only a model with attention",
+                    guided_alignment=config.guided_alignment,
+                    attention=model.attention,
                 )
             guide = read_guide(Path(config.guided_alignment), corpus)
         if config.init_from:
             weights.append(_weights_of(Path(config.init_from), corpus, model))
         if config.init_from and config.agreement:
             if not (Path(config.init_from) / BACKWARD / CONFIG).exists():
-                raise UsageError(
-                    f"init_from: {config.init_from} holds no {BACKWARD}/, the other direction, to start from; "
-                    "give a model that was trained with --agreement"
+                raise SettingError(
+                    f"{config.init_from} holds no {BACKWARD}/, the other direction, to start from; give a model that "
+                    "was trained with agreement",
+                    init_from=config.init_from,
+                    agreement=True,
                 )
             other = ReversedCorpus(corpus, corpus.folder)
             weights.append(_weights_of(Path(config.init_from) / BACKWARD, other, turned_round(model)))

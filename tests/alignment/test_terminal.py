@@ -8,7 +8,8 @@ import pytest
 from nmtalign.alignment.link_formats import GoldLinks
 from nmtalign.alignment.panels import Panel
 from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.terminal import columns_of, legend, render_text
+from nmtalign.alignment.terminal import legend, render_text
+from nmtalign.text.width import columns_of
 
 
 def panel(source: str, target: str, weights: np.ndarray, caption: str = "", links=(), gold=None, end=True) -> Panel:

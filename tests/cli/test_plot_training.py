@@ -111,9 +111,9 @@ def test_models_have_names_of_their_own(folder: Path, monkeypatch: pytest.Monkey
     assert list(name_models([Path("model"), Path("b=other/model")])) == ["model", "b"]
     assert list(name_models([Path("model"), Path("other/model")])) == ["model", "other/model"]
     assert list(name_models([Path(), Path("model/train.jsonl")])) == [folder.name, "model"]
-    for twice in (["model", "model"], ["a=model", "a=other/model"], ["model", "model=other/model"]):
-        with pytest.raises(UsageError, match="two models are called"):
-            name_models([Path(name) for name in twice])
+    assert list(name_models([Path("model"), Path("model=other/model")])) == ["model (2)", "model"]
+    with pytest.raises(UsageError, match="two files are named a; give each NAME=FILE"):
+        name_models([Path("a=model"), Path("a=other/model")])
 
 
 MISTAKES = [

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.score_models import models_to_score, translate_with
-from nmtalign.cli.translate import search_settings
 from nmtalign.config import TranslateConfig
 from nmtalign.decoding import translator
 from nmtalign.decoding.translator import Translator
@@ -235,11 +234,11 @@ def test_a_kept_translation_needs_no_torch(copied: Copy) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from nmtalign.cli.score_models import translate_with, models_to_score\n"
-        "from nmtalign.cli.translate import search_settings\n"
+        "from nmtalign.config import TranslateConfig\n"
         "from nmtalign.scoring.texts import Text\n"
         "from nmtalign.workspace import load_workspace\n"
         "workspace = load_workspace(None); models = models_to_score(workspace, None, False)\n"
-        f"[done] = translate_with(models, Text('test.en', {LINES!r}), search_settings(workspace, {{'beam': 3}}))\n"
+        f"[done] = translate_with(models, Text('test.en', {LINES!r}), TranslateConfig(beam=3))\n"
         "assert 'torch' not in sys.modules\n"
         "print(list(done.text.lines))"
     )
@@ -396,5 +395,5 @@ def test_info_and_a_copy_know_nothing_of_it(copied: Copy, searches: list[str]) -
 def test_settings_are_those_of_translate(workspace: Workspace) -> None:
     toml = Path("nmtalign.toml")
     toml.write_text(toml.read_text() + '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\nn_best = 2\n')
-    settings = search_settings(load_workspace(None), {"device": "cpu"})
+    settings = load_workspace(None).resolve(TranslateConfig, "translate", {"device": "cpu"})
     assert (settings.beam, settings.candidates, settings.device) == (5, 2000, "cpu")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.cli.score_plan import named_systems
+from nmtalign.cli.naming import name_files
 from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -248,18 +248,20 @@ def test_a_file_that_is_there_is_no_name_and_a_file(folder: Path, run: Run) -> N
     [
         (["a.fr", "b.fr"], ["a.fr", "b.fr"]),
         (["x/a.fr", "y/a.fr"], ["x/a.fr", "y/a.fr"]),
+        (["/r/x/1/a.fr", "/r/y/1/a.fr", "/r/b.fr"], ["x/1/a.fr", "y/1/a.fr", "b.fr"]),
+        (["a.fr", "x/a.fr"], ["a.fr", "x/a.fr"]),
         (["a.fr", "a.fr", "a.fr"], ["a.fr", "a.fr (2)", "a.fr (3)"]),
         (["a.fr=b.fr", "a.fr"], ["a.fr", "a.fr (2)"]),
         (["-", "ours=-"], ["stdin", "ours"]),
     ],
 )
 def test_every_system_has_a_name_of_its_own(files: list[str], names: list[str]) -> None:
-    assert [name for name, _ in named_systems([Path(file) for file in files])] == names
+    assert [name for name, _ in name_files([Path(file) for file in files])] == names
 
 
 def test_a_name_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="two systems are named a; give each NAME=FILE a name of its own"):
-        named_systems([Path("a=x"), Path("a=y")])
+    with pytest.raises(UsageError, match="two files are named a; give each NAME=FILE a name of its own"):
+        name_files([Path("a=x"), Path("a=y")])
 
 
 @pytest.mark.parametrize(

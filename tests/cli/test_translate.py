@@ -76,7 +76,7 @@ def test_bare_in_a_workspace(random_model: Path, tmp_path: Path, inside: Inside)
     assert len(lines_of(inside("--n-best", 1, text=b"the fox\n"))) == 1
     done = inside("--n-best", 3, text=b"the fox\n")
     assert done.returncode == 2
-    assert b"n_best = 3: must be from 1 to the beam, which is 2" in done.stderr
+    assert b"--n-best 3 does not go with nmtalign.toml: [translate] beam = 2: a search finds at most" in done.stderr
 
 
 def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -146,7 +146,7 @@ def test_a_lexicon_alone_restricts_the_words(random_model: Path, tmp_path: Path,
     assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word beside the lexicon's
     done = inside("-m", random_model, "--candidates", 5, text=text)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"candidates needs a lexicon" in done.stderr
+    assert b"--candidates 5: needs a lexicon" in done.stderr
 
 
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:

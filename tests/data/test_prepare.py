@@ -1,6 +1,7 @@
 import gzip
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -120,7 +121,7 @@ def test_empty_and_duplicate_pairs(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", pairs)
     summary = prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
     assert dict(summary.splits["train"].dropped) == {"empty": 3, "duplicate": 0, "too long": 0}
-    summary = prepare(texts, tmp_path / "data", PrepConfig(drop_duplicates=True), LANGUAGES)
+    summary = prepare(texts, tmp_path / "data", PrepConfig(drop_duplicates=True), LANGUAGES, force=True)
     assert dict(summary.splits["train"].dropped) == {"empty": 3, "duplicate": 2, "too long": 0}
     assert train_tokens(tmp_path / "data") == [(["a"], ["x"]), (["a"], ["y"]), (["b"], ["x"])]
 
@@ -190,10 +191,10 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(30))
     for vocabulary in ("bpe", "unigram"):
         config = PrepConfig(vocabulary=vocabulary, size="5000")  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=r"train\.en: its text gives at most --size \d+$") as caught:
+        with pytest.raises(UsageError, match=r"train\.en: its text gives at most \d+$") as caught:
             prepare(texts, tmp_path / "data", config, LANGUAGES)
     largest = str(caught.value).rpartition(" ")[2]
-    with pytest.raises(UsageError, match=r"too small for .+train\.en: its characters alone need --size \d+$"):
+    with pytest.raises(UsageError, match=r"too small for .+train\.en: its characters alone need \d+$"):
         prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="4"), LANGUAGES)
     prepare((texts[0], texts[0]), tmp_path / "data", PrepConfig(vocabulary="unigram", size=largest), LANGUAGES)
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
@@ -238,7 +239,7 @@ def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
 def test_another_vocabulary_takes_the_place_of_the_first(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(200))
     prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90"), LANGUAGES)
-    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, force=True)
     assert "source.spm" not in files_of(tmp_path / "data")
     assert Corpus.open(tmp_path / "data").tokenizers.kind == "moses"
 
@@ -304,3 +305,43 @@ def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, texts, None, counts.append, steps.append)
     assert counts == [8, 16, 20]
     assert steps == ["reading train", "reading dev", "choosing the vocabularies", "writing the corpus"]
+
+
+def test_a_corpus_of_other_text_settings_or_more_sets_stays_unless_forced(tmp_path):
+    source, target, other = (tmp_path / name for name in ("train.en", "train.fr", "other.fr"))
+    source.write_text("the fox\nthe boat\n")
+    target.write_text("le renard\nle bateau\n")
+    other.write_text("un renard\nun bateau\n")
+    train, folder = (source, target), tmp_path / "data"
+    make = partial(prepare, folder=folder, config=PrepConfig(workers=1), languages=LANGUAGES)
+    make(train)
+    make(train, dev=train)  # nothing is lost
+    make(train, dev=train)
+    (folder / "notes").write_text("mine")
+    for change in (
+        {"train": train},
+        {"train": (source, other), "dev": train},
+        {"train": train, "dev": (source, other)},
+        {"train": train, "dev": train, "config": PrepConfig(workers=1, min_count=2)},
+        {"train": train, "dev": train, "languages": ("en", "de")},
+    ):
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        with pytest.raises(UsageError, match=r"data: holds a corpus .*pairs: 2 train, 2 dev\).* lost; .*--force"):
+            make(**change)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    make(train, force=True)
+    assert list(Corpus.open(folder).splits) == ["train"]
+    assert (folder / "notes").read_text() == "mine"
+
+
+def test_files_that_are_no_corpus_stay(tmp_path):
+    text = tmp_path / "train.en"
+    text.write_text("the fox\n")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"holds another tokenizer\.json"):
+        prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
+    (folder / "tokenizer.json").unlink()
+    (folder / "corpus.h5").write_bytes(b"cut off")  # a damaged corpus is no loss
+    prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)

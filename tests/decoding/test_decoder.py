@@ -78,7 +78,7 @@ def test_more_samples_than_the_beam_is_wide():
 
 
 def test_samples_hold_no_phrases():
-    with pytest.raises(UsageError, match="leave out --sample"):
+    with pytest.raises(UsageError, match=r"sample = True: .* leave out one of them"):
         decoder(TableScorer.random(4), sample=True).search([Piece((2,), phrases=((3,),))])
 
 

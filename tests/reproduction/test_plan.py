@@ -107,7 +107,7 @@ def test_an_ablation_whose_setting_is_not_known_is_named(texts, monkeypatch):
         make_plan(Request(SCALES["tiny"]), texts)
     wrong = dataclasses.replace(unknown, changed={"attention": "sorcery"})
     monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [wrong])
-    with pytest.raises(UsageError, match="ablation magic: attention = 'sorcery': must be one of"):
+    with pytest.raises(UsageError, match='ablation magic: attention = "sorcery": must be one of'):
         make_plan(Request(SCALES["tiny"]), texts)
 
 

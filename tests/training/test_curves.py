@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmtalign.alignment.terminal import columns_of
 from nmtalign.errors import FormatError, UsageError
+from nmtalign.text.width import columns_of
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 from nmtalign.training.curve_text import render_curves
 from nmtalign.training.curves import AXES, Curves, panels, read_curves, short

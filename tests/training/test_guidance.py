@@ -221,7 +221,7 @@ def test_without_links_the_options_change_nothing(reversal, tmp_path):
 
 
 def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
-    with pytest.raises(UsageError, match="no attention that links could guide"):
+    with pytest.raises(UsageError, match="links can guide only a model with attention"):
         train(reversal, tmp_path / "m", replace(CONFIG, guided_alignment=str(links)), attention="none")
     with pytest.raises(UsageError, match="guided_weight = -1"):
         replace(CONFIG, guided_weight=-1.0)
