@@ -1,6 +1,7 @@
 """Every command in README.md is run, with smaller budgets, one after the other as a reader would; so is its Python."""
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -58,6 +59,23 @@ def test_commands_and_code(folder):
         result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         assert "(" in result.stdout
+
+
+@pytest.mark.parametrize("size", [4100, 11569])
+def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, capsys, size):
+    """The search goes another way from 4,096 words on, and blocks of 1,000 do not divide these numbers."""
+    target = ["le", "Le", "chat", "dort", ".", *(f"mot{number}" for number in range(size - 7))]
+    model = random_model_directory(tmp_path, ["The", "cat", "sleeps", "."], target, lambda model: None)
+    assert json.loads((model / "config.json").read_text())["model"]["target_vocabulary_size"] == size
+    monkeypatch.chdir(tmp_path)
+    found = blocks("python")
+    assert found
+    for code in found:
+        exec(code, {})  # noqa: S102
+        first, second = capsys.readouterr().out.splitlines()
+        assert "(" in first
+        assert second.startswith("Le ")
+        assert "chat" in second
 
 
 def test_the_workspace_file_shown_is_valid(tmp_path):

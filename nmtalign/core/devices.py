@@ -48,4 +48,17 @@ def keep_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, trim_from)
 
 
+def return_memory() -> None:
+    """Gives the memory that is free back to the system, where the C library would keep it.
+
+    A search frees arrays of many sizes in several threads. What is free lies scattered, and glibc keeps it: the process
+    grows for a long time though it uses no more. Only glibc can be told; elsewhere nothing changes.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return
+    trim(0)
+
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h

@@ -19,7 +19,7 @@ import torch
 from nmtalign.data.batches import Batch, Flat
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, InputError
-from nmtalign.text.lines import open_bytes, shown
+from nmtalign.text.lines import bounded_lines, open_bytes, shown
 from nmtalign.text.tokenizer import WORD_START, SentencePieces
 from nmtalign.text.vocabulary import Vocabulary
 
@@ -130,7 +130,14 @@ def _blocks(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file, each with its end, some MB at a time."""
     with open_bytes(path) as stream:
         try:
-            while lines := stream.readlines(_BLOCK):
+            lines, size = list[bytes](), 0
+            for line in bounded_lines(stream, path):
+                lines.append(line)
+                size += len(line)
+                if size >= _BLOCK:
+                    yield lines
+                    lines, size = [], 0
+            if lines:
                 lines[-1] = lines[-1].removesuffix(b"\n") + b"\n"
                 yield lines
         except (EOFError, zlib.error, OSError) as error:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal
 from nmtalign.decoding.json_lines import read_request
 from nmtalign.decoding.results import Request
 from nmtalign.errors import InputError
-from nmtalign.text.lines import STDIN, decode_lenient, open_bytes, read_lines, shown
+from nmtalign.text.lines import STDIN, bounded_lines, decode_lenient, open_bytes, read_lines, shown
 
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 20  # bytes
@@ -53,7 +53,7 @@ class Inputs:
         """The lines; only `\\n` ends one, and no file's last is another's first.
 
         Raises InputError for a file that cannot be read, for what is not JSON where it should be, and where one of the
-        files has more lines than another; bytes that are not UTF-8 become U+FFFD.
+        files has more lines than another or a line longer than `LONGEST_LINE`; bytes that are not UTF-8 become U+FFFD.
         """
         prefixes, phrases = _Beside(self.prefixes), _Beside(self.phrases)
         index = end = 0
@@ -161,7 +161,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with _opened(path) as stream:
-        for number, raw in enumerate(stream):
+        for number, raw in enumerate(bounded_lines(stream, path)):
             yield raw.removeprefix(_BOM) if number == 0 else raw
 
 

@@ -149,10 +149,13 @@ class _Search:
 
     def _go_on(self, found: Chosen, opened: Flags, kept: Integers) -> None:
         opened = opened[kept]
-        # Open ones first, their order kept; R falls to the most that any sentence has.
-        columns = np.argsort(~opened, axis=1, kind="stable")[:, : opened.sum(axis=1).max()]
-        chosen = found.select(kept, columns)
-        totals = np.where(np.take_along_axis(opened, columns, axis=1), chosen.totals, -np.inf)
+        counts = opened.sum(axis=1)[:, None]
+        # Open ones first, their order kept; R falls to the most that any sentence has. A sentence that has fewer
+        # repeats its last one with a total of -inf: what else was found for it may be no possible continuation.
+        places = np.arange(counts.max())
+        columns = np.argsort(~opened, axis=1, kind="stable")
+        chosen = found.select(kept, np.take_along_axis(columns, np.minimum(places, counts - 1), axis=1))
+        totals = np.where(places < counts, chosen.totals, -np.inf)
         self.beams = Beams(self.beams.sentences[kept], self.beams.widths[kept], totals)
         self.rows, self.tokens = chosen.rows.ravel(), chosen.tokens.ravel()
         self.trace.add(self.rows, self.tokens, chosen.gains.ravel())

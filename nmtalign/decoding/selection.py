@@ -18,7 +18,10 @@ Restrict = Callable[[Tensor, Tensor, slice], None]
 
 @dataclass(frozen=True)
 class Continuations:
-    """The W best continuations of B sentences' beams, best first; equal ones by hypothesis, then by word."""
+    """The W best continuations of B sentences' beams, best first; equal ones by hypothesis, then by word.
+
+    Where a sentence has fewer than W that are possible, the rest have a total of -inf, and some place of its own.
+    """
 
     totals: Tensor  # (B, W) float64, log-probability of the hypothesis with the word
     hypotheses: Tensor  # (B, W) places in the beam
@@ -35,13 +38,15 @@ def best_continuations(scores: WordScores, open_totals: Tensor, count: int, rest
     sentences, rows = open_totals.shape
     width = scores.shape[1]
     most = max(1, CHUNK_CELLS // (rows * width)) if open_totals.device.type == "cpu" else sentences
+    # There must be more blocks than are looked into, so that both ways find `count` continuations.
+    wide = width >= _WIDE and rows * _STRIDE > count + _SPARE
     found = []
     for start in range(0, sentences, most):
         beam = open_totals[start : start + most]
         part = slice(start * rows, (start + len(beam)) * rows)
         logits, log_sums = scores.logits(part)
         restrict(logits, log_sums, part)
-        blocks = _by_blocks(logits, log_sums, beam, count) if width >= _WIDE else None
+        blocks = _by_blocks(logits, log_sums, beam, count) if wide else None
         found.append(blocks or _by_rows(logits, log_sums, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Continuations(totals, hypotheses, columns, gains)
@@ -81,7 +86,10 @@ def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _F
     gains = logits[row[:, :, None], inside] - log_sums[row]
     gains.masked_fill_(columns >= width, -torch.inf)
     sums = (gains.double() + beam.gather(1, hypotheses)[:, :, None]).flatten(1)
-    gains, places = gains.flatten(1), (hypotheses[:, :, None] * width + columns).flatten(1)
+    # Blocks reach beyond the last word. A hypothesis is `reach` places wide, so that what lies beyond, which is -inf
+    # and comes out where too little is finite, is no place of the next hypothesis or sentence.
+    reach = -(-width // _STRIDE) * _STRIDE
+    gains, places = gains.flatten(1), (hypotheses[:, :, None] * reach + columns).flatten(1)
     best, at = sums.topk(min(count + 1, sums.shape[1]), dim=1)
     if bool(((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)).any()):
         order = places.argsort(1)
@@ -92,4 +100,4 @@ def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _F
     if bool(missed.any()):
         return None
     places = places.gather(1, at)
-    return best, places // width, places % width, gains.gather(1, at)
+    return best, places // reach, (places % reach).clamp(max=width - 1), gains.gather(1, at)

@@ -12,7 +12,7 @@ import torch
 
 from nmtalign.checks import Layer, SettingError, naming
 from nmtalign.config import TranslateConfig, field_names
-from nmtalign.core.devices import picks_bf16, use_threads
+from nmtalign.core.devices import picks_bf16, return_memory, use_threads
 from nmtalign.core.inference import Inference
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.candidates import CandidateLists
@@ -194,12 +194,17 @@ class Translator:
         )
 
     def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
-        words = self._limits.words * _WINDOW_BATCHES
+        words, used = self._limits.words * _WINDOW_BATCHES, 0
         at_hand = isinstance(lines, Sequence | AtHand)
         with Workers(self.loaded.device, ahead=at_hand) as workers:
             cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
             for results in workers.in_order(self._window(window, workers) for window in self._numbered(lines, cut)):
-                yield from results
+                for translation in results:
+                    yield translation
+                    used += len(translation.source_tokens) + 1
+                if used >= self._limits.words:  # rarely: the pages that are needed again cost little beside the search
+                    return_memory()
+                    used = 0
 
     def _numbered(self, lines: Iterable[str | Request], cut: Iterable[list[str | Request]]) -> Iterator[list[_Line]]:
         """The windows read; lines are numbered from 0, those that an earlier run has done included."""

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 from nmtalign.errors import InputError
 
 STDIN = Path("-")
+LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BUFFER = 1 << 20  # bytes
@@ -47,6 +48,22 @@ class _Unpacked(gzip.GzipFile):
         self._packed.close()
 
 
+def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The raw lines of a stream; `path` is its name for messages.
+
+    Raises InputError naming file and line for a line of more than `LONGEST_LINE` bytes, of which no more is read: a
+    small compressed file may hold one that no memory would.
+    """
+    number = 1
+    while raw := stream.readline(LONGEST_LINE + 1):
+        if len(raw) > LONGEST_LINE:
+            raise InputError(
+                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; is this text, a sentence a line?"
+            )
+        yield raw
+        number += 1
+
+
 def strip_end(raw: bytes) -> bytes:
     """A line without its end: `\\n`, and one `\\r` before it (files from Windows)."""
     return raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -64,7 +81,8 @@ def decode_lenient(raw: bytes) -> tuple[str, bool]:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line stay there.
 
-    Raises InputError for a missing file, a damaged gzip file, and bytes that are not UTF-8, naming file and line.
+    Raises InputError for a missing file, a damaged gzip file, a line that is longer than `LONGEST_LINE`, and bytes that
+    are not UTF-8, naming file and line.
     """
     for number, raw in enumerate(_raw_lines(path), 1):
         yield _decode(path, number, raw)
@@ -90,7 +108,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with open_bytes(path) as stream:
-        lines = iter(stream)
+        lines = bounded_lines(stream, path)
         try:
             first = next(lines, None)
             if first is not None:

@@ -24,6 +24,16 @@ def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[
     return process.stdin, process.stdout, process.stderr
 
 
+def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(doubtful_model: Path, process: Start) -> None:
+    arguments = ("-m", doubtful_model, "--beam", 1, "--input-format")
+    for form, line in (("text", b"a boat\n"), ("json", b'{"text": "a boat"}\n')):
+        with process(*arguments, form) as child:
+            out, err = child.communicate(line * 3 + b"a" * (5 << 20))
+            assert child.returncode == 3
+            assert out.count(b"\n") == 3
+            assert b"standard input: line 4: longer than 4,194,304 bytes" in err
+
+
 def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Start) -> None:
     parts = [b"the fox\n", b"\n", b"a boat\n\n", b"\xff\n", b"a\r\n", *[b"sees a fox .\n" * 3] * 20, b" \t\n" * 9]
     arguments = ("-m", doubtful_model, "--beam", 2, "--threads", 2, "--replace-unk")

@@ -42,6 +42,14 @@ class TableScorer:
         generator = torch.Generator().manual_seed(seed)
         return cls(torch.randn(9, steps, words, words, generator=generator, dtype=torch.float64) * spread)
 
+    @classmethod
+    def wide(cls, seed, words, steps=10):
+        """Of many words, in float32: tables of 5 sources and 5 kinds of previous words, in which `</s>` comes soon."""
+        generator = torch.Generator().manual_seed(seed)
+        table = torch.randn(5, steps, 5, words, generator=generator) * 3
+        table[..., 0] += 6
+        return cls(table)
+
     def start(self, source, source_mask, candidates=None):
         return TableSession(self, source[:, 0] % len(self.table), source_mask, candidates)
 
@@ -55,13 +63,17 @@ class TableSession:
     def step(self, choice):
         self.scorer.steps += 1
         if choice is not None:
+            each = len(self.last) // len(self.mask)
+            kept = torch.arange(len(self.mask)) if choice.sentences is None else choice.sentences
+            # No row goes on from a row of another sentence.
+            assert torch.equal(choice.rows // each, kept.repeat_interleave(len(choice.rows) // len(kept)))
             if choice.sentences is not None:
                 self.tables, self.mask = self.tables[choice.sentences], self.mask[choice.sentences]
                 self.allowed = None if self.allowed is None else self.allowed[choice.sentences]
             assert len(choice.rows) == len(choice.words)
             assert len(choice.rows) % len(self.mask) == 0
             assert choice.words.min() >= 0
-            self.last = choice.words
+            self.last = choice.words % self.scorer.table.shape[2]
         each = len(self.last) // len(self.mask)
         log_probs = self.scorer.table[self.tables.repeat_interleave(each), self.place, self.last]
         if self.candidates is not None:

@@ -1,14 +1,28 @@
 """The best continuations of a beam: by blocks of words as by looking at each, ties included."""
 
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from nmtalign.data.batches import make_source
+from nmtalign.decoding import search as search_module
 from nmtalign.decoding import selection
-from nmtalign.decoding.selection import best_continuations
+from nmtalign.decoding.candidates import Candidates
+from nmtalign.decoding.scorer import Choice, log_probs
+from nmtalign.decoding.selection import Continuations, best_continuations
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+
+spec = importlib.util.spec_from_file_location("tables", Path(__file__).with_name("tables.py"))
+tables = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tables)
+SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
 
 
 @dataclass
@@ -46,6 +60,9 @@ def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: i
     places = found.hypotheses * values.shape[1] + found.columns
     assert torch.equal(places[finite], order[finite])
     assert torch.equal(found.gains[finite], log_probs.view(len(open_totals), -1).gather(1, order)[finite])
+    inside = (found.hypotheses >= 0) & (found.hypotheses < open_totals.shape[1])
+    assert bool((inside & (found.columns >= 0) & (found.columns < values.shape[1])).all())
+    assert bool((found.totals[~finite] == -torch.inf).all())
 
 
 @pytest.mark.parametrize("width", [7, 4096, 5003, 30000])
@@ -73,6 +90,16 @@ def test_hypotheses_that_are_not_there_are_passed_over() -> None:
     agree(torch.randn(8, 6000), open_totals, 12)
 
 
+@pytest.mark.parametrize("width", [4097, 5003, 11569, 12000])
+@pytest.mark.parametrize("left", [1, 3, 12])
+def test_what_is_banned_names_no_other_row(width: int, left: int) -> None:
+    torch.manual_seed(width)
+    values = torch.full((4, width), -torch.inf)
+    values.scatter_(1, torch.rand(4, width).topk(left).indices, torch.randn(4, left))
+    agree(values, torch.zeros(4, 1, dtype=torch.float64), 12)
+    agree(values, torch.zeros(2, 2, dtype=torch.float64), 40)
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 40), st.integers(0, 9999), st.integers(1, 6)
@@ -87,3 +114,71 @@ def test_whatever_the_shape(sentences: int, rows: int, count: int, width: int, s
         agree(values, open_totals, count)
     finally:
         selection._WIDE, selection._STRIDE = wide, stride
+
+
+def by_sorting(scores, open_totals, count, restrict):
+    """What `best_continuations` gives for one sentence, by sorting everything; banned words never come out."""
+    rows = slice(0, scores.shape[0])
+    logits, log_sums = scores.logits(rows)
+    restrict(logits, log_sums, rows)
+    gains = (logits - log_sums).flatten()
+    totals = (gains.double().view(len(logits), -1) + open_totals.view(-1, 1)).flatten()
+    order = totals.argsort(descending=True, stable=True)[: min(count, int((totals > -torch.inf).sum()))]
+    hypotheses, columns = order // logits.shape[1], order % logits.shape[1]
+    return Continuations(*(part[None] for part in (totals[order], hypotheses, columns, gains[order])))
+
+
+def naive(scorer, source, prefix, candidates, beam):
+    """(log-probability, tokens) of what a beam search ends with, best first, hypothesis by hypothesis."""
+    limit = max(len(source) + 1, len(prefix) + 1)
+    words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
+    session, choice = scorer.start(*make_source([source]), candidates), None
+    opened, ended = [(0.0, ())], []
+    for step in range(limit):
+        gains = log_probs(session.step(choice).scores, slice(0, len(opened))).double().numpy()
+        free = words != UNK_ID if step + 1 < limit else words == EOS_ID
+        gains[:, ~(words == prefix[step] if step < len(prefix) else free)] = -np.inf
+        totals = (gains + np.array([total for total, _ in opened])[:, None]).ravel()
+        best = [int(at) for at in np.argsort(-totals, kind="stable")[: beam - len(ended)] if totals[at] > -np.inf]
+        found = [(float(totals[at]), (*opened[at // len(words)][1], int(words[at % len(words)]))) for at in best]
+        ended += [(total, tokens[:-1]) for total, tokens in found if tokens[-1] == EOS_ID]
+        rows = [at // len(words) for at, (_, tokens) in zip(best, found, strict=True) if tokens[-1] != EOS_ID]
+        opened = [each for each in found if each[1][-1] != EOS_ID]
+        if not opened:
+            break
+        choice = Choice(None, torch.tensor(rows), torch.tensor([tokens[-1] for _, tokens in opened]))
+    return sorted(ended, key=lambda each: -each[0] / (len(each[1]) + 1))
+
+
+def anywhere(most):
+    """Words of a prefix or a phrase; `<unk>`, the last word of the smallest vocabulary, and others."""
+    return st.lists(st.sampled_from([1, 2, 999, 1000, 4000, 4088, 4089]), min_size=1, max_size=most).map(tuple)
+
+
+@settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking takes long
+@given(
+    words=st.sampled_from([4090, 4096, 4097, 5000, 5999, 8000, 11569, 12001]) | st.integers(4090, 12001),
+    beam=st.sampled_from([1, 12, 40]) | st.integers(1, 40),
+    seed=st.integers(0, 999),
+    prefixes=st.lists(st.just(()) | anywhere(3), min_size=5, max_size=5),
+    phrases=st.lists(st.just(()) | st.lists(anywhere(2), max_size=2).map(tuple), min_size=5, max_size=5),
+    few=st.booleans(),
+)
+def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefixes, phrases, few):
+    """Searched together as each sentence by itself, with the best found by sorting, and without phrases as naively."""
+    scorer = tables.TableScorer.wide(seed, words)
+    allowed = [
+        set(range(2, 4090, 3)) | set().union(prefix, *own) for prefix, own in zip(prefixes, phrases, strict=True)
+    ]
+    allowed[seed % 5] |= set(range(2, words))  # of one sentence all, of the others few
+    candidates = tables.candidates_of(*allowed) if few else None
+    options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "safe_stop": False}
+    together = tables.search(scorer, SENTENCES, candidates, prefixes, phrases, **options)
+    for place, source in enumerate(SENTENCES):
+        own = None if candidates is None else Candidates(candidates.words, candidates.allowed[place : place + 1])
+        with patch.object(search_module, "best_continuations", by_sorting):
+            alone = tables.search(scorer, [source], own, [prefixes[place]], [phrases[place]], **options)[0]
+        assert together[place] == alone
+        if not phrases[place]:
+            expected = naive(scorer, source, prefixes[place], own, beam)
+            assert [(found.log_prob, found.tokens) for found in together[place]] == expected

@@ -2,6 +2,8 @@ import gzip
 import os
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
-from nmtalign.text.lines import decode_lenient, open_bytes, read_lines, read_pairs
+from nmtalign.text.lines import LONGEST_LINE, decode_lenient, open_bytes, read_lines, read_pairs
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -35,6 +37,29 @@ def write(path: Path, content: bytes) -> Path:
 def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: list[str]) -> None:
     assert list(read_lines(write(tmp_path / "plain", content))) == lines
     assert list(read_lines(write(tmp_path / "packed.gz", gzip.compress(content)))) == lines
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    long = write(tmp_path / "long", pack(b"one\n" + b"a " * (LONGEST_LINE * 6)))
+    other = write(tmp_path / "other", b"one\ntwo\n")
+    message = rf"{long}: line 2: longer than 4,194,304 bytes"
+    lines = read_lines(long)
+    assert next(lines) == "one"
+    tracemalloc.start()
+    with pytest.raises(InputError, match=message):
+        next(lines)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * LONGEST_LINE
+    for pair in ((long, other), (other, long)):
+        with pytest.raises(InputError, match=message):
+            list(read_pairs(*pair))
+
+
+def test_the_longest_line_is_read(tmp_path: Path) -> None:
+    content = b"x" * (LONGEST_LINE - 1) + b"\nlast\n"
+    assert [len(line) for line in read_lines(write(tmp_path / "text", content))] == [LONGEST_LINE - 1, 4]
 
 
 def test_gzip_is_known_by_its_bytes_not_by_its_name(tmp_path: Path) -> None:

@@ -155,3 +155,16 @@ def test_languages_with_rules() -> None:
     assert has_rules("fr")
     assert not has_rules("src")
     assert MosesWords("src").tokenize("Hello, Mr. X.") == ["Hello", ",", "Mr.", "X."]
+
+
+def test_strings_that_are_kept_have_a_bound(monkeypatch):
+    """Whatever Python does with interned strings: from 3.12 on, `sys.intern` may keep them for ever."""
+    monkeypatch.setattr(caching, "CACHED", 50)
+    monkeypatch.setattr(caching, "_strings", {})
+    monkeypatch.setattr("sys.intern", None)
+    tokenizer = MosesWords("en")
+    for number in range(400):
+        assert tokenizer.tokenize(f"word{number}, other{number}.") == [f"word{number}", ",", f"other{number}", "."]
+        assert len(caching._strings) <= 50 + 4
+    first, second = caching.keep({}, "a", ["".join("same")]), caching.keep({}, "b", ["".join(list("same"))])
+    assert first[0] is second[0]
