@@ -1,7 +1,6 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
 from nmtalign.workspace import Workspace, load_workspace
@@ -128,10 +128,10 @@ def prep(
 def _prepare(
     pairs: dict[str, tuple[Path, Path]], folder: Path, settings: PrepConfig, languages: tuple[str, str], quiet: bool
 ) -> "Summary":
-    """Prepares with progress on a terminal; SIGTERM ends it with the temporary files taken away."""
+    """Prepares with progress on a terminal; SIGTERM or SIGHUP ends it with the temporary files taken away."""
     from nmtalign.data.prepare import prepare
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     with _progress(quiet) as (count, step):
         return prepare(pairs["train"], folder, settings, languages, pairs.get("dev"), pairs.get("test"), count, step)
 
