@@ -24,6 +24,7 @@ from nmtalign.model_files import STATE as STATE
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
 
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
+_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
 _SLOTS = 2  # values that each of the optimisers keeps for a weight
 
 
@@ -201,7 +202,8 @@ def check_space(folders: Sequence[Path], model: nn.Module) -> None:
     """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    needed = 3 * weights + 3 * (weights + slots)  # last, best, the best before; three checkpoints while one is written
+    # The last weights, the best, the best before them, and three checkpoints while one is written.
+    needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
     there = sum(path.stat().st_size for folder in folders for name in _FILES if (path := folder / name).is_file())
     free = free_space(folders[0])
     if free is not None and free < needed - there:
