@@ -197,9 +197,7 @@ def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypa
     results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
     assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-    assert rows_of(text, "| experiment | seed |") == [
-        ["RNNencdec-30", "1234", reason]
-    ]
+    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
     assert rows_of(text, "| model | BLEU |")[0][1] == "–"
     numbers = [happening.number for happening in said if isinstance(happening, Step)]
     assert numbers == sorted(numbers)

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import pty
 import re
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -261,6 +263,19 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
     assert find_checkpoint(folder, None).position.update == finished["update"]
+
+
+def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(reversal, tmp_path):
+    folder = tmp_path / "model"
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *command(reversal, folder, *ENDLESS[:-1])])
+    while updates(folder) < 5:
+        if select.select([terminal], [], [], 0.1)[0]:
+            os.read(terminal, 65536)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
+    assert find_checkpoint(folder, None).position.update == updates(folder)
 
 
 # Halts where the folder is about to be laid down, until the other process has had its turn.
