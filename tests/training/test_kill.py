@@ -269,7 +269,7 @@ def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(rever
     folder = tmp_path / "model"
     child, terminal = pty.fork()
     if not child:
-        os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *command(reversal, folder, *ENDLESS[:-1])])
+        os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *command(reversal, folder, *ENDLESS[:-1])])  # noqa: S606
     while updates(folder) < 5:
         if select.select([terminal], [], [], 0.1)[0]:
             os.read(terminal, 65536)
