@@ -171,6 +171,7 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
             _mark(descriptor)
         except BlockingIOError:
             os.close(descriptor)
+            made.clear()  # it belongs to the process that holds the lock, even while it is empty
             raise UsageError(
                 f"{folder}: another process is training there; wait until it has ended, or give another folder"
             ) from None
