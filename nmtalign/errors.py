@@ -3,12 +3,13 @@
 | exit code | error           | meaning                                                            |
 |-----------|-----------------|--------------------------------------------------------------------|
 | 0         |                 | done                                                               |
-| 1         | NmtalignError   | anything else that nmtalign itself noticed                         |
+| 1         | NmtalignError   | anything else that nmtalign itself noticed; an experiment failed   |
 | 2         | UsageError      | unknown option, wrong value, missing argument, wrong configuration |
 | 3         | InputError      | text that is missing, of unequal length, or not UTF-8              |
 | 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|
 | 5         | ResourceError   | disk full, out of memory, no such device, no permission to write   |
 | 6         | TrainingError   | training cannot go on (the loss is not finite)                     |
+| 129       |                 | ended by SIGHUP (its terminal closed); what was reached is kept    |
 | 130       |                 | interrupted (Ctrl-C); what was reached is kept                     |
 | 143       |                 | ended by SIGTERM; what was reached is kept                         |
 """

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
@@ -133,24 +134,61 @@ def open_alone(path: Path) -> BinaryIO:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Marks a folder, which may be missing, as one that this process writes to; the mark goes with the process.
+    """Locks a folder for this process; the folder is made where it is missing. The lock ends with the process.
 
-    Raises UsageError where another process has marked it.
+    Folders that were made here and are still empty at the end are removed. Raises UsageError where another process has
+    locked the folder, and ResourceError where it cannot be made.
     """
-    if fcntl is None or not folder.is_dir():
-        yield
-        return
-    opened = os.open(folder, os.O_RDONLY)
+    made: list[Path] = []
+    descriptor = None
     try:
+        descriptor = _lock_folder(folder, made)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # a folder that holds files stays, and so do those above it
+            for path in made:
+                path.rmdir()
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock_folder(folder: Path, made: list[Path]) -> int | None:
+    """The descriptor that holds the lock of a folder, or None on a system without such locks.
+
+    The folders that had to be made are put into `made`, the innermost first.
+    """
+    while True:
+        with disk_errors(folder):
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            made[:] = missing or made
+            if fcntl is None:
+                return None
+            try:
+                descriptor = os.open(folder, os.O_RDONLY)
+            except FileNotFoundError:  # another process has just removed the folder that it had made
+                continue
         try:
-            _mark(opened)
+            _mark(descriptor)
         except BlockingIOError:
+            os.close(descriptor)
+            made.clear()  # it belongs to the process that holds the lock, even while it is empty
             raise UsageError(
                 f"{folder}: another process is training there; wait until it has ended, or give another folder"
             ) from None
-        yield
-    finally:
-        os.close(opened)
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
+        os.close(descriptor)  # the lock of a folder that is no longer there
+
+
+def free_space(folder: Path) -> int | None:
+    """The bytes that this process may still write to the disk of a folder; None where the system does not tell."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except (OSError, AttributeError):
+        return None
+    return usage.free if usage.total else None
 
 
 def sweep(folder: Path) -> None:

@@ -2,12 +2,25 @@
 
 import contextlib
 import gzip
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from nmtalign.errors import ResourceError
-from nmtalign.files import atomic_path, atomic_text, exclusive, sha256_of, stays_in_place, stream_number, sweep
+from nmtalign import files
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.files import (
+    alone_in,
+    atomic_path,
+    atomic_text,
+    exclusive,
+    free_space,
+    sha256_of,
+    stays_in_place,
+    stream_number,
+    sweep,
+)
 
 
 def test_a_file_appears_whole_and_its_folder_is_made(tmp_path):
@@ -111,6 +124,70 @@ def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
     sweep(tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:]}
     sweep(tmp_path / "missing")
+
+
+def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
+    (tmp_path / "there").mkdir()
+    folder = tmp_path / "there" / "new" / "model"
+    for reason in (None, ValueError):
+        with contextlib.suppress(ValueError), alone_in(folder):
+            assert folder.is_dir()
+            if reason:
+                raise reason
+        assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+    with alone_in(folder):
+        (folder / "config.json").touch()
+    with alone_in(folder):
+        pass
+    assert (folder / "config.json").exists()
+
+
+def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
+    with alone_in(tmp_path / "model"):
+        with pytest.raises(UsageError, match="another process is training there"), alone_in(tmp_path / "model"):
+            pass
+        assert (tmp_path / "model").is_dir()
+        with alone_in(tmp_path / "other"):
+            pass
+    with alone_in(tmp_path / "model"):
+        pass
+
+
+def test_the_lock_of_a_folder_that_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
+    folder, mark, times = tmp_path / "model", files._mark, []
+
+    def late(descriptor):
+        if not times:  # another process has ended between the opening and the locking
+            folder.rmdir()
+        times.append(descriptor)
+        mark(descriptor)
+
+    monkeypatch.setattr(files, "_mark", late)
+    with alone_in(folder):
+        assert len(times) == 2
+        assert folder.is_dir()
+        with pytest.raises(UsageError), alone_in(folder):
+            pass
+
+
+def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    with alone_in(tmp_path / "model"), alone_in(tmp_path / "model"):
+        assert (tmp_path / "model").is_dir()
+
+
+def test_a_folder_to_lock_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ResourceError, match="file"), alone_in(tmp_path / "file"):
+        pass
+
+
+def test_free_space_is_not_known_where_the_system_does_not_tell(tmp_path, monkeypatch):
+    assert free_space(tmp_path) > 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: (_ for _ in ()).throw(OSError("not supported")))
+    assert free_space(tmp_path) is None
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=0, free=0))
+    assert free_space(tmp_path) is None
 
 
 @pytest.mark.parametrize(

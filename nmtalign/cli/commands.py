@@ -47,7 +47,7 @@ Examples:
   nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh
 
 Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training,
-130 interrupted, 143 ended by SIGTERM.
+129 ended by SIGHUP, 130 interrupted, 143 ended by SIGTERM.
 """
 
 

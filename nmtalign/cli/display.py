@@ -5,7 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -115,7 +115,8 @@ def clock(seconds: float) -> str:
 @contextlib.contextmanager
 def _live(folder: Path) -> Iterator[Listener]:
     display = LiveDisplay(folder)
-    with Live(display.render(), console=Console(stderr=True), refresh_per_second=4) as live:
+    console = Console(file=cast(TextIO, _Terminal(sys.stderr)))
+    with Live(display.render(), console=console, refresh_per_second=4) as live:
         _shown.append(live)
 
         def listen(event: Event) -> None:
@@ -125,6 +126,25 @@ def _live(folder: Path) -> Iterator[Listener]:
             live.update(display.render())
 
         yield listen
+
+
+class _Terminal:
+    """A terminal that may be closed at any time: what cannot be shown is left out, and training continues."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def let_go() -> None:

@@ -1,6 +1,5 @@
 """`nmtalign lexicon`: a translation table of words, from sentence pairs or from their alignments."""
 
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import typer
 
 from nmtalign.checks import fraction
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.text.lines import shown
@@ -124,7 +124,7 @@ def lexicon(
     workspace = load_workspace(config)
     task = _Task(source or workspace.data, target, links, iterations, every, workers, reverse)
     _check(task, model, tokenized)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     with _progress(quiet) as progress:
         made, origin = _make(task, lambda: _tokenizers(workspace, task, model, tokenized), progress)
         progress("choosing the entries")

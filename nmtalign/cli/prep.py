@@ -1,7 +1,6 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import typer
 
 from nmtalign.checks import naming
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
 from nmtalign.workspace import Workspace, load_workspace
@@ -141,10 +141,10 @@ def _prepare(
     quiet: bool,
     force: bool,
 ) -> "Summary":
-    """Prepares with progress on a terminal; SIGTERM ends it with the temporary files taken away."""
+    """Prepares with progress on a terminal; SIGTERM or SIGHUP ends it with the temporary files taken away."""
     from nmtalign.data.prepare import prepare
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     with _progress(quiet) as (count, step):
         dev, test = pairs.get("dev"), pairs.get("test")
         return prepare(pairs["train"], folder, settings, languages, dev, test, count, step, force)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmtalign.cli.common import say
+from nmtalign.cli.stopping import REASONS
 from nmtalign.config import Device
 
 if TYPE_CHECKING:
@@ -73,5 +74,5 @@ def _wait_for_the_reason(number: int, _: object) -> None:
 
 def _ignore_signals() -> None:
     """The work is done; torchrun ends those that are a little later than the first to leave."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in REASONS:
         signal.signal(number, signal.SIG_IGN)

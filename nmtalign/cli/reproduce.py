@@ -18,7 +18,7 @@ from nmtalign.cli.common import (
     choose_wait_policy,
     notifier,
 )
-from nmtalign.cli.stopping import Stopped
+from nmtalign.cli.stopping import REASONS, Stopped, handle_signals
 from nmtalign.errors import UsageError
 from nmtalign.workspace import load_workspace
 
@@ -147,6 +147,8 @@ def _run(plan: "Plan", quiet: bool) -> None:
     report = write_report(gather(outcome))
     failed = len(outcome.failures)
     tell(f"{report}: written" + (f", with {failed} that failed" if failed else ""))
+    if failed:
+        raise typer.Exit(1)
 
 
 def _reach(reproduction: "Reproduction", stopped: list[int]) -> "Outcome":
@@ -197,16 +199,16 @@ def _listener(folder: Path, quiet: bool) -> Any:
 
 @contextmanager
 def _stopped_by_signals(reproduction: "Reproduction") -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end it as soon as nothing is lost; a second one leaves at once. Yields those that came."""
+    """Yields the signals that came: the first ends it as soon as nothing is lost, a second one leaves at once."""
     came: list[int] = []
 
     def handle(number: int, _: object) -> None:
         if came:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         came.append(number)
-        reproduction.stop("interrupted" if number == signal.SIGINT else "ended by SIGTERM")
+        reproduction.stop(REASONS[number])
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = handle_signals(handle)
     try:
         yield came
     finally:

@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from nmtalign.cli.common import ConfigOption, QuietOption, say
 from nmtalign.cli.plot import has_colour
 from nmtalign.cli.score_job import make_report_of
 from nmtalign.cli.score_plan import make_task
+from nmtalign.cli.stopping import exit_on_signals
 
 if TYPE_CHECKING:
     from nmtalign.scoring.report import Report, Section
@@ -91,8 +91,8 @@ Examples:
 
 
 def _run(given: Mapping[str, Any]) -> None:
-    """Scores as the options, by their names, say; SIGTERM ends it, and its processes, with nothing half-written."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    """Scores as the options, by their names, say; SIGTERM or SIGHUP ends it, and its processes, cleanly."""
+    exit_on_signals()
     task = make_task(given)
     report, read = make_report_of(task)
     panels = pictures.attention_of(task, report, read)

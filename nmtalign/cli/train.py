@@ -12,6 +12,7 @@ import typer
 from nmtalign.checks import naming
 from nmtalign.cli.common import ConfigOption, QuietOption, choose_wait_policy, say
 from nmtalign.cli.ranks import joined
+from nmtalign.cli.stopping import REASONS, handle_signals
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.workspace import Workspace, load_workspace
 
@@ -24,7 +25,6 @@ MODEL, OPTIMISER, BATCHES, BUDGET, MACHINE = "Model", "Optimiser", "Batches", "H
 READING, ALIGNMENT = "Attention", "Alignment"
 Presets = Literal["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30", "small", "tiny"]
 Numbers = int | None
-INTERRUPTED = "interrupted"
 
 
 def _option(flag: str, help: str, panel: str, metavar: str | None = None) -> Any:
@@ -224,7 +224,7 @@ def _run(given: dict[str, Any]) -> None:
     with joined(training_config.device) as world, naming(*workspace.training_layers(name, flags)):
         finished = _train(world, workspace, name, model_config, training_config, given)
     if not finished.complete:
-        raise typer.Exit(130 if finished.reason == INTERRUPTED else 143)
+        raise typer.Exit(next(128 + number for number, reason in REASONS.items() if reason == finished.reason))
 
 
 def _train(
@@ -259,7 +259,7 @@ _NOT_SETTINGS = {"data", "output", "preset", "tensorboard", "restart", "config",
 
 
 def _stop_on_signals(trainer: "Trainer") -> None:
-    """Ctrl-C and SIGTERM save and end; a second one leaves at once, even while a checkpoint is written."""
+    """Ctrl-C, SIGTERM and SIGHUP save and end; a second one leaves at once, even while a checkpoint is written."""
     began: float | None = None
 
     def handle(number: int, _: object) -> None:
@@ -267,7 +267,7 @@ def _stop_on_signals(trainer: "Trainer") -> None:
         now = time.monotonic()
         if began is None:
             began = now
-            trainer.stop(INTERRUPTED if number == signal.SIGINT else "ended by SIGTERM")
+            trainer.stop(REASONS[number])
         elif "LOCAL_RANK" in os.environ and now - began < 5:
             pass  # torchrun passes on the Ctrl-C that the terminal sends to all processes: still the first one
         elif number == signal.SIGINT:
@@ -275,8 +275,7 @@ def _stop_on_signals(trainer: "Trainer") -> None:
         else:
             raise SystemExit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
+    handle_signals(handle)
 
 
 def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:

@@ -1,12 +1,15 @@
 """Does what a plan says, step by step; what is done already is not done again."""
 
 import dataclasses
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
+
+import torch
 
 from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
@@ -119,12 +122,15 @@ class Reproduction:
                 continue
             try:
                 corpora.make(name, lambda _: self._check(), lambda _: self._check())
-            except NmtalignError as error:
+            except Halted:
+                raise
+            except Exception as error:
                 if self._plan.work / "corpora" / name == self._plan.base_corpus:
                     raise
-                self._listen(Failed(name, str(error)))
+                problem = one_line(error)
+                self._listen(Failed(name, problem))
                 unable = [system for system in self._plan.systems if self._plan.corpus_folder(system).name == name]
-                outcome.failures |= {(system.name, seed): str(error) for system in unable for seed in self._plan.seeds}
+                outcome.failures |= {(system.name, seed): problem for system in unable for seed in self._plan.seeds}
 
     def _guarded(self, work: Callable[[Outcome, System, int], None], outcome: Outcome, key: Key) -> None:
         """Does the work, unless the model has failed before; what fails now is noted."""
@@ -136,11 +142,15 @@ class Reproduction:
             return
         try:
             work(outcome, system, key[1])
-        except NmtalignError as error:
-            outcome.failures[key] = str(error)
-            self._listen(Failed(system.name, str(error)))
+        except Halted:
+            raise
+        except Exception as error:  # whatever it is, it concerns this experiment alone
+            outcome.failures[key] = one_line(error)
+            self._listen(Failed(system.name, outcome.failures[key]))
         finally:
             self._trainer = None
+        if key in outcome.failures:
+            free_memory()
 
     def _train_side_by_side(self, outcome: Outcome) -> None:
         """Trains all models, several at once; `_train` then finds them done."""
@@ -178,6 +188,7 @@ class Reproduction:
                 corpus, folder, system.experiment.preset, sized(system, corpus), config, listen
             )
             if self._halted:  # it came while the model was made
+                trainer.close()
                 raise Halted(self._halted)
             finished = trainer.run()
         if not finished.complete:
@@ -225,6 +236,19 @@ class Reproduction:
     def _check(self) -> None:
         if self._halted:
             raise Halted(self._halted)
+
+
+def one_line(error: Exception) -> str:
+    """The reason of a failure for the report; the kind of error too where it is not one of nmtalign's own."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, NmtalignError) else f"{type(error).__name__}: {text[:300]}".removesuffix(": ")
+
+
+def free_memory() -> None:
+    """Gives back the memory of an experiment that failed, so that the next one has it."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def sized(system: System, corpus: Corpus) -> ModelConfig:

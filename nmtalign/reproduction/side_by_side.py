@@ -3,6 +3,7 @@
 Of small models one thread computes nearly as fast as two: side by side they use the processor better than in turn.
 """
 
+import signal
 import subprocess
 import sys
 import threading
@@ -60,16 +61,19 @@ class SideBySide:
                 return ""
             self._begins(job)
             # In a session of its own it gets the signals of this process alone, and not the terminal's as well.
-            process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-P", "-m", "nmtalign.cli.job", *job.arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-P", "-m", "nmtalign.cli.job", *job.arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return f"its process could not be started: {error.strerror}"
             self._running.add(process)
         if self._stopped:
             process.terminate()
@@ -82,4 +86,7 @@ class SideBySide:
         self._running.discard(process)
         if self._stopped or not process.returncode:
             return ""
+        if process.returncode < 0:
+            name = signal.Signals(-process.returncode).name
+            return f"its process was killed by {name}" + (", perhaps for lack of memory" if name == "SIGKILL" else "")
         return said.removeprefix(_ERROR) if said.startswith(_ERROR) else f"it ended with {process.returncode}: {said}"

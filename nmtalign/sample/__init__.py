@@ -2,6 +2,6 @@
 
 from nmtalign.sample.draft import Example
 from nmtalign.sample.sentences import LONGEST, generate
-from nmtalign.sample.writer import CONFIGURATION, SampleSummary, write_sample
+from nmtalign.sample.writer import SampleSummary, write_sample
 
-__all__ = ["CONFIGURATION", "LONGEST", "Example", "SampleSummary", "generate", "write_sample"]
+__all__ = ["LONGEST", "Example", "SampleSummary", "generate", "write_sample"]

@@ -33,8 +33,16 @@ shortlist = 2000
 
 [train]
 preset = "tiny"
-epochs = 6
 """
+
+FEW = """\
+# A small corpus is seen many times: these settings keep the model from learning it by heart.
+dropout = 0.2
+label_smoothing = 0.1
+batch_size = 250
+validate_every = "200"
+"""
+"""Further settings for a corpus of 5,000 training pairs or fewer."""
 
 HELD_OUT = 500
 """Sentences in dev and in test of a corpus that is not small."""
@@ -112,8 +120,14 @@ def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
     _write_part(folder, "dev", dev[:kept])
     _write_part(folder, "test", test[:kept])
     with atomic_text(folder / "nmtalign.toml") as stream:
-        stream.write(CONFIGURATION)
+        stream.write(configuration(pairs))
     return SampleSummary(pairs, kept, kept, tally.source / pairs, tally.target / pairs, tally.longest, tally.shortest)
+
+
+def configuration(pairs: int) -> str:
+    """`nmtalign.toml` for so many training pairs: in few epochs, a small corpus would not give enough updates."""
+    epochs = max(6, round(60_000 / pairs))
+    return f"{CONFIGURATION}epochs = {epochs}\n" + (FEW if pairs <= 5000 else "")
 
 
 def held_out(pairs: int) -> int:

@@ -38,6 +38,14 @@ class Budget:
             return f"{self.seconds:g} s"
         return None
 
+    def total_updates(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float:
+        """The updates that fit into the limit that is nearest, after `update` updates and `elapsed` seconds.
+
+        `update_seconds` is the time of one further update; 0 where it is not known, which leaves the time limit out.
+        """
+        by_time = update + (self.seconds - elapsed) / update_seconds if update_seconds else math.inf
+        return min(self.updates, self.epochs * updates_in_epoch, by_time)
+
 
 class Every:
     """Says when something is due: every so many updates or seconds, or at the end of an epoch.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from nmtalign.config import ModelConfig, TrainingConfig
@@ -23,11 +22,11 @@ from nmtalign.training.distributed import World
 from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
 from nmtalign.training.given import Given
 from nmtalign.training.log import EventLog
-from nmtalign.training.optimizers import learning_rate, make_optimizer
+from nmtalign.training.optimizers import Schedule, make_optimizer
 from nmtalign.training.progress import Meter
 from nmtalign.training.runs import find_run, fingerprint_of
-from nmtalign.training.state import Position, load_state, save_best, save_last, save_state, take_over
-from nmtalign.training.updates import Group, Updater, cut_groups
+from nmtalign.training.state import Position, check_space, load_state, save_best, save_last, save_state, take_over
+from nmtalign.training.updates import Group, Updater, cut_groups, seed_dropout
 from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
 
@@ -37,7 +36,8 @@ BAD_IN_A_ROW = 10
 class Trainer:
     """Trains one model directory. `run` again after an interruption goes on; `stop` ends it at the next update.
 
-    In a world of several processes each makes the same calls; the first alone writes files and emits events.
+    In a world of several processes each makes the same calls; the first alone writes files and emits events. The
+    folder is locked from the beginning to the end of `run`; a trainer that is not run gives it back by `close`.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Trainer:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop_asked: str | None = None  # of this process
         self._stop: str | None = None  # that all processes know of
+        self._locked = False
         self.updates_done = 0  # by this `run`, not by the runs that it goes on from
         use_threads(config.threads)
         keep_memory()
@@ -65,8 +66,29 @@ class Trainer:
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        with self._alone():  # now, that nothing of another's run is taken over or removed; and from `run` on
-            found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
+        self._lock = contextlib.ExitStack()
+        self._lock_folder()
+        try:
+            self._open(preset, model_config, restart)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock_folder(self) -> None:
+        """Keeps other trainings out of the folder; raises UsageError where one is at work there."""
+        if self.world.first and not self._locked:
+            self._lock.enter_context(alone_in(self.folder))
+            self._locked = True
+
+    def close(self) -> None:
+        """Lets other trainings use the folder."""
+        self._locked = False
+        self._lock.close()
+
+    def _open(self, preset: str, model_config: ModelConfig, restart: bool) -> None:
+        """Makes the model, and takes up the run that the folder holds or lays down a new one."""
+        corpus, folder, config = self.corpus, self.folder, self.config
+        found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
         self.model = make_models(model_config, config)
         self.directions = directions_of(self.model, folder, corpus)
@@ -77,6 +99,8 @@ class Trainer:
         self.model.use_sparse_gradients(self.world.alone and self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
+        if self.world.first:
+            check_space([direction.folder for direction in self.directions], self.model)
         if found:
             for direction in self.directions:
                 direction.check()
@@ -86,6 +110,7 @@ class Trainer:
             lay_down(self.directions, preset, config, restart)
         self._join_others()
         self.budget = Budget.of(config)
+        self._schedule = Schedule(config, self.budget, self._notice)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._planned: tuple[int, Sequence[Indices]] | None = None
         self._batches_in_epoch = len(self._plan())
@@ -109,11 +134,11 @@ class Trainer:
 
     def run(self) -> Finished:
         """Trains until the budget is spent, progress has ended, or `stop`; raises TrainingError if it cannot go on."""
-        with self._alone():
+        try:
+            self._lock_folder()
             return self._run()
-
-    def _alone(self) -> contextlib.AbstractContextManager[None]:
-        return alone_in(self.folder) if self.world.first else contextlib.nullcontext()
+        finally:
+            self.close()
 
     def _run(self) -> Finished:
         position = self.position
@@ -169,7 +194,7 @@ class Trainer:
         self.updates_done += 1
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         self._updater.gradient(group, batches, self._meter)
-        norm, finite = self._updater.step(self._rate())
+        norm, finite = self._updater.step(self._schedule.rate(position, self._done(), self._batches_in_epoch))
         self._meter.updated(norm, finite)
         return finite
 
@@ -194,11 +219,12 @@ class Trainer:
 
     def _after_update(self, epoch_ended: bool) -> str | None:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
-        position = self.position
+        position, before = self.position, self.position.seconds
         position.seconds = time.perf_counter() - self._clock
         if position.update % self.config.log_every == 0:
             self._report()
         self._agree()
+        self._schedule.measure(position.seconds - before)
         validated = self._validations.due(position.update, position.seconds, epoch_ended)
         if validated:
             self._validate()
@@ -286,16 +312,13 @@ class Trainer:
         event = self._meter.report(
             self._when(),
             self.world,
-            learning_rate=self._rate(),
+            learning_rate=self._schedule.last_rate,
             done=done,
             seconds_left=left,
             skipped=position.skipped,
         )
         self._emit(event)
         self._meter.reset()
-
-    def _rate(self) -> float:
-        return learning_rate(self.config, self.position.update, self._done())
 
     def _done(self) -> float:
         return self.budget.done(self.position.update, self._epochs(), self.position.seconds)
@@ -326,11 +349,3 @@ class Trainer:
         if self._log is not None:
             self._log.write(event)
             self._listen(event)
-
-
-def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:
-    """Gives every update, on every process, random numbers of its own that a resumed run draws again."""
-    drawn = int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0])
-    torch.default_generator.manual_seed(drawn)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(drawn)

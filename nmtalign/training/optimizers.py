@@ -1,7 +1,8 @@
 """The optimisers, clipping, and the learning rate's course."""
 
 import math
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch.nn.utils import get_total_norm
 
 from nmtalign.config import TrainingConfig
 from nmtalign.training.adadelta import Adadelta
+from nmtalign.training.budget import Budget
+from nmtalign.training.state import Position
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
@@ -26,17 +29,74 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -
     return cls(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
 
 
-def learning_rate(config: TrainingConfig, update: int, done: float) -> float:
-    """The rate of update 1, 2, ...: a linear rise over `warmup`, then the schedule.
+def learning_rate(config: TrainingConfig, update: int, done: float, warmup: int) -> float:
+    """The rate of update 1, 2, ...: a linear rise over `warmup` updates, then the schedule.
 
-    `done` is the share of the budget gone by (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no budget.
+    `warmup` is the setting as far as the budget allows it (`Schedule`). `done` is the share of
+    the budget gone by (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no budget.
     """
-    rise = min(1.0, update / config.warmup) if config.warmup else 1.0
+    rise = min(1.0, update / warmup) if warmup else 1.0
     if config.schedule == "linear":
         return config.learning_rate * rise * max(0.0, 1.0 - done)
     if config.schedule == "inverse-sqrt":
-        return config.learning_rate * rise * math.sqrt(max(1, config.warmup) / max(update, config.warmup, 1))
+        return config.learning_rate * rise * math.sqrt(max(1, warmup) / max(update, warmup, 1))
     return config.learning_rate * rise
+
+
+class Schedule:
+    """The learning rate of each update of a run; the warm-up takes at most a tenth of the budget.
+
+    Under a limit of updates or epochs the rate depends on these alone, so that a resumed run does what an uninterrupted
+    one does. Under a time limit the tenth follows the measured time of an update until the warm-up has ended. The
+    position keeps how long the warm-up was: a larger budget does not begin it anew.
+    """
+
+    _MEASURED = 50  # the latest update times, of which the lower quartile counts: the first ones can be very slow
+    _ENOUGH = 3  # update times without which a time limit says nothing about the number of updates
+
+    def __init__(self, config: TrainingConfig, budget: Budget, notice: Callable[[str], None]) -> None:
+        """`notice` is told in one line that the warm-up was shorter than the setting."""
+        self._config, self._budget, self._notice = config, budget, notice
+        self._times = deque[float](maxlen=self._MEASURED)
+        self.last_rate = 0.0
+
+    def measure(self, seconds: float) -> None:
+        """Takes in the time of one update."""
+        self._times.append(seconds)
+
+    def rate(self, position: Position, done: float, batches_in_epoch: int) -> float:
+        """The rate of the position's update; its time and its epoch are those before the update."""
+        warmup = self._warmup(position, math.ceil(batches_in_epoch / self._config.accumulate))
+        self.last_rate = learning_rate(self._config, position.update, done, warmup)
+        return self.last_rate
+
+    def _warmup(self, position: Position, updates_in_epoch: int) -> int:
+        """The updates of the warm-up as far as they are known; they are fixed once that many have been made."""
+        setting = self._config.warmup
+        if position.warmup or not setting:
+            return position.warmup
+        before = position.update - 1
+        if before >= setting:  # a run of an earlier version, which did not write this down
+            position.warmup = setting
+            return setting
+        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self._update_seconds(position))
+        tenth = total / 10
+        warmup = setting if tenth >= setting else max(1, math.floor(tenth))
+        if position.update >= warmup:
+            position.warmup = warmup
+            if warmup < setting:
+                self._notice(
+                    f"the learning rate rose until update {warmup}, a tenth of the budget, not until update {setting} "
+                    "(warmup)"
+                )
+        return warmup
+
+    def _update_seconds(self, position: Position) -> float:
+        """The time of an update, or 0 where too few have been made to tell."""
+        before = position.update - 1
+        if len(self._times) >= self._ENOUGH:
+            return sorted(self._times)[len(self._times) // 4]
+        return position.seconds / before if before >= self._ENOUGH else 0.0  # all that a resumed run knows at first
 
 
 class Descent:

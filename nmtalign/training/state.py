@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,15 @@ from torch import Tensor, nn
 from nmtalign.config import resolve
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import disk_errors, sweep
+from nmtalign.files import disk_errors, free_space, sweep
 from nmtalign.model_files import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_files import STATE as STATE
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
 from nmtalign.untrusted import parse_json
+
+_FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
+_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
+_SLOTS = 2  # values that each of the optimisers keeps for a weight
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Position:
     best_bleu: float | None = None
     since_best: int = 0
     finished: str | None = None
+    warmup: int = 0  # updates in which the learning rate rose; 0 while it rises
 
 
 @dataclass(frozen=True)
@@ -190,8 +195,26 @@ def forget(folder: Path) -> None:
     """Removes every checkpoint and all weights of a folder that is to be trained anew."""
     sweep(folder)
     with disk_errors(folder):
-        for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST):
+        for name in _FILES:
             (folder / name).unlink(missing_ok=True)
+
+
+def check_space(folders: Sequence[Path], model: nn.Module) -> None:
+    """Raises ResourceError where the disk has no room for all checkpoints and weights that exist at the same time.
+
+    `folders` are those of the directions of `model`, the one that holds the checkpoints first. A quota is not seen.
+    """
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    # The last weights, the best, the best before them, and three checkpoints while one is written.
+    needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
+    there = sum(path.stat().st_size for folder in folders for name in _FILES if (path := folder / name).is_file())
+    free = free_space(folders[0])
+    if free is not None and free < needed - there:
+        raise ResourceError(
+            f"{folders[0]}: the checkpoints of this training need {(needed - there) / 1e6:,.1f} MB more on the disk, "
+            f"and {free / 1e6:,.1f} MB are free; make room, or give another folder with -o"
+        )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -114,3 +115,11 @@ class Updater:
     def step(self, rate: float) -> tuple[Tensor, bool]:
         """Clips and steps; (gradient norm, whether it was finite): one that is not changes nothing."""
         return self._descent.step(rate)
+
+
+def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:
+    """Gives every update, on every process, random numbers of its own that a resumed run draws again."""
+    drawn = int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0])
+    torch.default_generator.manual_seed(drawn)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(drawn)

@@ -13,6 +13,7 @@ import pytest
 
 from nmtalign.cli.app import main
 from nmtalign.sample.writer import write_sample
+from nmtalign.training.loop import Trainer
 
 QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")
 
@@ -36,10 +37,10 @@ def reproduce(folder, monkeypatch, capsys):
     def run(*arguments, command="reproduce"):
         monkeypatch.setattr(sys, "argv", ["nmtalign", command, *map(str, arguments)])
         capsys.readouterr()
-        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
         with pytest.raises(SystemExit) as ended:
             main()
-        for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handlers, strict=True):
             signal.signal(number, handler)
         return int(ended.value.code or 0), capsys.readouterr().err
 
@@ -61,6 +62,23 @@ def test_from_a_workspace_to_a_report_whose_commands_find_what_is_done(reproduce
     assert "already done (2 updates)" in said
     code, said = reproduce(*QUICK, "--updates", 2, "--quiet")
     assert (code, said) == (0, "")
+
+
+def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, folder, monkeypatch):
+    run = Trainer.run
+
+    def fails(self):
+        if "RNNencdec-50" in str(self.folder):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", fails)
+    code, said = reproduce(*QUICK, "--updates", 2)
+    assert code == 1, said
+    reason = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert f"nmtalign: RNNencdec-50 failed, the others go on: {reason}\n" in said
+    assert said.endswith("reproduction/report.md: written, with 1 that failed\n")
+    assert reason in Path("reproduction/report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

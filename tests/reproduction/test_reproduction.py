@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+import torch
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
@@ -171,12 +172,24 @@ def _listener_that_stops(reproduction):
     return listener_of
 
 
-def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TrainingError("the loss was not finite 10 times in a row"), "the loss was not finite 10 times in a row"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB."),
+            "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        ),
+        (MemoryError(), "MemoryError"),
+    ],
+    ids=["ours", "device memory", "memory"],
+)
+def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypatch, error, reason):
     run = Trainer.run
 
     def fails(self):
         if "RNNencdec-30" in str(self.folder):
-            raise TrainingError("the loss was not finite 10 times in a row")
+            raise error
         return run(self)
 
     monkeypatch.setattr(Trainer, "run", fails)
@@ -184,13 +197,23 @@ def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypa
     results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
     assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-    assert rows_of(text, "| experiment | seed |") == [
-        ["RNNencdec-30", "1234", "the loss was not finite 10 times in a row"]
-    ]
+    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
     assert rows_of(text, "| model | BLEU |")[0][1] == "–"
     numbers = [happening.number for happening in said if isinstance(happening, Step)]
     assert numbers == sorted(numbers)
     assert numbers[-1] <= 5
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)], ids=repr)
+def test_a_signal_is_no_failure_of_an_experiment(plan, monkeypatch, error):
+    def ends(self):
+        raise error
+
+    monkeypatch.setattr(Trainer, "run", ends)
+    said = []
+    with pytest.raises(type(error)):
+        reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
+    assert not [happening for happening in said if isinstance(happening, Failed)]
 
 
 def test_every_ablation_is_trained_and_compared_with_its_base(plan):

@@ -1,5 +1,6 @@
 """Trainings in processes of their own: the same models as in turn, failures told of, all ended together."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -56,6 +57,27 @@ def test_what_is_said_and_how_it_ended():
     assert list(problems) == ["bad"]
     assert "nowhere" in problems["bad"]
     assert not problems["bad"].startswith("nmtalign")
+
+
+def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeypatch):
+    work = SideBySide(lambda job: None, lambda line: None)
+    killed = Job("killed", ("score", "-r", "waits-for-its-standard-input"))
+    popen = subprocess.Popen
+
+    def start(command, **options):
+        if "starts" in command:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        process = popen(command, **options)
+        if "score" in command:
+            process.kill()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    jobs = [killed, Job("never started", ("starts",)), Job("good", ("--version",))]
+    assert work.run(jobs, 1) == {
+        "killed": "its process was killed by SIGKILL, perhaps for lack of memory",
+        "never started": "its process could not be started: Cannot allocate memory",
+    }
 
 
 def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import UsageError
-from nmtalign.sample import CONFIGURATION, write_sample
+from nmtalign.sample import write_sample
+from nmtalign.sample.writer import configuration
+from nmtalign.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
 ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")
@@ -77,11 +79,23 @@ def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
 def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
     write_sample(tmp_path, 10)
     text = (tmp_path / "nmtalign.toml").read_text(encoding="utf-8")
-    assert text == CONFIGURATION
+    assert text == configuration(10)
     corpus = tomllib.loads(text)["corpus"]
     for names in corpus.values():
         for name in [names] if isinstance(names, str) else names:
             assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "epochs", "few"), [(200, 300, True), (2000, 30, True), (8000, 8, False), (20_000, 6, False)]
+)
+def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: int, few: bool) -> None:
+    (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")
+    _, model, training = load_workspace(tmp_path / "nmtalign.toml").resolve_training(None, {})
+    assert training.epochs == epochs
+    assert (model.dropout > 0) == few
+    assert load_workspace(tmp_path / "nmtalign.toml").sections["train"]["preset"] == "tiny"
+    assert configuration(200_000) == configuration(20_000)
 
 
 @pytest.mark.parametrize("pairs", [0, -3])

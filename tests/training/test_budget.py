@@ -1,10 +1,13 @@
 """Budgets, intervals and the learning rate's course."""
 
+from dataclasses import replace
+
 import pytest
 
 from nmtalign.config import TrainingConfig
 from nmtalign.training.budget import Budget, Every
-from nmtalign.training.optimizers import learning_rate
+from nmtalign.training.optimizers import Schedule, learning_rate
+from nmtalign.training.state import Position
 
 
 def test_the_nearest_limit_counts():
@@ -38,11 +41,92 @@ def test_every(text, moments, expected):
 
 def test_the_rate_rises_over_the_warm_up_and_falls_with_the_budget():
     config = TrainingConfig(learning_rate=2.0, warmup=10, schedule="linear")
-    assert learning_rate(config, 5, 0.0) == 1.0
-    assert learning_rate(config, 10, 0.0) == 2.0
-    assert learning_rate(config, 50, 0.5) == 1.0
-    assert learning_rate(config, 100, 1.0) == 0.0
+    assert learning_rate(config, 5, 0.0, 10) == 1.0
+    assert learning_rate(config, 10, 0.0, 10) == 2.0
+    assert learning_rate(config, 50, 0.5, 10) == 1.0
+    assert learning_rate(config, 100, 1.0, 10) == 0.0
     inverse = TrainingConfig(learning_rate=2.0, warmup=10, schedule="inverse-sqrt")
-    assert learning_rate(inverse, 10, 0.0) == 2.0
-    assert learning_rate(inverse, 40, 0.9) == 1.0
-    assert learning_rate(TrainingConfig(), 1, 0.7) == 1.0
+    assert learning_rate(inverse, 10, 0.0, 10) == 2.0
+    assert learning_rate(inverse, 40, 0.9, 10) == 1.0
+    assert learning_rate(inverse, 4, 0.9, 4) == 2.0
+    assert learning_rate(TrainingConfig(), 1, 0.7, 0) == 1.0
+
+
+def make_schedule(notices=None, **settings):
+    config = TrainingConfig(learning_rate=1.0, warmup=20, **settings)
+    return Schedule(config, Budget.of(config), (notices if notices is not None else []).append)
+
+
+def run(schedule, position, updates, seconds=(1.0,), batches_in_epoch=10):
+    """The rates of further updates, of which each takes the next of `seconds`, the last of them for all others."""
+    rates = []
+    for number in range(updates):
+        position.update += 1
+        rates.append(schedule.rate(position, 0.0, batches_in_epoch))
+        took = seconds[min(number, len(seconds) - 1)]
+        position.seconds += took
+        schedule.measure(took)
+    return rates
+
+
+TENTH_IS_FOUR = [
+    {"max_updates": 40},
+    {"epochs": 4.0},
+    {"epochs": 8.0, "accumulate": 2},
+    {"max_updates": 40, "epochs": 90.0},
+    {"max_updates": 900, "epochs": 4.0, "max_time": "10m"},
+]
+
+
+@pytest.mark.parametrize("settings", TENTH_IS_FOUR, ids=str)
+def test_the_warm_up_is_a_tenth_of_the_limit_that_binds(settings):
+    notices, position = [], Position()
+    rates = run(make_schedule(notices, **settings), position, 8)
+    assert rates == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert position.warmup == 4
+    (notice,) = notices
+    assert notice == "the learning rate rose until update 4, a tenth of the budget, not until update 20 (warmup)"
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_updates": 200}, {"epochs": 20.0}, {"max_time": "10m"}], ids=str)
+def test_a_large_budget_leaves_the_warm_up_as_it_is_set(settings):
+    notices, position = [], Position()
+    rates = run(make_schedule(notices, **settings), position, 30)
+    assert rates == [min(1.0, update / 20) for update in range(1, 31)]
+    assert (position.warmup, notices) == (20, [])
+
+
+def test_without_a_warm_up_nothing_rises():
+    config, position = TrainingConfig(learning_rate=1.0, max_updates=1000), Position()
+    assert run(Schedule(config, Budget.of(config), [].append), position, 3) == [1.0] * 3
+
+
+@pytest.mark.parametrize("seconds", [(1.0,), (10.0, 10.0, 1.0)], ids=["even", "the first ones slow"])
+def test_under_a_time_limit_the_warm_up_follows_the_measured_time_of_an_update(seconds):
+    notices, position = [], Position()
+    rates = run(make_schedule(notices, max_time="80s"), position, 12, seconds)
+    assert rates[:3] == [1 / 20, 2 / 20, 3 / 20]  # too little has been measured
+    assert rates.index(1.0) + 1 == position.warmup
+    assert 6 <= position.warmup <= 8
+    assert len(notices) == 1
+
+
+def test_a_warm_up_that_has_ended_is_not_begun_anew_by_a_larger_budget():
+    notices, position = [], Position()
+    run(make_schedule(notices, max_time="60s"), position, 10)
+    assert run(make_schedule(notices, max_time="2h"), position, 3) == [1.0] * 3
+    assert len(notices) == 1
+
+
+def test_a_resumed_warm_up_continues_where_it_was():
+    whole = run(make_schedule(max_time="60s"), Position(), 10)
+    position = Position()
+    parts = run(make_schedule(max_time="60s"), position, 3)
+    parts += run(make_schedule(max_time="60s"), replace(position), 7)
+    assert parts == whole
+
+
+def test_a_run_of_an_earlier_version_has_had_the_warm_up_that_was_set():
+    position = Position(update=30, seconds=30.0)
+    assert run(make_schedule(max_updates=40), position, 1) == [1.0]
+    assert position.warmup == 20

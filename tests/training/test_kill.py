@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import pty
 import re
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -20,7 +22,10 @@ from nmtalign.training.state import find_checkpoint
 
 SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
 FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--dropout", "0.2", "--patience", "1000"]
-OFTEN = [*FLAGS, "--precision", "fp32", "--schedule", "constant", "--validate-every", "4", "--checkpoint-every", "3"]
+# The runs that are compared have different budgets and end in between: no warm-up and no decay, which depend on the
+# budget, and the loss, which falls steadily, as the measure of the best.
+EVEN = ["--schedule", "constant", "--warmup", "0", "--metric", "loss"]
+OFTEN = [*FLAGS, *EVEN, "--precision", "fp32", "--validate-every", "4", "--checkpoint-every", "3"]
 ENDLESS = ["--max-updates", "1000000", "--quiet"]
 
 
@@ -54,7 +59,7 @@ def start(arguments, code="from nmtalign.cli.app import main; main()", **options
 @pytest.fixture
 def here(monkeypatch):
     """Runs `nmtalign ARGUMENTS` in this process, to save the start; returns the exit code."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def run(arguments):
         monkeypatch.setattr(sys, "argv", ["nmtalign", *arguments])
@@ -192,26 +197,124 @@ def test_a_file_that_may_not_grow_ends_the_run_in_one_line(reversal, tmp_path, h
     assert both(folder) == both(whole)
 
 
-def test_a_full_disk_ends_the_run_in_one_line(reversal, tmp_path, here, capfd):
-    folder, whole = tmp_path / "disk" / "model", tmp_path / "whole"
-    folder.parent.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1M", "none", folder.parent]
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 1 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1M", "none", folder]
     if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("only root can mount a small disk")
-    try:
-        here(command(reversal, folder, "--max-updates", 6))
-        filler = folder.parent / "filler"
-        with filler.open("wb", buffering=0) as stream:
-            stream.write(b"x" * (shutil.disk_usage(folder).free - 60_000))
-        capfd.readouterr()
-        code = here(command(reversal, folder, *ENDLESS))
-        check_full_disk(code, capfd.readouterr().err, folder, 6)
-        filler.unlink()
-        for name in (folder, whole):
-            here(command(reversal, name, "--max-updates", 9))
-        assert both(folder) == both(whole)
-    finally:
-        subprocess.run(["umount", folder.parent], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(disk, free):
+    """Leaves only so many bytes of a disk free."""
+    with (disk / "filler").open("wb", buffering=0) as stream:
+        stream.write(b"x" * (shutil.disk_usage(disk).free - free))
+
+
+def test_a_full_disk_ends_the_run_in_one_line(reversal, tmp_path, small_disk, here, capfd, monkeypatch):
+    folder, whole = small_disk / "model", tmp_path / "whole"
+    here(command(reversal, folder, "--max-updates", 6))
+    fill(small_disk, 60_000)
+    capfd.readouterr()
+    # The check at the start, which is tested below, would otherwise refuse it.
+    monkeypatch.setattr("nmtalign.training.state.free_space", lambda folder: None)
+    code = here(command(reversal, folder, *ENDLESS))
+    check_full_disk(code, capfd.readouterr().err, folder, 6)
+    (small_disk / "filler").unlink()
+    for name in (folder, whole):
+        here(command(reversal, name, "--max-updates", 9))
+    assert both(folder) == both(whole)
+
+
+def test_a_disk_too_small_for_the_checkpoints_is_refused_at_the_start(reversal, small_disk, here, capfd):
+    folder = small_disk / "model"
+    fill(small_disk, 100_000)
+    assert here(command(reversal, folder, *ENDLESS)) == 5
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.search(r"error: .*model: the checkpoints .* need 0\.5 MB more .* 0\.1 MB are free; make room", line)
+    assert not folder.exists()
+    (small_disk / "filler").unlink()
+    assert here(command(reversal, folder, "--max-updates", 6)) == 0
+    files = {path.name for path in folder.iterdir()}
+    fill(small_disk, 300_000)  # enough beside what is there already
+    assert here(command(reversal, folder, "--max-updates", 9)) == 0
+    assert files <= {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("name", "number"), [("SIGHUP", 129), ("ignored", 0)])
+def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, here, name, number):
+    folder = tmp_path / "model"
+    if name == "SIGHUP":
+        process = start(command(reversal, folder, *ENDLESS))
+    else:
+        process = start(
+            command(reversal, folder, "--max-updates", "60", "--quiet"),
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )
+    until(process, lambda: updates(folder) > 4)
+    process.send_signal(signal.SIGHUP)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == number, said
+    finished = json.loads((folder / "train.jsonl").read_text().splitlines()[-1])
+    assert finished["event"] == "finished"
+    assert finished["complete"] == (number == 0)
+    assert find_checkpoint(folder, None).position.update == finished["update"]
+
+
+def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(reversal, tmp_path):
+    folder = tmp_path / "model"
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *command(reversal, folder, *ENDLESS[:-1])])  # noqa: S606
+    while updates(folder) < 5:
+        if select.select([terminal], [], [], 0.1)[0]:
+            os.read(terminal, 65536)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
+    assert find_checkpoint(folder, None).position.update == updates(folder)
+
+
+# Halts where the folder is about to be laid down, until the other process has had its turn.
+HALTS = """
+import os, time
+from pathlib import Path
+from nmtalign.training import loop
+def halted(*arguments, lay_down=loop.lay_down):
+    Path("arrived").touch()
+    while not Path("go").exists():
+        time.sleep(0.02)
+    lay_down(*arguments)
+loop.lay_down = halted
+from nmtalign.cli.app import main
+main()
+"""
+
+
+def test_of_two_trainings_that_begin_together_one_is_refused(reversal, tmp_path, here, capfd):
+    folder = tmp_path / "new" / "model"
+    first = start(command(reversal, folder, "--max-updates", 6), HALTS, cwd=tmp_path)
+    until(first, (tmp_path / "arrived").exists)
+    assert here(command(reversal, folder, "--max-updates", 7)) == 2
+    assert "another process is training there" in capfd.readouterr().err
+    (tmp_path / "go").touch()
+    said = first.communicate()[1]
+    assert first.returncode == 0, said
+    assert find_checkpoint(folder, None).position.update == 6
+
+
+def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
+    folder = tmp_path / "model"
+    processes = [start(command(reversal, folder, "--max-updates", 200, "--quiet")) for _ in range(2)]
+    said = [process.communicate()[1] for process in processes]
+    assert sorted(process.returncode for process in processes) == [0, 2], said
+    refused = said[[process.returncode for process in processes].index(2)]
+    assert len(refused.splitlines()) == 1
+    assert "another process is training there" in refused
+    assert find_checkpoint(folder, None).position.update == 200
 
 
 @SEES_NAMES

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from nmtalign.data.batches import make_batch
-from nmtalign.errors import FormatError, TrainingError, UsageError
+from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.model_directory import load_model, load_tensors
-from nmtalign.training.events import Damaged, Finished, Progressed, Saved, Skipped, Started, Validated
+from nmtalign.training import state
+from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
 
 
@@ -74,6 +75,39 @@ def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
         assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
         train(reversal, tmp_path / "other", stop_at=3)
     assert train(reversal, tmp_path / "model")[-1].complete
+
+
+def test_a_training_that_is_refused_leaves_no_folder_and_no_lock(reversal, tmp_path, monkeypatch):
+    folder = tmp_path / "new" / "model"
+    with pytest.raises(UsageError, match="agree"):
+        train(reversal, folder, replace(CONFIG, agreement=True), attention="none")
+    monkeypatch.setattr(state, "free_space", lambda folder: 0)
+    with pytest.raises(ResourceError, match=r"need \d\.\d MB more on the disk, and 0\.0 MB are free"):
+        train(reversal, folder)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(state, "free_space", lambda folder: None)
+    assert train(reversal, folder)[-1].complete
+
+
+def test_a_trainer_that_is_not_run_gives_its_folder_back(reversal, tmp_path):
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, lambda event: None)
+    with pytest.raises(UsageError, match="another process is training there"):
+        train(reversal, tmp_path / "model")
+    trainer.close()
+    assert train(reversal, tmp_path / "model")[-1].complete
+
+
+@pytest.mark.parametrize("budget", [{"max_updates": 16}, {"max_updates": 0, "epochs": 0.4}], ids=str)
+def test_a_warm_up_bounded_by_the_budget_resumes_exactly(reversal, tmp_path, budget):
+    config = replace(CONFIG, **budget, schedule="linear", warmup=100, log_every=1)
+    whole = train(reversal, tmp_path / "whole", config)
+    assert not train(reversal, tmp_path / "parts", config, stop_at=2)[-1].complete
+    parts = train(reversal, tmp_path / "parts", config)
+    assert parts[0].resumed
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    rates = [event.learning_rate for event in whole if isinstance(event, Progressed)]
+    assert rates.index(max(rates)) < len(rates) / 5
+    assert len([event for event in whole if isinstance(event, Noticed)]) == 1
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adadelta", "adam"])
