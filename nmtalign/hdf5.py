@@ -59,8 +59,8 @@ def check_seal(path: Path, largest: int | None = None) -> bool:
         head = stream.read(USER_BLOCK)
         match = _SEALED.fullmatch(head)
         if match is None:
-            if head.strip(b"\0") and not head.startswith(b"\x89HDF\r\n\x1a\n"):
-                raise ValueError("its first 512 bytes are neither HDF5 nor a checksum of nmtalign")
+            if head.strip(b"\0") and not head.startswith(b"\x89HDF\r\n\x1a\n") and h5py.is_hdf5(path):
+                raise ValueError("its first 512 bytes hold something other than the checksum that nmtalign writes")
             return False
         if largest is not None and path.stat().st_size > largest:
             return True

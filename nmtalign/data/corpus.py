@@ -262,7 +262,9 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
     parts = [f"{side}/{part}" for side in SIDES for part in ("ids", "offsets")]
-    parts += [f"{side}/{part}" for side in SIDES for part in ("text", "text_offsets") if f"{name}/{side}/text" in datasets]
+    parts += [
+        f"{side}/{part}" for side in SIDES for part in ("text", "text_offsets") if f"{name}/{side}/text" in datasets
+    ]
     arrays = {part: _mapped(path, datasets[f"{name}/{part}"]) for part in parts}
     total = None
     if f"{name}/line" in datasets:

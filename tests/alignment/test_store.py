@@ -265,9 +265,9 @@ def test_a_data_loader_reads_it(tmp_path: Path, method: str) -> None:
         assert [record.source for batch in loader for record in batch] == expected
 
 
-def test_version_1_is_read(tmp_path: Path) -> None:
+def test_version_1_is_read(tmp_path: Path, edit_hdf5: Any) -> None:
     write(tmp_path / "a.h5", numbered(5))
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
+    with edit_hdf5(tmp_path / "a.h5") as file:
         file.attrs["format_version"] = 1
         del file["rank"], file.attrs["sentence_ids_rise"]
     with AlignmentFile(tmp_path / "a.h5") as records:
@@ -294,7 +294,7 @@ def test_a_reader_is_pickled_by_its_path_and_opens_again_after_close(tmp_path: P
     assert file[2].sentence_id == 2
 
 
-def test_missing_foreign_and_newer_files_are_named(tmp_path: Path) -> None:
+def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: Any) -> None:
     with pytest.raises(FormatError, match=r"missing\.h5: no such file"):
         AlignmentFile(tmp_path / "missing.h5")
     (tmp_path / "text.h5").write_text("text")
@@ -305,21 +305,21 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"foreign\.h5: not an alignment file of nmtalign"):
         AlignmentFile(tmp_path / "foreign.h5")
     write(tmp_path / "newer.h5", [])
-    with h5py.File(tmp_path / "newer.h5", "r+") as file:
+    with edit_hdf5(tmp_path / "newer.h5") as file:
         file.attrs["format_version"] = 3
     with pytest.raises(FormatError, match="version 3"):
         AlignmentFile(tmp_path / "newer.h5")
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
+def test_damage_is_found(tmp_path: Path, edit_hdf5: Any) -> None:
     path = tmp_path / "a.h5"
     write(path, numbered(5))
-    with h5py.File(path, "r+") as file:
+    with edit_hdf5(path) as file:
         file["weights"].resize(3, axis=0)
     with pytest.raises(FormatError, match="weights and weight_offsets disagree"):
         AlignmentFile(path)
     write(path, numbered(5))
-    with h5py.File(path, "r+") as file:
+    with edit_hdf5(path) as file:
         del file["log_prob"]
     with pytest.raises(FormatError, match="damaged"):
         AlignmentFile(path)[0]
