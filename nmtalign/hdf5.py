@@ -70,7 +70,7 @@ def check_seal(path: Path, largest: int | None = None) -> bool:
 
 
 def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
-    """The attributes of the root or of a dataset, by name; raises ValueError unless all are single numbers or short texts."""
+    """The attributes of the root or of a dataset, by name; raises ValueError unless each is one number or one text."""
     count = h5a.get_num_attrs(file.id)
     if count > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")

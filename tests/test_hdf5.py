@@ -1,4 +1,4 @@
-"""Files of others: no link is followed, no size is believed, and every mutation is one FormatError or changes nothing."""
+"""Crafted and damaged HDF5 files: no link is followed, no size is trusted, and every mutation is one FormatError."""
 
 import os
 import random

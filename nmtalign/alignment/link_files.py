@@ -122,7 +122,9 @@ def _stored_links(path: Path, choice: Mapping[str, Any]) -> LinkFile:
             links = frozenset(record.links(**choice))
             pairs.append(GoldLinks(links, links))
             words.append((record.source, record.target))
-        facts = {name: str(file.attributes[name]) for name in ("links_method", "model_hash") if name in file.attributes}
+        facts: dict[str, str] = {
+            name: str(file.attributes[name]) for name in ("links_method", "model_hash") if name in file.attributes
+        }
     if choice:
         facts["links_method"] = ",".join(str(value) for value in choice.values() if value is not None)
     return LinkFile(str(path), "HDF5", 0, pairs, words=words, facts=facts)

@@ -125,7 +125,7 @@ class Split:
         lines, total = self.lines, self.text_lines
         if lines is None or total is None:
             return
-        if len(lines) != len(self) or len(lines) and (lines[0] < 0 or lines[-1] >= total):
+        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= total)):
             raise ValueError(f"{self.name}/line does not fit the pairs")
         if len(lines) > 1 and not (lines[1:] > lines[:-1]).all():
             raise ValueError(f"{self.name}/line does not rise")

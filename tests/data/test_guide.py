@@ -3,7 +3,6 @@
 import gzip
 import shutil
 
-import h5py
 import numpy as np
 import pytest
 
