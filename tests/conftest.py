@@ -1,11 +1,14 @@
 """What tests share: a small reversing corpus, and a runner of the real command line."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -114,3 +117,17 @@ def random_model_directory():
         return folder / "model"
 
     return make
+
+
+@contextlib.contextmanager
+def _edited(path: Path) -> Iterator[h5py.File]:
+    with path.open("r+b") as stream:
+        stream.write(bytes(512))
+    with h5py.File(path, "r+") as file:
+        yield file
+
+
+@pytest.fixture
+def edit_hdf5() -> Callable[[Path], contextlib.AbstractContextManager[h5py.File]]:
+    """Opens a file of nmtalign to change it, and clears its checksum, which would report the change."""
+    return _edited

@@ -20,7 +20,7 @@ LAYERS = [
     {"errors", "version", "untrusted"},
     {"files", "checks"},
     {"config", "model_files"},
-    {"presets", "tensor_file", "figures"},
+    {"presets", "tensor_file", "hdf5", "figures"},
     {"workspace"},
     {"text", "sample"},
     {"data"},

@@ -18,6 +18,7 @@ from nmtalign.alignment.layout import COMPRESSION, DATASETS, row_shape
 from nmtalign.alignment.spool import Spool
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path
+from nmtalign.hdf5 import USER_BLOCK, seal
 
 _ERRNO = re.compile(r"errno = (\d+)")
 
@@ -36,7 +37,8 @@ def build(spool: Spool, path: Path, attributes: Mapping[str, Any], weights: str)
         left.unlink(missing_ok=True)
     with atomic_path(path) as temporary, _refusals(), _room(spool, temporary):
         # A layout that every HDF5 tool since 1.8 reads.
-        with h5py.File(temporary, "w", libver=("earliest", "v110"), locking=False) as file:
+        versions = ("earliest", "v110")
+        with h5py.File(temporary, "w", libver=versions, locking=False, userblock_size=USER_BLOCK) as file:
             file.attrs.update({**attributes, "sentence_ids_rise": content.state["rises"]})
             datasets = [_dataset(file, name, lengths[name], column_type(name, weights)) for name in NAMES]
             done = [0] * len(NAMES)
@@ -46,6 +48,7 @@ def build(spool: Spool, path: Path, attributes: Mapping[str, Any], weights: str)
         for name, found in zip(NAMES, done, strict=True):
             if not lengths[name] <= found < lengths[name] + DATASETS[name][1]:
                 raise FormatError(f"{spool.path}: is damaged: {name} should have {lengths[name]} values")
+        seal(temporary)
 
 
 def _dataset(file: Any, name: str, length: int, kind: np.dtype[Any]) -> Any:

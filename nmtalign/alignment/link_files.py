@@ -102,12 +102,13 @@ def read_links(
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file starts as HDF5 does; False where it cannot be read."""
+    """Whether HDF5 begins at the start of a file or after a user block of 512 bytes; False where it cannot be read."""
     if path == STDIN or not path.is_file():
         return False
     try:
         with path.open("rb") as stream:
-            return stream.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
+            start = stream.read(512 + len(_HDF5_MAGIC))
+            return start.startswith(_HDF5_MAGIC) or start.startswith(_HDF5_MAGIC, 512)
     except OSError:
         return False
 
@@ -121,7 +122,9 @@ def _stored_links(path: Path, choice: Mapping[str, Any]) -> LinkFile:
             links = frozenset(record.links(**choice))
             pairs.append(GoldLinks(links, links))
             words.append((record.source, record.target))
-        facts = {name: str(file.attributes[name]) for name in ("links_method", "model_hash") if name in file.attributes}
+        facts: dict[str, str] = {
+            name: str(file.attributes[name]) for name in ("links_method", "model_hash") if name in file.attributes
+        }
     if choice:
         facts["links_method"] = ",".join(str(value) for value in choice.values() if value is not None)
     return LinkFile(str(path), "HDF5", 0, pairs, words=words, facts=facts)

@@ -188,13 +188,18 @@ class AlignmentWriter:
 
         Where they are not given `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,)
         are not a number. The entries of an n-best list come one after the other, `rank` counting from 0. Raises
-        ValueError for shapes that do not fit, for a word that holds a line feed, and for ranks out of order.
+        ValueError for shapes that do not fit, a word that holds a line feed, a link outside its pair, and ranks out of
+        order.
         """
         check_shape(source_tokens, target_tokens, weights, self._end)
         rows = len(target_tokens) + 1
         log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
         if log_probs.shape != (rows,):
             raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
+        links = tuple(argmax_links(weights, self._end) if links is None else links)
+        for i, j in links:
+            if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
+                raise ValueError(f"the link {i}-{j} is outside its pair")
         if sentence_id is None:
             sentence_id = self._last_id if rank else self.sentences
         if rank and not (self.records and sentence_id == self._last_id):
@@ -203,7 +208,7 @@ class AlignmentWriter:
             weights=np.array(weights, np.float32).reshape(-1),  # a copy: the caller may reuse its own
             texts=(_joined(source_tokens), _joined(target_tokens)),
             words=(len(source_tokens), len(target_tokens)),
-            links=tuple(argmax_links(weights, self._end) if links is None else links),
+            links=links,
             token_log_probs=log_probs,
             log_prob=log_prob,
             sentence_id=sentence_id,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.store import AlignmentFile
 
 STDIO = Path("-")
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 _METHODS = get_args(Symmetrization)
 BackwardOrder = Literal["target-source", "source-target"]
 
@@ -128,8 +127,9 @@ def _check(forward: Path, backward: Path, method: str, output: Path) -> None:
 def _is_hdf5(path: Path) -> bool:
     if path == STDIO or not path.is_file():
         return path.suffix == ".h5"
-    with path.open("rb") as stream:
-        return stream.read(len(_HDF5)) == _HDF5
+    from nmtalign.alignment.link_files import is_hdf5
+
+    return is_hdf5(path)
 
 
 def _of_texts(forward: Path, backward: Path, method: str, order: BackwardOrder, output: Path, counts: _Counts) -> None:

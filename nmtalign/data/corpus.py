@@ -5,6 +5,9 @@ Layout of corpus.h5, format 1: a group for each split (train, and dev and test w
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
 hold `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train holds `line` (int32): on which line of the text, from
 0, each pair stood; its attribute `total` says how many lines there were. Files of earlier versions lack it.
+
+The attribute `content_sha256` has the SHA-256 of each side of each split. Since files are sealed (nmtalign.hdf5), it is
+compared only where the seal is missing; every id and offset is checked in any case.
 """
 
 import functools
@@ -20,7 +23,8 @@ import numpy.typing as npt
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.untrusted import parse_json
 
@@ -30,6 +34,22 @@ SUMMARY_FILE = "summary.json"
 FORMAT, FORMAT_VERSION = "nmtalign corpus", 1
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
+_FILES = frozenset((*VOCABULARY_FILES, TOKENIZER_FILE, *MODEL_FILES))
+_TEXT_ATTRIBUTES = (
+    "nmtalign_version",
+    "source_language",
+    "target_language",
+    "settings",
+    "sha256",
+    "content_sha256",
+)
+_TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
+    "ids": (np.uint16, np.uint32),
+    "offsets": (np.int64,),
+    "text": (np.uint8,),
+    "text_offsets": (np.int64,),
+    "line": (np.int32,),
+}
 
 
 class Split:
@@ -81,6 +101,45 @@ class Split:
         """(N,) the line of the training text, from 0, on which each pair stood, rising; None where it was not kept."""
         return self._arrays.get("line")
 
+    def has(self, name: str) -> bool:
+        """Whether the split has an array."""
+        return name in self._arrays
+
+    def check_offsets(self, name: str, flat: str, shortest: int = 0) -> None:
+        """Raises ValueError unless the offsets rise from 0 to the length of `flat`, one sentence for each pair."""
+        offsets, length = self._arrays[name], len(self._arrays[flat])
+        if len(offsets) != len(self) + 1 or len(offsets) == 0:
+            raise ValueError(f"{self.name} has sides of unequal length")
+        if offsets[0] != 0 or offsets[-1] != length:
+            raise ValueError(f"{self.name}/{name} does not fit {flat}")
+        if len(self) and (offsets[1:] - offsets[:-1]).min() < shortest:
+            raise ValueError(f"{self.name}/{name} does not rise")
+
+    def check_ids(self, name: str, size: int) -> None:
+        """Raises ValueError for an id that is not in a vocabulary of `size` words."""
+        ids = self._arrays[name]
+        if len(ids) and ids.max() >= size:
+            raise ValueError(f"an id of {self.name} is not in the vocabulary")
+
+    def check_lines(self) -> None:
+        """Raises ValueError unless there is a line for each pair, rising and within the text."""
+        lines, total = self.lines, self.text_lines
+        if lines is None or total is None:
+            return
+        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= total)):
+            raise ValueError(f"{self.name}/line does not fit the pairs")
+        if len(lines) > 1 and not (lines[1:] > lines[:-1]).all():
+            raise ValueError(f"{self.name}/line does not rise")
+
+    def content_hash(self, side: str) -> str:
+        """The SHA-256 of the ids, offsets and text of one side, in little-endian byte order."""
+        digest = hashlib.sha256()
+        for name, first in (("ids", 0), ("offsets", 1), ("text", 0), ("text_offsets", 1)):
+            array = self._arrays.get(f"{side}/{name}")
+            if array is not None:
+                digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
+        return digest.hexdigest()
+
     def source_text(self, index: int) -> str:
         """The raw source line (dev and test only)."""
         return self._text("source", index)
@@ -93,7 +152,13 @@ class Split:
         if f"{side}/text" not in self._arrays:
             raise FormatError(f"the {self.name} part of a corpus holds no raw text")
         offsets = self._arrays[f"{side}/text_offsets"]
-        return self._arrays[f"{side}/text"][offsets[index] : offsets[index + 1]].tobytes().decode("utf-8")
+        raw = self._arrays[f"{side}/text"][offsets[index] : offsets[index + 1]].tobytes()
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise FormatError(
+                f"{CORPUS_FILE}: damaged: text {index + 1} of {self.name}/{side} is not UTF-8; run nmtalign prep again"
+            ) from None
 
 
 def _lengths(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
@@ -112,6 +177,8 @@ class Corpus:
         self.source_language = str(attributes["source_language"])
         self.target_language = str(attributes["target_language"])
         self.settings: dict[str, Any] = parse_json(attributes["settings"])
+        if not isinstance(self.settings, dict):
+            raise ValueError("its settings are not an object")
         self.source_vocabulary, self.target_vocabulary = (Vocabulary.load(folder / name) for name in VOCABULARY_FILES)
 
     @functools.cached_property
@@ -156,17 +223,19 @@ class Corpus:
         path = folder if folder.is_file() else folder / CORPUS_FILE
         if not path.is_file():
             raise FormatError(f"{folder}: no prepared corpus here (no {CORPUS_FILE}); run nmtalign prep")
-        try:
-            with h5py.File(path, "r") as file:
-                attributes = _check_format(path, dict(file.attrs))
-                splits = {name: _split(path, file[name]) for name in SPLITS if name in file}
-        except (OSError, KeyError, ValueError, RuntimeError) as error:
-            raise FormatError(f"{path}: not a whole HDF5 file of nmtalign ({error}); run nmtalign prep again") from None
-        if "train" not in splits:
-            raise FormatError(f"{path}: damaged: no train part; run nmtalign prep again")
-        _check_files(path.parent, parse_json(attributes["sha256"]))
-        corpus = cls(path.parent, attributes, splits)
-        _check_ids(path, corpus)
+        with damage(path, "prepared corpus", "run nmtalign prep again"):
+            sealed = check_seal(path)
+            with h5py.File(path, "r", locking=False) as file:
+                attributes = _check_format(path, plain_attributes(file))
+                datasets = plain_datasets(file)
+                splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}
+            if "train" not in splits or not len(splits["train"]):
+                raise ValueError("no training pairs")
+            _check_files(path.parent, _texts(attributes, "sha256"))
+            corpus = cls(path.parent, attributes, splits)
+            _check_values(corpus)
+            if not sealed:
+                _check_content(splits, _texts(attributes, "content_sha256"))
         return corpus
 
 
@@ -178,40 +247,38 @@ def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
             f"{path}: corpus format {attributes.get('format_version')}, this nmtalign reads {FORMAT_VERSION}; "
             "run nmtalign prep again"
         )
-    for name in ("settings", "sha256"):
-        try:
-            whole = isinstance(parse_json(attributes[name]), dict)
-        except (KeyError, TypeError, ValueError):
-            whole = False
-        if not whole:
-            raise FormatError(f"{path}: damaged: its attribute '{name}' is no JSON object; run nmtalign prep again")
+    for name in _TEXT_ATTRIBUTES:
+        if not isinstance(attributes[name], str):
+            raise ValueError(f"its attribute {name!r} is not a text")
     return attributes
 
 
-def _split(path: Path, group: h5py.Group) -> Split:
-    arrays, total = _arrays(path, group), None
-    if "line" in group:
-        arrays["line"], total = _mapped(path, group["line"]), int(group["line"].attrs["total"])
-        if len(arrays["line"]) != len(arrays["source/offsets"]) - 1:
-            raise ValueError(f"{group.name}/line does not fit the pairs")
-    return Split(group.name.strip("/"), arrays, total)
+def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The JSON object of an attribute whose values are texts."""
+    found = parse_json(attributes[name])
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"its attribute {name!r} is not an object of texts")
+    return found
 
 
-def _arrays(path: Path, group: h5py.Group) -> dict[str, npt.NDArray[Any]]:
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for side in SIDES:
-        for name, dataset in group[side].items():
-            arrays[f"{side}/{name}"] = _mapped(path, dataset)
-        for flat, offsets in (("ids", "offsets"), ("text", "text_offsets")):
-            if f"{side}/{flat}" in arrays and arrays[f"{side}/{offsets}"][-1] != len(arrays[f"{side}/{flat}"]):
-                raise ValueError(f"{group.name}/{side}/{offsets} does not fit {flat}")
-    if len(arrays["source/offsets"]) != len(arrays["target/offsets"]):
-        raise ValueError(f"{group.name} has sides of unequal length")
-    return arrays
+def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
+    parts = [f"{side}/{part}" for side in SIDES for part in ("ids", "offsets")]
+    parts += [
+        f"{side}/{part}" for side in SIDES for part in ("text", "text_offsets") if f"{name}/{side}/text" in datasets
+    ]
+    arrays = {part: _mapped(path, datasets[f"{name}/{part}"]) for part in parts}
+    total = None
+    if f"{name}/line" in datasets:
+        line = datasets[f"{name}/line"]
+        arrays["line"], total = _mapped(path, line), int(plain_attributes(line)["total"])
+    return Split(name, arrays, total)
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
     """A contiguous dataset as a memory map, which stays valid when the HDF5 file is closed, and in forks."""
+    kinds = _TYPES[dataset.name.rpartition("/")[2]]
+    if dataset.dtype.newbyteorder("=") not in kinds or dataset.ndim != 1:
+        raise ValueError(f"{dataset.name} has the type {dataset.dtype} and {dataset.ndim} dimensions")
     start = dataset.id.get_offset()
     if dataset.size == 0 or start is None:
         return np.asarray(dataset[()])
@@ -220,6 +287,8 @@ def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
 
 
 def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
+    if not {*VOCABULARY_FILES, TOKENIZER_FILE} <= hashes.keys() <= _FILES:
+        raise ValueError("it does not name the files beside it")
     for name, expected in hashes.items():
         file = folder / Path(name).name  # a name from a file never leads out of the folder
         if not file.is_file():
@@ -228,11 +297,21 @@ def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
             raise FormatError(f"{file}: changed since {CORPUS_FILE} was made; put it back or run nmtalign prep again")
 
 
-def _check_ids(path: Path, corpus: Corpus) -> None:
-    """The first and last ids of every split fit the vocabularies (all of them would mean to read the whole file)."""
+def _check_values(corpus: Corpus) -> None:
+    """Raises ValueError unless all offsets, ids and line numbers can be what they say."""
+    sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
     for split in corpus.splits.values():
-        for index in {0, len(split) - 1} if len(split) else ():
-            vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
-            for ids, vocabulary in zip(split.pair(index), vocabularies, strict=True):
-                if len(ids) and ids.max() >= len(vocabulary):
-                    raise FormatError(f"{path}: damaged: an id of {split.name} is not in the vocabulary")
+        for side, size in zip(SIDES, sizes, strict=True):
+            split.check_offsets(f"{side}/offsets", f"{side}/ids", shortest=1 if split.name == "train" else 0)
+            if split.has(f"{side}/text"):
+                split.check_offsets(f"{side}/text_offsets", f"{side}/text")
+            split.check_ids(f"{side}/ids", size)
+        split.check_lines()
+
+
+def _check_content(splits: Mapping[str, Split], expected: Mapping[str, str]) -> None:
+    """Raises ValueError unless each side of each split has the SHA-256 that was computed when it was written."""
+    for split in splits.values():
+        for side in SIDES:
+            if split.content_hash(side) != expected[f"{split.name}/{side}"]:
+                raise ValueError(f"{split.name}/{side} does not match its SHA-256: changed since it was written")

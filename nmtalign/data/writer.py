@@ -21,6 +21,7 @@ from nmtalign.data.spool import PairSpool
 from nmtalign.data.summary import Summary
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, sha256_of
+from nmtalign.hdf5 import USER_BLOCK, seal
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
@@ -49,7 +50,7 @@ def write_corpus(
     """Writes corpus.h5, after the files whose hashes it carries."""
     sizes = summary.source_vocabulary_size, summary.target_vocabulary_size
     content: dict[str, str] = {}
-    with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w") as file:
+    with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w", userblock_size=USER_BLOCK) as file:
         for name, spool in spools.items():
             sides = zip(SIDES, (spool.source, spool.target), tables[name], sizes, strict=True)
             for side, part, table, size in sides:
@@ -69,6 +70,7 @@ def write_corpus(
             sha256=json.dumps(hashes, sort_keys=True),
             content_sha256=json.dumps(content, sort_keys=True),
         )
+    seal(work / _NEW / CORPUS_FILE)
     with (work / _NEW / CORPUS_FILE).open("rb") as stream:
         os.fsync(stream.fileno())
 

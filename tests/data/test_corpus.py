@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -121,7 +122,7 @@ def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: P
     whole = path.read_bytes()
     for damaged in (b"", b"text\n", whole[: len(whole) // 2], whole[:-1]):
         path.write_bytes(damaged)
-        with pytest.raises(FormatError, match=r"corpus\.h5: not a whole HDF5 file"):
+        with pytest.raises(FormatError, match=r"corpus\.h5: damaged prepared corpus"):
             Corpus.open(folder)
     with h5py.File(path, "w") as file:
         file["x"] = [1]
@@ -133,8 +134,8 @@ def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: P
     ("key", "value", "message"),
     [("format_version", 99, "corpus format 99, this nmtalign reads 1"), ("format", "x", "not a corpus")],
 )
-def test_other_formats_are_refused(folder: Path, key: str, value: object, message: str) -> None:
-    with h5py.File(folder / "corpus.h5", "a") as file:
+def test_other_formats_are_refused(folder: Path, key: str, value: object, message: str, edit_hdf5: Any) -> None:
+    with edit_hdf5(folder / "corpus.h5") as file:
         file.attrs[key] = value
     with pytest.raises(FormatError, match=message):
         Corpus.open(folder)
@@ -143,23 +144,23 @@ def test_other_formats_are_refused(folder: Path, key: str, value: object, messag
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("train/source/offsets", 99, "does not fit ids"),
+        ("train/source/offsets", 99, "does not fit source/ids"),
         ("train/target/ids", 999, "an id of train is not in the vocabulary"),
     ],
 )
-def test_inconsistent_numbers_are_refused(folder: Path, place: str, value: int, message: str) -> None:
-    with h5py.File(folder / "corpus.h5", "a") as file:
+def test_inconsistent_numbers_are_refused(folder: Path, place: str, value: int, message: str, edit_hdf5: Any) -> None:
+    with edit_hdf5(folder / "corpus.h5") as file:
         file[place][-1] = value
     with pytest.raises(FormatError, match=message):
         Corpus.open(folder)
 
 
-def test_a_part_that_is_gone(folder: Path) -> None:
-    with h5py.File(folder / "corpus.h5", "a") as file:
+def test_a_part_that_is_gone(folder: Path, edit_hdf5: Any) -> None:
+    with edit_hdf5(folder / "corpus.h5") as file:
         del file["train/target/offsets"]
-    with pytest.raises(FormatError, match="not a whole HDF5 file"):
+    with pytest.raises(FormatError, match=r"damaged prepared corpus .*target/offsets"):
         Corpus.open(folder)
-    with h5py.File(folder / "corpus.h5", "a") as file:
+    with edit_hdf5(folder / "corpus.h5") as file:
         del file["train"]
-    with pytest.raises(FormatError, match="no train part"):
+    with pytest.raises(FormatError, match="no training pairs"):
         Corpus.open(folder)

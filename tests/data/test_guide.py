@@ -3,7 +3,6 @@
 import gzip
 import shutil
 
-import h5py
 import numpy as np
 import pytest
 
@@ -141,10 +140,10 @@ def test_a_file_of_other_lines_is_refused(tmp_path, links):
         read_guide(path, corpus)
 
 
-def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_for_links(tmp_path):
+def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_for_links(tmp_path, edit_hdf5):
     corpus, path = prepared(tmp_path)
     shutil.copytree(corpus.folder, tmp_path / "old")
-    with h5py.File(tmp_path / "old/corpus.h5", "r+") as file:
+    with edit_hdf5(tmp_path / "old/corpus.h5") as file:
         del file["train/line"]
     old = Corpus.open(tmp_path / "old")
     assert old.splits["train"].lines is None

@@ -1,0 +1,164 @@
+"""Opening HDF5 files safely: a checksum of the whole file first, then only plain datasets that are stored in it.
+
+HDF5 is a rich format: a link may point to another file, a dataset may take its bytes from one, and a few bytes may
+declare an array that no memory can hold. nmtalign writes none of these, and refuses a file that has them. The HDF5
+library can also crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 leaves to
+the user ("user block"), hold the SHA-256 of all bytes that follow. A file without a seal (by an earlier version, or
+edited by a program that cleared the first 512 bytes) passes all checks but that one.
+"""
+
+import contextlib
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+
+from nmtalign.errors import FormatError
+
+USER_BLOCK = 512  # bytes
+_SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
+_SEALED = re.compile(re.escape(_SEAL.format("@").encode()).replace(b"@", b"([0-9a-f]{64})") + b"\0*")
+_MOST_OBJECTS, _DEEPEST, _MOST_ATTRIBUTES = 64, 3, 64
+_LONGEST_ATTRIBUTE = 1 << 16  # bytes
+_LARGEST_CHUNK = 1 << 20  # bytes, before compression
+_BEST_COMPRESSION = 1100  # gzip makes nothing smaller than a 1032nd
+_FILTERS = frozenset((h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE))  # others may load code from plugins
+_DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError)
+
+
+@contextlib.contextmanager
+def damage(path: Path, what: str, fix: str) -> Iterator[None]:
+    """Turns every error of reading a file into one FormatError; `what` names the kind of file."""
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FormatError(f"{path}: damaged {what} ({reason}); {fix}") from None
+
+
+def seal(path: Path) -> None:
+    """Writes the SHA-256 of the content into the user block of a file that was made with one."""
+    with path.open("r+b") as stream:
+        stream.seek(USER_BLOCK)
+        text = _SEAL.format(hashlib.file_digest(stream, "sha256").hexdigest()).encode()
+        stream.seek(0)
+        stream.write(text.ljust(USER_BLOCK, b"\0"))
+
+
+def check_seal(path: Path, largest: int | None = None) -> bool:
+    """Whether the file has a seal; raises ValueError if its content does not match.
+
+    The content of a file of more than `largest` bytes is not read.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(USER_BLOCK)
+        match = _SEALED.fullmatch(head)
+        if match is None:
+            if head.strip(b"\0") and not head.startswith(b"\x89HDF\r\n\x1a\n") and h5py.is_hdf5(path):
+                raise ValueError("its first 512 bytes hold something other than the checksum that nmtalign writes")
+            return False
+        if largest is not None and path.stat().st_size > largest:
+            return True
+        if hashlib.file_digest(stream, "sha256").hexdigest() != match[1].decode():
+            raise ValueError("its content does not match its SHA-256: changed or cut off since it was written")
+    return True
+
+
+def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
+    """The attributes of the root or of a dataset, by name; raises ValueError unless each is one number or one text."""
+    count = h5a.get_num_attrs(file.id)
+    if count > _MOST_ATTRIBUTES:
+        raise ValueError(f"has {count:,} attributes, more than nmtalign writes")
+    attributes = {}
+    for index in range(count):
+        attribute = h5a.open(file.id, index=index)
+        name, kind = attribute.name.decode(), attribute.get_type()
+        simple = isinstance(kind, h5t.TypeStringID | h5t.TypeIntegerID | h5t.TypeFloatID | h5t.TypeEnumID)
+        single = attribute.get_space().get_simple_extent_type() == h5s.SCALAR
+        if not simple or kind.committed() or not single or attribute.get_storage_size() > _LONGEST_ATTRIBUTE:
+            raise ValueError(f"its attribute {name!r} is neither one number nor one text")
+        value = file.attrs[name]
+        if isinstance(value, str):
+            value.encode()  # raises ValueError for bytes that are not UTF-8
+        elif not hasattr(value, "item") or isinstance(value, bytes):
+            raise ValueError(f"its attribute {name!r} has an unknown type")
+        attributes[name] = value
+    return attributes
+
+
+def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Every dataset by its path; raises ValueError unless all are plain and their sizes fit the file.
+
+    Plain: reached by hard links, stored in the file itself, numbers, no filters but gzip and shuffle.
+    """
+    found: dict[str, h5py.Dataset] = {}
+    _collect(file.id, "", found, [0], Path(file.filename).stat().st_size)
+    return found
+
+
+def _collect(group: h5g.GroupID, prefix: str, found: dict[str, h5py.Dataset], objects: list[int], size: int) -> None:
+    objects[0] += group.get_num_objs()
+    if objects[0] > _MOST_OBJECTS or prefix.count("/") > _DEEPEST:
+        raise ValueError("has more groups and datasets than nmtalign writes")
+    for raw in group:
+        name = prefix + raw.decode()
+        if group.links.get_info(raw).type != h5l.TYPE_HARD:
+            raise ValueError(f"{name!r} is a link to another place, which nmtalign does not follow")
+        node = h5o.open(group, raw)
+        if isinstance(node, h5g.GroupID):
+            _collect(node, f"{name}/", found, objects, size)
+        elif isinstance(node, h5d.DatasetID):
+            _check_plain(name, node, size)
+            found[name] = h5py.Dataset(node)
+        else:
+            raise ValueError(f"{name!r} is neither a group nor a dataset")
+
+
+def _check_plain(name: str, dataset: h5d.DatasetID, file_size: int) -> None:
+    properties, kind = dataset.get_create_plist(), dataset.get_type()
+    layout = properties.get_layout()
+    if properties.get_external_count() or layout not in (h5d.CONTIGUOUS, h5d.CHUNKED, h5d.COMPACT):
+        raise ValueError(f"{name!r} is stored in other files, which nmtalign does not read")
+    number = isinstance(kind, h5t.TypeIntegerID | h5t.TypeFloatID)
+    if not number or kind.committed() or not kind.equal(h5t.py_create(kind.dtype)):
+        raise ValueError(f"{name!r} has a type that nmtalign does not write")
+    if dataset.get_space().get_simple_extent_type() != h5s.SIMPLE or dataset.rank > 2:
+        raise ValueError(f"{name!r} is not an array of one or two dimensions")
+    size = math.prod(dataset.shape) * kind.dtype.itemsize
+    if layout == h5d.CHUNKED:
+        _check_chunks(name, dataset, size, file_size)
+    elif size != dataset.get_storage_size() or (layout == h5d.CONTIGUOUS and not _fits(dataset, size, file_size)):
+        raise ValueError(f"{name!r} declares {size:,} bytes, which the file does not have")
+
+
+def _fits(dataset: h5d.DatasetID, size: int, file_size: int) -> bool:
+    start = dataset.get_offset()
+    return size == 0 or (start is not None and start + size <= file_size)
+
+
+def _check_chunks(name: str, dataset: h5d.DatasetID, size: int, file_size: int) -> None:
+    """All chunks are there, none is large, and what they declare fits the size of the file."""
+    properties = dataset.get_create_plist()
+    shape = properties.get_chunk()
+    if not {properties.get_filter(index)[0] for index in range(properties.get_nfilters())} <= _FILTERS:
+        raise ValueError(f"{name!r} is compressed by a filter that nmtalign does not write")
+    chunk = math.prod(shape) * dataset.dtype.itemsize
+    if chunk > _LARGEST_CHUNK or size > _BEST_COMPRESSION * file_size:
+        raise ValueError(f"{name!r} declares {size:,} bytes in chunks of {chunk:,}, which the file cannot hold")
+    expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, shape, strict=True))
+    stored: dict[tuple[int, ...], int] = {}
+
+    def note(info: Any) -> bool | None:
+        stored[info.chunk_offset] = info.size
+        return None if len(stored) <= expected else True  # anything but None ends the iteration
+
+    if dataset.get_num_chunks() == expected:
+        dataset.chunk_iter(note)
+    within = all(start < length for place in stored for start, length in zip(place, dataset.shape, strict=True))
+    if len(stored) != expected or not within or max(stored.values(), default=0) > chunk + chunk // 64 + 1024:
+        raise ValueError(f"{name!r} does not have the chunks that its {size:,} bytes need")

@@ -1,0 +1,306 @@
+"""Crafted and damaged HDF5 files: no link is followed, no size is trusted, and every mutation is one FormatError."""
+
+import os
+import random
+import shutil
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from nmtalign.alignment.export import text_lines
+from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
+from nmtalign.config import PrepConfig
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import FormatError
+
+Edit = Callable[[Path], AbstractContextManager[h5py.File]]
+
+
+@pytest.fixture
+def alignments(tmp_path: Path) -> Path:
+    path = tmp_path / "a.h5"
+    with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}) as file:
+        for number in range(5):
+            weights = np.full((number + 1, 3), 1 / 3, np.float32)
+            file.append(["s", "t"], ["u"] * number, weights, -1.0, links=[(1, j) for j in range(number)])
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name in ("en", "fr"):
+        (tmp_path / name).write_text("".join(f"{name} {'x ' * (k % 4)}{k}\n" for k in range(30)))
+    texts = tmp_path / "en", tmp_path / "fr"
+    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), dev=texts)
+    return tmp_path / "data/corpus.h5"
+
+
+def read_alignments(path: Path) -> object:
+    with AlignmentFile(path) as file:
+        file.info()
+        return list(text_lines(file, "json", "all")), sorted(map(str, file.attributes.items()))
+
+
+def read_corpus(path: Path) -> object:
+    opened = Corpus.open(path)
+    pairs = [[ids.tolist() for ids in split.pair(k)] for split in opened.splits.values() for k in range(len(split))]
+    texts = [opened.splits["dev"].source_text(k) for k in range(len(opened.splits["dev"]))]
+    lines = opened.splits["train"].lines
+    return pairs, texts, None if lines is None else lines.tolist(), opened.info()
+
+
+def external_storage(file: h5py.File, secret: Path) -> None:
+    del file["source/text"]
+    file.create_dataset("source/text", (20,), "u1", external=[(str(secret), 0, 20)])
+
+
+def external_link(file: h5py.File, secret: Path) -> None:
+    with h5py.File(secret.with_suffix(".h5"), "w") as other:
+        other["x"] = np.zeros(20, np.uint8)
+    del file["source/text"]
+    file["source/text"] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "x")
+
+
+def soft_link(file: h5py.File, _: Path) -> None:
+    file.move("source/text", "elsewhere")
+    file["source/text"] = h5py.SoftLink("/elsewhere")
+
+
+def virtual(file: h5py.File, secret: Path) -> None:
+    del file["source/text"]
+    layout = h5py.VirtualLayout((20,), "u1")
+    layout[:] = h5py.VirtualSource(str(secret.with_suffix(".h5")), "x", shape=(20,))
+    file.create_virtual_dataset("source/text", layout)
+
+
+def committed_in_its_place(file: h5py.File, _: Path) -> None:
+    del file["weights"]
+    file["weights"] = np.dtype("<f2")
+
+
+def committed_type(file: h5py.File, _: Path) -> None:
+    file["kind"] = np.dtype("u1")
+    text = file["source/text"][:]
+    del file["source/text"]
+    file.create_dataset("source/text", data=text, dtype=file["kind"])
+    del file["kind"]
+
+
+def references(file: h5py.File, _: Path) -> None:
+    del file["links"]
+    file.create_dataset("links", data=[[file.ref, file.ref]], dtype=h5py.ref_dtype)
+
+
+def texts_of_any_length(file: h5py.File, _: Path) -> None:
+    del file["source/text"]
+    file.create_dataset("source/text", data=["a", "b"], dtype=h5py.string_dtype())
+
+
+def circle(file: h5py.File, _: Path) -> None:
+    file["source/again"] = file["/"]
+
+
+def many_objects(file: h5py.File, _: Path) -> None:
+    for number in range(100):
+        file.create_group(f"x{number}")
+
+
+def another_filter(file: h5py.File, _: Path) -> None:
+    del file["source/text"]
+    file.create_dataset("source/text", data=np.zeros(20, "u1"), chunks=(20,), compression="lzf")
+
+
+def declared_weights(file: h5py.File, _: Path) -> None:
+    file["weights"].resize(10**13, axis=0)
+    file["weight_offsets"][-1] = 10**13
+
+
+def large_chunks(file: h5py.File, _: Path) -> None:
+    del file["source/text"]
+    file.create_dataset("source/text", (2**31,), "u1", chunks=(2**31,), compression="gzip")
+
+
+def missing_chunks(file: h5py.File, _: Path) -> None:
+    file["weights"].resize(40_000, axis=0)
+
+
+def chunk_that_grows(file: h5py.File, _: Path) -> None:
+    file["weights"].id.write_direct_chunk((0,), zlib.compress(bytes(1 << 28), 1))
+
+
+def array_attribute(file: h5py.File, _: Path) -> None:
+    file.attrs["model_hash"] = np.zeros(1000)
+
+
+def long_attribute(file: h5py.File, _: Path) -> None:
+    file.attrs.create("model_hash", np.bytes_(b"x" * 60_000))
+
+
+def link_outside(file: h5py.File, _: Path) -> None:
+    file["links"][0] = 7, 0
+
+
+def falling_offsets(file: h5py.File, _: Path) -> None:
+    file["weight_offsets"][2] = 10**9
+
+
+def too_few_values(file: h5py.File, _: Path) -> None:
+    file["log_prob"].resize(3, axis=0)
+
+
+CRAFTED = [
+    external_storage, external_link, soft_link, virtual, committed_in_its_place, committed_type, references,
+    texts_of_any_length, circle, many_objects, another_filter, declared_weights, large_chunks, missing_chunks,
+    chunk_that_grows, array_attribute, long_attribute, link_outside, falling_offsets, too_few_values,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("craft", CRAFTED)
+def test_crafted_alignments_are_refused(alignments: Path, craft: Any, edit_hdf5: Edit, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("one secret line in a file\n")
+    with edit_hdf5(alignments) as file:
+        craft(file, tmp_path / "secret.txt")
+    with pytest.raises(FormatError, match=r"a\.h5: damaged alignment file \(.+\); write it again") as error:
+        read_alignments(alignments)
+    assert "secret" not in str(error.value)
+
+
+def store_elsewhere(file: h5py.File, secret: Path) -> None:
+    size = file["dev/source/text"].size
+    del file["dev/source/text"]
+    file.create_dataset("dev/source/text", (size,), "u1", external=[(str(secret), 0, size)])
+
+
+def huge(file: h5py.File, _: Path) -> None:
+    del file["train/source/ids"]
+    file.create_dataset("train/source/ids", (10**13,), "u2")
+    file["train/source/offsets"][-1] = 10**13
+
+
+def linked(file: h5py.File, _: Path) -> None:
+    file.move("train/source", "elsewhere")
+    file["train/source"] = h5py.SoftLink("/elsewhere")
+
+
+def change(place: str, index: int, value: int) -> Callable[[h5py.File, Path], None]:
+    def craft(file: h5py.File, _: Path) -> None:
+        file[place][index] = value
+
+    return craft
+
+
+def attribute(name: str, value: object) -> Callable[[h5py.File, Path], None]:
+    def craft(file: h5py.File, _: Path) -> None:
+        if value is None:
+            del file.attrs[name]
+        else:
+            file.attrs[name] = value
+
+    return craft
+
+
+@pytest.mark.parametrize(
+    "craft",
+    [
+        store_elsewhere,
+        huge,
+        linked,
+        change("train/source/ids", 5, 60_000),
+        change("train/target/ids", 5, 2),  # in the vocabulary, but another word
+        change("train/source/offsets", 3, 10**9),
+        change("train/source/offsets", 0, -1),
+        change("dev/source/text", 3, 255),
+        change("train/line", 3, 2),
+        change("train/line", 29, 30),
+        *(attribute(name, None) for name in ("source_language", "settings", "sha256", "content_sha256")),
+        attribute("settings", "{"),
+        attribute("settings", "[" * 100_000),
+        attribute("settings", "[]"),
+        attribute("source_language", 7),
+        attribute("sha256", '{"../../../etc/passwd": "0"}'),
+    ],
+)
+def test_crafted_corpora_are_refused(corpus: Path, craft: Any, edit_hdf5: Edit, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("one secret line in a file\n" * 100)
+    with edit_hdf5(corpus) as file:
+        craft(file, tmp_path / "secret.txt")
+    with pytest.raises(FormatError, match=r"corpus\.h5: damaged prepared corpus \(.+\); run nmtalign prep again"):
+        Corpus.open(corpus)
+
+
+def test_files_without_a_checksum_are_read(alignments: Path, corpus: Path, edit_hdf5: Edit) -> None:
+    expected = read_alignments(alignments), read_corpus(corpus)
+    with edit_hdf5(alignments), edit_hdf5(corpus):
+        pass
+    assert (read_alignments(alignments), read_corpus(corpus)) == expected
+    with AlignmentFile(alignments) as file:
+        assert file.info()["checked"] == "structure and sizes, not every value"
+
+
+def test_the_hash_of_a_corpus_is_that_of_earlier_versions(corpus: Path, tmp_path: Path) -> None:
+    """A corpus without a user block, as earlier versions wrote it, has the same hash and content."""
+    old = tmp_path / "old"
+    shutil.copytree(corpus.parent, old)
+    with h5py.File(corpus) as new, h5py.File(old / "corpus.h5", "w") as file:
+        file.attrs.update(dict(new.attrs))
+        for name in new:
+            new.copy(name, file)
+    assert (old / "corpus.h5").read_bytes().startswith(b"\x89HDF")
+    assert read_corpus(old / "corpus.h5") == read_corpus(corpus)
+
+
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "corpus.h5")
+    with pytest.raises(FormatError, match="not an alignment file"):
+        AlignmentFile(tmp_path / "corpus.h5")
+    with pytest.raises(FormatError, match="no prepared corpus here"):
+        Corpus.open(tmp_path)
+
+
+def test_only_info_compares_the_checksum_of_a_large_file(alignments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = bytearray(alignments.read_bytes())
+    raw[raw.index(b"abc")] ^= 1  # the model's hash, which nothing else would miss
+    alignments.write_bytes(raw)
+    with pytest.raises(FormatError, match="does not match its SHA-256"):
+        AlignmentFile(alignments)
+    monkeypatch.setattr("nmtalign.alignment.reader._SEAL_AT_ONCE", 100)
+    with AlignmentFile(alignments) as file, pytest.raises(FormatError, match="does not match its SHA-256"):
+        file.info()
+
+
+def mutations(whole: bytes, seed: int, count: int) -> Iterator[bytes]:
+    """Bit flips, cuts, spliced and overwritten bytes."""
+    generator = random.Random(seed)
+    for number in range(count):
+        raw, place = bytearray(whole), generator.randrange(len(whole) - 8)
+        if number % 4 == 0:
+            raw[place] ^= 1 << generator.randrange(8)
+        elif number % 4 == 1:
+            del raw[place:]
+        elif number % 4 == 2:
+            start, size = generator.randrange(len(whole) - 64), generator.randint(1, 64)
+            raw[place : place + size] = raw[start : start + size]
+        else:
+            raw[place : place + 8] = struct.pack("<Q", generator.choice([0, 1, 2**32, 2**40, 2**63 - 1, 2**64 - 1]))
+        yield bytes(raw)
+
+
+@pytest.mark.parametrize(("kind", "read"), [("alignments", read_alignments), ("corpus", read_corpus)])
+def test_every_mutation_is_refused(kind: str, read: Any, request: pytest.FixtureRequest) -> None:
+    path: Path = request.getfixturevalue(kind)
+    whole = path.read_bytes()
+    for number, raw in enumerate(mutations(whole, 1, 400)):
+        if raw == whole:
+            continue
+        path.write_bytes(raw)
+        with pytest.raises(FormatError, match=path.name) as error:
+            read(path)
+        assert "\n" not in str(error.value), number
