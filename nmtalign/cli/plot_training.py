@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.cli.aer import named
-from nmtalign.cli.common import notifier
+from nmtalign.cli.common import escaped, notifier
 from nmtalign.errors import UsageError
 from nmtalign.workspace import Workspace, load_workspace
 
@@ -35,10 +35,8 @@ def plot_training(
         return
     from nmtalign.training.curve_text import render_curves
 
-    text = render_curves(curves, names, width or shutil.get_terminal_size().columns, axis, colour)
-    # Dots and blocks go out whatever the terminal's locale claims.
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    text = render_curves(curves, list(map(escaped, names)), width or shutil.get_terminal_size().columns, axis, colour)
+    sys.stdout.write(text)
 
 
 def _models_of(workspace: Workspace) -> list[Path]:

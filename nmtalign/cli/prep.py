@@ -1,6 +1,5 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
 from nmtalign.workspace import Workspace, load_workspace
@@ -118,7 +117,7 @@ def prep(
     languages = _languages(workspace, settings, pairs["train"], (source_language, target_language), tell)
     summary = _prepare(pairs, folder, settings, languages, quiet)
     if format == "json":
-        sys.stdout.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
     else:
         _print_table(summary)
     given = f" {folder}" if output or workspace.file is None else ""
@@ -219,7 +218,7 @@ def _print_table(summary: "Summary") -> None:
     sides = [
         [
             f"{name} {side}",
-            language,
+            escaped(language),
             f"{values.tokens:,}",
             f"{values.types:,}",
             f"{values.known_types:,}",

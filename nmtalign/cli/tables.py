@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unicodedata import combining, east_asian_width
+
+from nmtalign.cli.common import escaped
 
 Row = Sequence[str]
 
@@ -38,6 +40,8 @@ def screen_width(text: str) -> int:
 
 def print_table(table: Table) -> None:
     """Draws the table on a terminal, in pieces where it is too wide; in a pipe a line a row, two blanks between."""
+    rows = [[escaped(cell) for cell in row] for row in table.rows]
+    table = replace(table, head=[escaped(cell) for cell in table.head], rows=rows)
     if sys.stdout.isatty():
         _draw(table)
     else:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.sentences import generate
 
@@ -77,7 +77,7 @@ def write_sample(folder: Path, pairs: int, seed: int = 1) -> SampleSummary:
     """
     if pairs < 1:
         raise UsageError(f"--pairs must be 1 or more, not {pairs}")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     dev = _distinct(generate(seed, "dev"), HELD_OUT, ())
     test = _distinct(generate(seed, "test"), HELD_OUT, dev)
     kept = held_out(pairs)
