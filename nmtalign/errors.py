@@ -62,6 +62,8 @@ _NO_MEMORY = (
     "memory allocation failed",
     "can't start new thread",
     "failed to map segment",
+    "could not create a primitive\n",  # oneDNN; with more words after it, it is another error
+    "error return without exception set",
 )
 
 
@@ -71,7 +73,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
         if isinstance(error, MemoryError):
             return True
         if isinstance(error, RuntimeError | OSError | ImportError | SystemError):
-            told = (getattr(error, "strerror", None) or str(error)).lower()  # strerror is without names of files
+            told = f"{getattr(error, 'strerror', None) or error}\n".lower()  # strerror is without names of files
             if any(sign in told for sign in _NO_MEMORY):
                 return True
         error = error.__cause__ or error.__context__

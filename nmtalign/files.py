@@ -21,7 +21,7 @@ _PARTIAL = ".partial"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
     errno.ENOSPC: "no space left on the disk",
-    errno.EBADF: "it is not open for this",
+    errno.EBADF: "it is not open for writing",
     errno.EEXIST: "a file is in the way",
 }
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}

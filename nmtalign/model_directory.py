@@ -178,7 +178,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     return {
         "kind": "model",
         "format_version": settings["format_version"],
-        "nmtalign_version": settings["nmtalign_version"],
+        "nmtalign_version": settings.get("nmtalign_version"),
         "preset": settings.get("preset"),
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": parameters,

@@ -37,7 +37,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
             f"{path}: format {settings.get('format_version')} is not the format {FORMAT_VERSION} that nmtalign "
             f"{__version__} reads; use the version that wrote it ({settings.get('nmtalign_version')})"
         )
-    if missing := [key for key in ("model", "training", "files", "source_language") if key not in settings]:
+    if missing := [
+        key for key in ("model", "training", "files", "source_language", "target_language") if key not in settings
+    ]:
         raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
     return settings
 
