@@ -175,7 +175,7 @@ def test_every_command_writes_utf8_whatever_the_locale(corpus, locale):
     if not os.path.exists(folder):  # noqa: PTH110 - a name in bytes
         os.mkdir(folder)  # noqa: PTH102
         for end in (b".en", b".fr"):
-            os.symlink(os.fsencode(corpus) + b"/test" + end, folder + b"/text" + end)
+            os.symlink(os.fsencode(corpus) + b"/test" + end, folder + b"/text" + end)  # noqa: PTH211
     score = run_in_shell("score na*/text.fr -r na*/text.fr -q", corpus, **locale)
     assert (score.returncode, score.stderr) == (0, b"")
     several = run_in_shell('score "$(echo na*)=test.fr" test.en -r test.fr -q', corpus, **locale)
