@@ -45,17 +45,21 @@ def open_streams() -> None:
     for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         _reserve(number, flags)
     codecs.register_error("nmtalign.exact", _exactly)
-    line_buffering, unbuffered = os.isatty(1), getattr(sys.stdout, "write_through", False)
-    raw = _StandardOutput(1, "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), "utf-8", "nmtalign.exact", "\n", line_buffering=line_buffering, write_through=unbuffered
-    )
+    if sys.stdout is sys.__stdout__:  # a caller of `main` that has put another stream there reads that one
+        sys.stdout = _exact_stdout(sys.stdout)
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     elif isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _exact_stdout(given: Any) -> io.TextIOWrapper:
+    """Standard output that carries text exactly, buffered as the stream that Python made, or None, was."""
+    raw = io.BufferedWriter(_StandardOutput(1, "w", closefd=False))
+    unbuffered = getattr(given, "write_through", False)
+    return io.TextIOWrapper(raw, "utf-8", "nmtalign.exact", "\n", line_buffering=os.isatty(1), write_through=unbuffered)
 
 
 def _reserve(number: int, flags: int) -> None:
