@@ -22,3 +22,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(results, name)
     raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names too that are not imported yet."""
+    return sorted({*globals(), *__all__})

@@ -49,3 +49,33 @@ class TrainingError(NmtalignError):
     """Training cannot go on."""
 
     exit_code = 6
+
+
+NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers"
+
+# What the libraries say where memory or address space runs out, each in its own kind of error.
+_NO_MEMORY = (
+    "out of memory",
+    "allocate memory",
+    "unable to allocate",
+    "bad_alloc",
+    "bad allocation",
+    "memory allocation failed",
+    "can't start new thread",
+    "failed to map segment",
+    "could not create a primitive\n",  # oneDNN; with more words after it, it is another error
+    "error return without exception set",
+)
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised from, says that there is no memory left."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        if isinstance(error, RuntimeError | OSError | ImportError | SystemError):
+            told = f"{getattr(error, 'strerror', None) or error}\n".lower()  # strerror is without names of files
+            if any(sign in told for sign in _NO_MEMORY):
+                return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -21,13 +21,27 @@ except ImportError:  # Windows
 
 _PARTIAL = ".partial"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_REASONS = {
+    errno.ENOSPC: "no space left on the disk",
+    errno.EBADF: "it is not open for writing",
+    errno.EEXIST: "a file is in the way",
+}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
-def refusal(name: str | Path, error: OSError) -> ResourceError:
-    """One clear line for what the operating system refused to write."""
-    reason = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error))
-    return ResourceError(f"{name}: cannot write: {reason}")
+def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
+    """One clear line for what the operating system refused while `path` was being written, read, or whatever `verb` is.
+
+    An error of another file names that file, and what was refused only as far as the system tells.
+    """
+    reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    if error.filename2 is not None:
+        return ResourceError(f"{path or error.filename2}: cannot rename {error.filename} to this name: {reason}")
+    found = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    if path is None or (found and path not in (found, *found.parents) and found.suffix != _PARTIAL):
+        return ResourceError(f"{found}: {reason}" if found else f"the system refused: {reason}")
+    inside = found is not None and found.suffix != _PARTIAL
+    return ResourceError(f"{found if inside else path}: cannot {verb}: {reason}")
 
 
 def stream_number(path: Path) -> int | None:
@@ -45,15 +59,52 @@ def stays_in_place(path: Path) -> bool:
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
+def followed(path: Path) -> Path:
+    """The name that symbolic links lead to, where a file may be missing; the name itself where it is no link.
+
+    This is the name to replace, so that the link stays. Raises ResourceError for links that lead in a circle.
+    """
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise refusal(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
+    return target
+
+
 @contextlib.contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to write `path` into one clear line."""
+def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
+    """Turns the operating system's refusals to write `path`, or to do what `verb` says, into one clear line."""
     try:
         yield
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
-        raise refusal(path, error) from error
+        raise refusal(error, path, verb) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those that it is in, where they are missing; raises ResourceError."""
+    with disk_errors(folder, "make the folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def keep_mode(descriptor: int, path: Path) -> None:
+    """Gives an open file the owner, the group and the mode of the file that it is to replace, if there is one.
+
+    What the system does not allow stays as it is. Without the same group, the group may do what others may.
+    """
+    if fcntl is None or not path.is_file():
+        return
+    old = path.stat()
+    for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, owner, group)
+    mode = old.st_mode & 0o777
+    if os.fstat(descriptor).st_gid != old.st_gid:
+        mode = mode & 0o707 | (mode & 0o007) << 3
+    with contextlib.suppress(OSError):
+        os.fchmod(descriptor, mode)
 
 
 @contextlib.contextmanager
@@ -61,24 +112,39 @@ def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yields a temporary name beside `path`; it becomes `path` at the end, or goes if anything is raised.
 
     The folder is made where it is missing. The content is flushed to the disk before the rename. What is there and is
-    neither file nor folder (/dev/null, a named pipe) is not replaced but written to. With `keep`, the file that is
-    replaced lives on under that name: at no moment is neither of the two whole.
+    neither file nor folder (/dev/null, a named pipe) is not replaced but written to. A symbolic link stays, and the
+    file that it leads to is replaced. The new file keeps the mode of the file that it replaces and, where possible, its
+    owner. With `keep`, the file that is replaced lives on under that name: at no moment is neither of the two whole.
     """
-    with disk_errors(path):
-        if stays_in_place(path):
+    if stays_in_place(path):
+        with disk_errors(path):
             yield path
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
-        try:
+        return
+    final = followed(path) if keep is None else path
+    make_folder(final.parent)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
+    try:
+        with disk_errors(path):
+            _begin(temporary, final)
             yield temporary
             with temporary.open("rb") as stream:
+                keep_mode(stream.fileno(), final)
                 os.fsync(stream.fileno())
-            if keep is not None and path.is_file():
-                path.replace(keep)
-            temporary.replace(path)
-        finally:
+            if keep is not None and final.is_file():
+                final.replace(keep)
+            temporary.replace(final)
+    finally:
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _begin(temporary: Path, final: Path) -> None:
+    """Makes the file under the temporary name where it is to replace one: only its owner may read it until then."""
+    if final.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if final.is_file():
+        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 @contextlib.contextmanager
@@ -118,10 +184,11 @@ def _mark(descriptor: int) -> None:
         pass
 
 
-def open_alone(path: Path) -> BinaryIO:
+def open_alone(path: Path, final: Path) -> BinaryIO:
     """Opens a file to read and write, unbuffered, made where it is missing, and marks it as written by this process.
 
-    Raises BlockingIOError where another process has marked it; the mark goes with the process.
+    It is to become `final`, and whoever may not read that may not read it either. Raises BlockingIOError where another
+    process has marked it; the mark goes with the process.
     """
     stream = path.open("r+b" if path.exists() else "x+b", buffering=0)
     try:
@@ -129,6 +196,9 @@ def open_alone(path: Path) -> BinaryIO:
     except BlockingIOError:
         stream.close()
         raise
+    keep_mode(stream.fileno(), final)
+    with contextlib.suppress(OSError):  # a later run of the same user has to go on with it
+        path.chmod(path.stat().st_mode & 0o777 | 0o600)
     return stream
 
 

@@ -31,7 +31,7 @@ from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig, reso
 from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, atomic_text, disk_errors, sha256_of, sweep
+from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
     BEST,
     CONFIG,
@@ -97,8 +97,8 @@ def create_model_directory(
 
     The checkpoints of another run, and what was left half-written, go first.
     """
+    make_folder(folder)
     with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
             (folder / name).unlink(missing_ok=True)
     sweep(folder)
@@ -181,7 +181,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     return {
         "kind": "model",
         "format_version": settings["format_version"],
-        "nmtalign_version": settings["nmtalign_version"],
+        "nmtalign_version": settings.get("nmtalign_version"),
         "preset": settings.get("preset"),
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": parameters,

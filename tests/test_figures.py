@@ -67,7 +67,7 @@ def test_the_user_s_settings_and_the_day_change_nothing(
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with usual_settings([], "svg"), pytest.raises(ResourceError, match="cannot write"):
+    with usual_settings([], "svg"), pytest.raises(ResourceError, match="cannot make the folder"):
         save(figure(), tmp_path / "file" / "f.svg")
 
 

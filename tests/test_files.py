@@ -2,7 +2,9 @@
 
 import contextlib
 import gzip
+import os
 import shutil
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +16,12 @@ from nmtalign.files import (
     alone_in,
     atomic_path,
     atomic_text,
+    disk_errors,
     exclusive,
     free_space,
+    keep_mode,
+    make_folder,
+    refusal,
     sha256_of,
     stays_in_place,
     stream_number,
@@ -55,7 +61,10 @@ def test_gz_by_name(tmp_path):
 
 def test_what_the_disk_refuses_is_one_line_that_names_the_file(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="file/text: cannot write"), atomic_text(tmp_path / "file" / "text"):
+    with (
+        pytest.raises(ResourceError, match="file: cannot make the folder"),
+        atomic_text(tmp_path / "file" / "text"),
+    ):
         pass
 
 
@@ -204,3 +213,99 @@ def test_free_space_is_not_known_where_the_system_does_not_tell(tmp_path, monkey
 def test_names_of_streams(name: str, number: int | None) -> None:
     assert stream_number(Path(name)) == number
     assert stays_in_place(Path(name)) == (name != "1")
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    there, link, chain = tmp_path / "there", tmp_path / "link", tmp_path / "chain"
+    there.mkdir()
+    link.symlink_to("there/text")
+    chain.symlink_to("link")
+    for path, content in ((link, "new"), (chain, "newer")):  # at first there is no file behind the link
+        with atomic_text(path) as stream:
+            stream.write(content)
+            assert {one.name for one in tmp_path.iterdir()} == {"there", "link", "chain"}
+        assert (there / "text").read_text() == content
+    assert str(link.readlink()) == "there/text"
+    assert str(chain.readlink()) == "link"
+    assert [one.name for one in there.iterdir()] == ["text"]
+
+
+def test_links_in_a_circle_are_one_line(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(ResourceError, match="a: cannot write: Too many levels"), atomic_text(tmp_path / "a"):
+        pass
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o400, 0o755])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
+    path = tmp_path / "text"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600  # nobody may read what only some may read later
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_that_is_replaced_keeps_its_owner(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("old")
+    os.chown(path, 12345, 23456)
+    with atomic_text(path) as stream:
+        stream.write("new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
+
+
+def test_without_the_group_of_before_a_file_is_no_more_open_than_for_others(tmp_path, monkeypatch):
+    path = tmp_path / "text"
+    path.write_text("old")
+    path.chmod(0o664)
+    group = path.stat().st_gid
+
+    def refuse(*_):
+        raise PermissionError
+
+    with path.open("rb") as stream, monkeypatch.context() as changed:
+        changed.setattr(os, "fchown", refuse)
+        changed.setattr(os, "fstat", lambda number: SimpleNamespace(st_gid=group + 1))
+        keep_mode(stream.fileno(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_new_file_follows_the_umask(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with atomic_text(tmp_path / "text") as stream:
+            stream.write("new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "text").stat().st_mode) == mode
+
+
+def raised(path, work):
+    """The line that an error becomes while `path` is being written."""
+    with pytest.raises(ResourceError) as caught, atomic_path(path):
+        work()
+    return str(caught.value)
+
+
+def test_an_error_names_what_was_refused_of_which_file(tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    assert raised(out, other.read_bytes) == f"{other}: No such file or directory"
+    assert raised(out, (tmp_path / "folder").read_bytes) == f"{tmp_path / 'folder'}: Is a directory"
+    assert raised(tmp_path / "folder", lambda: None) == f"{tmp_path / 'folder'}: cannot write: Is a directory"
+    line = raised(tmp_path / "file" / "new" / "out", lambda: None)
+    assert line == f"{tmp_path / 'file' / 'new'}: cannot make the folder: Not a directory"
+    with pytest.raises(ResourceError, match="file: cannot make the folder: a file is in the way"):
+        make_folder(tmp_path / "file")
+    with pytest.raises(ResourceError, match="other: cannot read: No such file"), disk_errors(other, "read"):
+        other.read_bytes()
+    with pytest.raises(ResourceError, match=r"out: cannot rename .*other to this name: No such file"), disk_errors(out):
+        other.rename(out)
+    assert str(refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
+    assert str(refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"

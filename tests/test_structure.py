@@ -2,8 +2,11 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,34 @@ def test_every_command_has_help_with_examples():
     for command in app.registered_commands:
         assert "Examples:" in command.callback.__doc__, command.name
         assert f"nmtalign {command.name}" in command.callback.__doc__
+
+
+def test_every_file_of_the_package_is_in_the_wheel():
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    carried = {
+        path
+        for package, names in given.items()
+        for name in names
+        for path in (ROOT / package.replace(".", "/")).glob(name)
+    }
+    found = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert PACKAGE / "FORMATS.md" in found
+    assert found == carried
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_description_of_the_formats(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "source" / "nmtalign", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / "source")
+    options = ["--no-deps", "--no-build-isolation", "-q", "-w", tmp_path, tmp_path / "source"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options], check=True)
+    names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
+    assert "nmtalign/FORMATS.md" in names
+    assert sum(name.endswith(".py") for name in names) == len(FILES)
+
+
+def test_the_public_names_are_listed_without_pytorch():
+    program = "import sys, nmtalign; assert {*nmtalign.__all__} <= {*dir(nmtalign)}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+    assert all(hasattr(nmtalign, name) for name in nmtalign.__all__)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import disk_errors, open_alone
+from nmtalign.files import disk_errors, make_folder, open_alone
 from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
@@ -50,17 +50,18 @@ class Content:
 class Spool:
     """The file, open for one process alone; raises ResourceError for what the disk refuses."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, final: Path) -> None:
+        """`final`: the file that is to be built from it, whose mode it takes over if it is there."""
+        self.path, self._final = path, final
         self.end = 0  # of what is committed
         self._stream: BinaryIO | None = None
 
     def open(self) -> None:
         """Opens the file, made where it is missing; raises UsageError if another process is writing it."""
         with disk_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             try:
-                self._stream = open_alone(self.path)
+                self._stream = open_alone(self.path, self._final)
             except BlockingIOError:
                 raise UsageError(
                     f"{self.path}: is being written by another run; wait for its end, or give another name"
@@ -148,7 +149,7 @@ class Spool:
 
     def _frames(self) -> Iterator[tuple[Frame, int]]:
         """The frames, each with the place where it ends, as far as they are whole."""
-        with disk_errors(self.path), self.path.open("rb", buffering=1 << 20) as lines:
+        with disk_errors(self.path, "read"), self.path.open("rb", buffering=1 << 20) as lines:
             start = lines.read(len(_MAGIC))
             if start != _MAGIC:
                 if _MAGIC.startswith(start):  # killed in the first moment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from nmtalign.alignment.panels import Panel
+from nmtalign.alignment.panels import Panel, printable
 from nmtalign.text.width import columns_of
 
 SHADES = " ░▒▓█"
@@ -64,7 +64,7 @@ def _beside(blocks: Sequence[Block]) -> Block:
 
 def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
     if reason := panel.no_words():
-        return _padded([*([panel.caption] if panel.caption else []), reason])
+        return _padded([*([printable(panel.caption)] if panel.caption else []), reason])
     source, target, weights = panel.labels(end=end)
     marks = {link: (sure, hard) for link, sure, hard in panel.marks()}
     limit = max(1, min(_LABEL_COLUMNS, width - 4))
@@ -74,7 +74,7 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
     per_band = max(1, (width - margin - 1) // cell)
     bands = math.ceil(len(source) / per_band)
     per_band = math.ceil(len(source) / bands)  # the bands are about as long as each other
-    lines = [cut(panel.caption, width)] if panel.caption else []
+    lines = [cut(printable(panel.caption), width)] if panel.caption else []
     for start in range(0, len(source), per_band):
         if start:
             lines.append("")

@@ -19,7 +19,7 @@ from nmtalign.alignment.record import AlignmentRecord, Link, check_shape
 from nmtalign.alignment.settings import check_same, plain
 from nmtalign.alignment.spool import Content, Spool
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import disk_errors
+from nmtalign.files import disk_errors, followed
 from nmtalign.version import __version__
 
 _BLOCK = 1000  # records that wait in memory,
@@ -58,13 +58,13 @@ class AlignmentWriter:
     ) -> None:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
-        self.path = path
+        self.path = path = followed(path)
         self.partial = path.parent / f"{path.name}.partial"
         self.kept: Path | None = None
         self.records = self.sentences = 0  # so far
         self.attributes = {**DEFAULTS, **attributes, **attributes_of(end)}
         self._dtype, self._resume, self._end, self._at_most = dtype, resume, end, at_most
-        self._spool = Spool(self.partial)
+        self._spool = Spool(self.partial, self.path)
         self._background: Background | None = None
         self._whole: AlignmentFile | None = None  # a file that is gone on with as soon as anything is added
         self._rows: list[Row] = []

@@ -1,6 +1,5 @@
 """`nmtalign aer`: how far links are from links made by hand."""
 
-import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,8 +165,6 @@ def aer(
 
     wanted = Wanted(parse_buckets(settings.buckets) if by_length or buckets else None, by_type, worst, alpha)
     systems = _compare(chosen, reading, quiet)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # words go out whatever the locale claims
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     {"text": print_text, "json": print_json, "csv": print_csv}[format](systems, wanted)
 
 

@@ -1,7 +1,6 @@
 """How `aer` prints: tables, a JSON object a system, or comma-separated values."""
 
 import csv
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from nmtalign.alignment.error_analysis import TypeCounts, count_pairs, count_types, total, worst
 from nmtalign.alignment.gold import GoldLinks, LinkCounts, f_measure
 from nmtalign.alignment.record import Link
+from nmtalign.cli.common import escaped, json_text
 from nmtalign.cli.tables import Table as Columns
 from nmtalign.cli.tables import aligned
 from nmtalign.scoring.lengths import Bucket
@@ -110,7 +110,7 @@ def print_json(systems: Sequence[System], wanted: Wanted) -> None:
         if wanted.worst:
             record["worst"] = list(system.worst(wanted))
         record["signature"] = system.signature
-        sys.stdout.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json_text(record) + "\n")
 
 
 def _type_records(system: System) -> Iterator[dict[str, Any]]:
@@ -153,11 +153,11 @@ def print_text(systems: Sequence[System], wanted: Wanted) -> None:
     sys.stdout.write(f"pairs: {first['pairs']}  gold: {first['sure']} sure links, {possible} with the possible ones\n")
     rows = [[system.name, *_cells(system.whole(wanted), keys)] for system in systems]
     _print_table([["links of", *head], *rows])
-    sys.stdout.writelines(f"{system.signature}\n" for system in systems)
+    sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in systems)
     for system in systems:
-        of = f" of {system.name}" if len(systems) > 1 else ""
+        of = f" of {escaped(system.name)}" if len(systems) > 1 else ""
         if wanted.buckets is not None:
-            sys.stdout.write(f"\nby words of the source ({system.lengths_from}){of}:\n")
+            sys.stdout.write(f"\nby words of the source ({escaped(system.lengths_from)}){of}:\n")
             lengths = [[row["words"], *_cells(row, ("pairs", "sure", *keys))] for row in system.rows(wanted)]
             _print_table([["words", "pairs", "sure", *head], *lengths])
         if wanted.by_type:
@@ -175,7 +175,7 @@ def _columns(wanted: Wanted) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _print_types(system: System, of: str) -> None:
-    sys.stdout.write(f"\nby type of link, and words without one ({system.lengths_from}){of}:\n")
+    sys.stdout.write(f"\nby type of link, and words without one ({escaped(system.lengths_from)}){of}:\n")
     keys = ("gold", "recalled", "recall", "found", "right", "precision")
     _print_table([["type", *keys], *([row["type"], *_cells(row, keys)] for row in _type_records(system))])
 
@@ -186,7 +186,7 @@ def _print_worst(system: System, wanted: Wanted, of: str) -> None:
     for row in rows:
         sys.stdout.write(f"line {row['line']}  AER {row['aer']:.4f}\n")
         for name in ("wrong", "missed"):
-            sys.stdout.write(f"  {name}: {', '.join(row[name]) or '-'}\n")
+            sys.stdout.write(f"  {name}: {escaped(', '.join(row[name])) or '-'}\n")
 
 
 def _cells(figures: dict[str, Any], keys: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from nmtalign.cli import (
 )
 from nmtalign.cli.common import say
 from nmtalign.cli.ranks import let_the_first_speak
-from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
 from nmtalign.files import refusal
 from nmtalign.version import __version__
 
@@ -116,32 +116,35 @@ def _root(
 
 def run() -> None:
     """Runs the command line and exits; every error that a user can cause is one line on stderr."""
-    _open_what_is_closed()
+    sys.exit(_flushed(_outcome()))
+
+
+def _outcome() -> int:
+    """Runs the command line and returns its exit code."""
     try:
         code = app(prog_name="nmtalign", standalone_mode=False)
-        sys.stdout.flush()
-    except NmtalignError as error:
-        code = _complain(str(error), error.exit_code)
     except (_Interrupted, KeyboardInterrupt, typer.Abort):
-        code = _complain("interrupted", 130)
+        return _complain("interrupted", 130)
     except (_ReaderGone, BrokenPipeError):
-        code = 0
         _let_stdout_go()
-    except MemoryError:
-        code = _complain("out of memory; give a smaller batch, shorter lines or fewer workers", 5)
-    except OSError as error:
-        _let_stdout_go()
-        code = _complain(str(refusal(error.filename or "standard output", error)), ResourceError.exit_code)
+        return 0
+    except ResourceError as error:
+        return _complain(str(error), error.exit_code)
     except Exception as error:
-        code = _complain_of_any(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        return _complain_of_any(error)
+    return code if isinstance(code, int) else 0
 
 
-def _open_what_is_closed() -> None:
-    """A stream that the caller has closed (`2>&-`) is as good as /dev/null, and no file gets its number."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+def _flushed(code: int) -> int:
+    """Writes what stdout still holds; the exit code, that of a full disk where all went well until now."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_stdout_go()
+    except ResourceError as error:
+        _let_stdout_go()
+        return code or _complain(str(error), error.exit_code)
+    return code
 
 
 def _complain(message: str, code: int) -> int:
@@ -151,9 +154,14 @@ def _complain(message: str, code: int) -> int:
 
 
 def _complain_of_any(error: Exception) -> int:
-    """One line for typer's own errors and PyTorch's lack of memory; anything else is a bug, and raised again."""
-    if "out of memory" in str(error) or "can't allocate memory" in str(error):
-        return _complain("out of memory; give a smaller batch or shorter lines", 5)
+    """One line for any error that a user can cause; anything else is a bug, and raised again."""
+    # A reader that knows only that it could not read a file may have called it damaged.
+    if is_out_of_memory(error):
+        return _complain(NO_MEMORY, ResourceError.exit_code)
+    if isinstance(error, NmtalignError):
+        return _complain(str(error), error.exit_code)
+    if isinstance(error, OSError):
+        return _complain(str(refusal(error)), ResourceError.exit_code)
     # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
     if hasattr(error, "format_message"):
         return _complain(error.format_message().replace("Value error, ", ""), 2)
@@ -162,4 +170,4 @@ def _complain_of_any(error: Exception) -> int:
 
 def _let_stdout_go() -> None:
     """Keeps Python from complaining, when it ends, of what it cannot flush."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,12 +1,14 @@
 """What the subcommands share: the --config option, stderr, progress."""
 
 import contextlib
+import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -36,6 +38,9 @@ PrecisionOption = Annotated[
 ThreadsOption = Annotated[
     int | None, typer.Option(metavar="N", help="Threads; 0 = PyTorch's choice.", rich_help_panel=MACHINE)
 ]
+# Control characters, ends of lines, what turns the direction of text, and halves of characters.
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BYTES = re.compile("[\udc80-\udcff]+")  # how Python keeps the bytes of a name that it could not decode
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
 
 
@@ -45,8 +50,24 @@ def say(message: str) -> None:
     Where nobody can read it any more, because the reader has gone or the disk is full, the work goes on without it.
     """
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"nmtalign: {message}\n")
+        sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
+
+
+def escaped(text: str) -> str:
+    """Text of a file or a name of one, fit to be shown to a person on one line.
+
+    What could steer the terminal, reorder the letters or end the line appears as an escape such as `\\x1b`, and so does
+    a byte of a name that is not UTF-8. Data that another program reads is never changed like this.
+    """
+    text = _BYTES.sub(lambda run: run[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), text)
+    return _STEERING.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+
+
+def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False) -> str:
+    """The value as JSON, without the characters that `escaped` replaces: JSON has escapes of its own for them."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
+    return _STEERING.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:

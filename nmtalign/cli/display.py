@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from nmtalign.cli.common import say
+from nmtalign.cli.common import escaped, say
 from nmtalign.errors import UsageError
 from nmtalign.training.events import (
     Damaged,
@@ -121,7 +121,7 @@ def _live(folder: Path) -> Iterator[Listener]:
 
         def listen(event: Event) -> None:
             if isinstance(event, Damaged | Noticed):
-                live.console.print(describe(event), markup=False, highlight=False, soft_wrap=True)
+                live.console.print(escaped(describe(event)), markup=False, highlight=False, soft_wrap=True)
             display.hear(event)
             live.update(display.render())
 
@@ -177,14 +177,14 @@ class LiveDisplay:
 
     def render(self) -> Panel:
         """The whole display."""
-        parts: list[Any] = [Text(describe(self._started) if self._started else "starting", style="dim")]
+        parts: list[Any] = [Text(escaped(describe(self._started)) if self._started else "starting", style="dim")]
         if self._progress:
             parts += [_figures(self._progress), _bar(self._progress)]
         if self._dev:
             parts += [_dev_table(list(self._dev)), _sample(self._dev[-1])]
         if self._note:
-            parts.append(Text(self._note, style="yellow"))
-        return Panel(Group(*parts), title=f"nmtalign train {self._folder}", title_align="left")
+            parts.append(Text(escaped(self._note), style="yellow"))
+        return Panel(Group(*parts), title=Text(f"nmtalign train {escaped(str(self._folder))}"), title_align="left")
 
 
 def _figures(event: Progressed) -> Table:
@@ -239,7 +239,7 @@ def _sample(event: Validated) -> Table:
     lines = (event.sample_source, event.sample_translation, event.sample_reference)
     for name, line in zip(("source", "translation", "reference"), lines, strict=True):
         if line:
-            table.add_row(Text(name, style="dim"), Text(line))
+            table.add_row(Text(name, style="dim"), Text(escaped(line)))
     return table
 
 

@@ -64,8 +64,7 @@ def export(
         else:
             lines = text_lines(alignments, format, entries or ("all" if format == "json" else "best"))
             if to_file is None:
-                sys.stdout.buffer.writelines(line.encode() for line in lines)
-                sys.stdout.buffer.flush()
+                sys.stdout.writelines(lines)
             else:
                 with atomic_text(to_file) as stream:
                     stream.writelines(lines)

@@ -1,6 +1,5 @@
 """`nmtalign info`: what a model, a corpus or an alignment file holds."""
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from nmtalign.cli.common import escaped, json_text
 from nmtalign.errors import FormatError
 
 
@@ -27,7 +27,7 @@ def info(
     """
     facts = _facts(path)
     if format == "json":
-        sys.stdout.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(facts, indent=2, allow_nan=True) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(facts))
     if damaged := _damaged(facts):
@@ -65,8 +65,8 @@ def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
     lines = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
+            lines += [f"{indent}{escaped(str(name))}:", *_lines(value, indent + "  ")]
         else:
             shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-            lines.append(f"{indent}{name}: {shown}")
+            lines.append(f"{indent}{escaped(str(name))}: {escaped(shown)}")
     return lines

@@ -234,8 +234,7 @@ def _write(entries: "list[Entry]", output: Path) -> None:
         with atomic_text(output) as stream:
             stream.writelines(lines)
         return
-    sys.stdout.flush()
-    sys.stdout.buffer.writelines(line.encode() for line in lines)  # UTF-8, whatever the locale
+    sys.stdout.writelines(lines)
 
 
 @contextmanager
@@ -245,10 +244,11 @@ def _progress(quiet: bool) -> Iterator[Progress]:
         yield lambda step: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress as Display
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task("reading", total=None)
-        yield lambda step: display.update(task, description=step)
+        yield lambda step: display.update(task, description=escape(step))

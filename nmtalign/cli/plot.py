@@ -177,9 +177,7 @@ def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:
     text = "\n".join(render_text(row, width, end=end, colour=colour) for row in rows)
     if marks := legend(panels):
         text += marks + "\n"
-    # Block characters go out whatever the terminal's locale claims.
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.write(text)
 
 
 def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
@@ -194,10 +192,12 @@ def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
         return True
     try:
         import curses
-
+    except ImportError:  # a Python that was built without it
+        return False
+    try:
         curses.setupterm(environment["TERM"], stream.fileno())
         return curses.tigetnum("colors") >= 256
-    except (ImportError, OSError, curses.error):
+    except (OSError, curses.error):
         return False
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmtalign.cli.common import notifier
+from nmtalign.cli.common import escaped, notifier
 from nmtalign.cli.naming import name_files
 from nmtalign.workspace import Workspace, load_workspace
 
@@ -34,10 +34,8 @@ def plot_training(
         return
     from nmtalign.training.curve_text import render_curves
 
-    text = render_curves(curves, names, width or shutil.get_terminal_size().columns, axis, colour)
-    # Dots and blocks go out whatever the terminal's locale claims.
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    text = render_curves(curves, list(map(escaped, names)), width or shutil.get_terminal_size().columns, axis, colour)
+    sys.stdout.write(text)
 
 
 def _models_of(workspace: Workspace) -> list[Path]:

@@ -1,6 +1,5 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nmtalign.checks import naming
-from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
@@ -126,7 +125,7 @@ def prep(
     with naming(*workspace.layers("prep", flags)):
         summary = _prepare(pairs, folder, settings, languages, quiet, force)
     if format == "json":
-        sys.stdout.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
     else:
         _print_table(summary)
     given = f" {folder}" if output or workspace.file is None else ""
@@ -233,7 +232,7 @@ def _print_table(summary: "Summary") -> None:
     sides = [
         [
             f"{name} {side}",
-            language,
+            escaped(language),
             f"{values.tokens:,}",
             f"{values.types:,}",
             f"{values.known_types:,}",

@@ -1,6 +1,5 @@
 """`nmtalign score`: BLEU, chrF and TER of one or several systems, with confidence, by length, without unknown words."""
 
-import io
 import os
 import sys
 from collections.abc import Collection, Mapping
@@ -98,8 +97,6 @@ def _run(given: Mapping[str, Any]) -> None:
     panels = pictures.attention_of(task, report, read)
     pictures.write_figure(task, report)
     pictures.write_page(task, report, read, panels)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # words go out whatever the locale claims
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     from nmtalign.cli import score_output
 
     asked = without(report, task.page_only)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nmtalign.cli.common import escaped
 from nmtalign.cli.plot import has_colour
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Report
@@ -15,10 +16,6 @@ _ADDED = (
     ("[-", "-]"),
     ("{+", "+}"),
 )  # around what only the first, only the second system has, where nothing is coloured
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(0x20) if code != ord("\t")},
-    **dict.fromkeys((0x7F, *range(0x80, 0xA0)), 0xFFFD),
-}
 
 
 def print_differences(report: Report, attention: Mapping[int, str]) -> None:
@@ -41,15 +38,14 @@ def print_differences(report: Report, attention: Mapping[int, str]) -> None:
 
 
 def _printable(one: Difference) -> Difference:
-    """The same with pictures of control characters, which could otherwise recolour or clear the terminal."""
+    """The same without control characters, which could otherwise recolour or clear the terminal."""
     first, second = (
-        tuple(replace(segment, text=segment.text.translate(_PICTURES)) for segment in segments)
-        for segments in one.segments
+        tuple(replace(segment, text=escaped(segment.text)) for segment in segments) for segments in one.segments
     )
     return replace(
         one,
-        source=None if one.source is None else one.source.translate(_PICTURES),
-        references=tuple(text.translate(_PICTURES) for text in one.references),
+        source=None if one.source is None else escaped(one.source),
+        references=tuple(escaped(text) for text in one.references),
         segments=(first, second),
     )
 

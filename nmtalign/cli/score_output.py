@@ -1,11 +1,12 @@
 """How `score` prints its report: tables, one JSON object, or comma-separated values."""
 
 import csv
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from nmtalign.cli.common import escaped, json_text
 from nmtalign.cli.score_differences import print_differences
 from nmtalign.cli.tables import Row, Table, print_table
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
@@ -21,8 +22,7 @@ _TESTS = {"bs": "paired bootstrap of {samples} samples", "ar": "paired approxima
 
 def print_json(report: Report) -> None:
     """One JSON object; nmtalign.scoring.records says of what shape."""
-    json.dump(record(report), sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(json_text(record(report), indent=2) + "\n")
 
 
 def print_csv(report: Report) -> None:
@@ -36,6 +36,7 @@ def print_text(
     report: Report, *, table1: bool = False, differences: bool = False, attention: Mapping[int, str] | None = None
 ) -> None:
     """Counts, the scores of all sentences, then what else was asked for; `attention` is drawn, by line from 1."""
+    report = replace(report, systems=tuple(replace(one, name=escaped(one.name)) for one in report.systems))
     first = report.systems[0]
     total = first.everything.whole.sentences
     sys.stdout.write(f"sentences: {total}\n")
@@ -57,7 +58,7 @@ def print_text(
         for number in range(len(sections[0].breakdowns)):
             _print_breakdown(report, subset, [section.breakdowns[number] for section in sections], sections)
     for words in report.words:
-        sys.stdout.write(f"\n{words.title}:\n")
+        sys.stdout.write(f"\n{escaped(words.title)}:\n")
         print_table(_words_table(report, words))
     if differences:
         print_differences(report, attention or {})
@@ -80,7 +81,7 @@ def bar(value: float | None, low: float | None, high: float | None, top: float, 
 
 
 def _print_lines(lines: Sequence[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.writelines(f"{escaped(line)}\n" for line in lines)
 
 
 def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:

@@ -1,7 +1,6 @@
 """`nmtalign score-pairs`: the log-probability of given translations, and of n-best lists."""
 
 import contextlib
-import io
 import math
 import sys
 from collections.abc import Iterable, Iterator
@@ -267,13 +266,11 @@ def _load(
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
-    """A file that appears when all is written, or standard output in UTF-8 whatever the locale."""
+    """A file that appears when all is written, or standard output."""
     if path is not None and path != STDIN:
         with atomic_text(path) as stream:
             yield stream
         return
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     yield sys.stdout
 
 

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from nmtalign.cli.common import escaped
 from nmtalign.text.width import columns_of
 
 Row = Sequence[str]
@@ -32,6 +33,8 @@ class Table:
 
 def print_table(table: Table) -> None:
     """Draws the table on a terminal, in pieces where it is too wide; in a pipe a line a row, two blanks between."""
+    rows = [[escaped(cell) for cell in row] for row in table.rows]
+    table = replace(table, head=[escaped(cell) for cell in table.head], rows=rows)
     if sys.stdout.isatty():
         _draw(table)
     else:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import torch
 
-from nmtalign.errors import ResourceError
+from nmtalign.errors import ResourceError, is_out_of_memory
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,5 +29,7 @@ def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_mu
 
 def out_of_memory(error: Exception) -> bool:
     """Whether PyTorch means that, whichever class it says it with."""
+    if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
+        return True
     told = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or ("memory" in told and "alloc" in told)
+    return "memory" in told and "alloc" in told

@@ -20,7 +20,7 @@ from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUM
 from nmtalign.data.spool import PairSpool
 from nmtalign.data.summary import Summary
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_text, sha256_of
+from nmtalign.files import atomic_text, make_folder, sha256_of
 from nmtalign.hdf5 import USER_BLOCK, seal
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -149,7 +149,7 @@ def publish(work: Path, folder: Path) -> None:
 def work_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder inside `folder` for temporary files, on the same disk; it goes, whatever happens."""
     was_there = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     host = socket.gethostname()
     for left in folder.glob(f".prep-{host}-*"):
         if not _runs(left.name.rpartition("-")[2]):

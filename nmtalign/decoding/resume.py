@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, disk_errors, open_alone
+from nmtalign.files import atomic_path, disk_errors, followed, keep_mode, make_folder, open_alone
 from nmtalign.text.lines import open_bytes
 
 _MOSES_ID = re.compile(rb"(\d+) \|\|\| ")
@@ -50,13 +50,14 @@ def _complete_lines(lines: BinaryIO) -> Iterator[bytes]:
 class PartialFile:
     """FILE while it is written: FILE.partial beside it, which holds every line as soon as it is written.
 
-    `finish` flushes it to the disk and renames it to FILE, compressed if that name ends in .gz. Otherwise it stays, for
-    `look_back` of a later run to find what is there: `done` entries (of up to `n_best` lines where that is not 0) in
-    `found`. Raises UsageError for a FILE that is there and no file, or that another process is writing.
+    FILE may be a symbolic link: the file that it leads to is meant. `finish` flushes FILE.partial to the disk and
+    renames it to FILE, compressed if that name ends in .gz. Otherwise it stays, for `look_back` of a later run to find
+    what is there: `done` entries (of up to `n_best` lines where that is not 0) in `found`. Raises UsageError for a FILE
+    that is there and no file, or that another process is writing.
     """
 
     def __init__(self, path: Path, n_best: int = 0) -> None:
-        self.path = path
+        self.path = path = followed(path)
         self.partial = path.with_name(f"{path.name}.partial")
         self.old = path.with_name(f"{path.name}.partial.old")
         self.found: Path | None = None
@@ -116,6 +117,7 @@ class PartialFile:
         if self._stream is None:
             raise ValueError("open comes first")
         with disk_errors(self.path):
+            keep_mode(self._stream.fileno(), self.path)
             os.fsync(self._stream.fileno())
             if self.path.suffix == ".gz":
                 self._compress()
@@ -137,9 +139,9 @@ class PartialFile:
 
     def _opened(self) -> BinaryIO:
         """FILE.partial, made where it is missing, unbuffered, and marked as being written by this process."""
-        self.partial.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.partial.parent)
         try:
-            return open_alone(self.partial)
+            return open_alone(self.partial, self.path)
         except BlockingIOError:
             raise UsageError(
                 f"{self.partial}: is being written by another run; wait for its end, or give another name with -o"

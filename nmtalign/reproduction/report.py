@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nmtalign.figures import need_matplotlib
-from nmtalign.files import atomic_text, disk_errors
+from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.reproduction import chapters, comparisons, sentences
 from nmtalign.reproduction.commands import again
 from nmtalign.reproduction.data_files import write_facts, write_scores, write_training
@@ -21,8 +21,7 @@ def begin_folder(plan: Plan) -> None:
     """Makes the folder of the report, and keeps corpora and models out of git; raises UsageError without matplotlib."""
     need_matplotlib()
     folder = plan.work
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with atomic_text(folder / ".gitignore") as stream:
         stream.write(f"# {WORK}: corpora and models; what belongs to the report is beside this folder\n*\n")
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from nmtalign.checks import SettingError
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text, disk_errors
+from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.sentences import generate
 
@@ -90,19 +90,18 @@ def write_sample(folder: Path, pairs: int, seed: int = 1, *, force: bool = False
     """
     if pairs < 1:
         raise SettingError("must be 1 or more", pairs=pairs)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".sample-", dir=folder) as work:
-            summary = _write(Path(work), pairs, seed)
-            other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder)]
-            lost = [path.name for path in other if os.path.lexists(folder / path.name)]
-            if lost and not force:
-                raise UsageError(
-                    f"{folder}: other content would be lost, that of {', '.join(lost)}; give another folder, or "
-                    "--force to replace these files"
-                )
-            for path in other:
-                path.replace(Path(os.path.realpath(folder / path.name)))
+    make_folder(folder)
+    with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
+        summary = _write(Path(work), pairs, seed)
+        other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder)]
+        lost = [path.name for path in other if os.path.lexists(folder / path.name)]
+        if lost and not force:
+            raise UsageError(
+                f"{folder}: other content would be lost, that of {', '.join(lost)}; give another folder, or "
+                "--force to replace these files"
+            )
+        for path in other:
+            path.replace(Path(os.path.realpath(folder / path.name)))
     return summary
 
 

@@ -23,6 +23,7 @@ class MetricOptions:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
+        object.__setattr__(self, "metrics", tuple(dict.fromkeys(self.metrics)))  # a name given twice is one metric
         for name in self.metrics:
             _one_of("metrics", name, METRICS)
         _one_of("tokenize", self.tokenize, TOKENIZE)

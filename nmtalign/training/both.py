@@ -14,7 +14,7 @@ from nmtalign.core.model import Loss, TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError
-from nmtalign.files import disk_errors
+from nmtalign.files import disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import CONFIG, check_files, read_settings
 from nmtalign.training.guidance import LEAST, Guidance
@@ -119,8 +119,8 @@ class Direction:
     def create(self, preset: str, config: TrainingConfig) -> None:
         """Lays down its directory, without the weights."""
         if isinstance(self.corpus, ReversedCorpus):
+            make_folder(self.folder)
             with disk_errors(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
                 self.corpus.write()
         create_model_directory(self.folder, self.corpus, preset, self.model.config, config)
 

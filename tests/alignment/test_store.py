@@ -147,7 +147,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="cannot write"), AlignmentWriter(tmp_path / "file" / "a.h5", {}):
+    with pytest.raises(ResourceError, match="cannot make the folder"), AlignmentWriter(tmp_path / "file" / "a.h5", {}):
         pass
 
 

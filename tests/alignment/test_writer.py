@@ -361,3 +361,23 @@ def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         file.append(["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
+
+
+def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, often: None) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.mkdir()
+    whole = written(there / "a.h5")
+    (there / "a.h5").chmod(0o600)
+    link.symlink_to("there/a.h5")
+    with contextlib.suppress(CutOffError), AlignmentWriter(link, ATTRIBUTES) as file:
+        feed(file, 100)
+        raise CutOffError
+    modes = {one.name: one.stat().st_mode & 0o777 for one in there.iterdir()}
+    assert modes == {"a.h5": 0o600, "a.h5.partial": 0o600}
+    (there / "a.h5").write_bytes(b"of before")
+    with AlignmentWriter(link, ATTRIBUTES, resume=True) as file:
+        assert file.sentences
+        feed(file)
+    assert link.is_symlink()
+    assert [(one.name, one.stat().st_mode & 0o777) for one in there.iterdir()] == [("a.h5", 0o600)]
+    assert (there / "a.h5").read_bytes() == whole

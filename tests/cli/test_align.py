@@ -156,7 +156,7 @@ MISTAKES = [
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
     (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is read, too"),
     (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is read, too"),
-    (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "cannot write"),
+    (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "in.en: cannot make the folder"),
     (("in.en", "out.fr", "--weights", "float8"), 2, "weights = 'float8'"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),

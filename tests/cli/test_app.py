@@ -1,5 +1,6 @@
 """The command line as a whole: one line for a mistake, and its documented exit code."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,10 @@ import pytest
 from typer import rich_utils
 from typer.testing import CliRunner
 
+from nmtalign.cli import commands
 from nmtalign.cli.commands import app
+from nmtalign.cli.common import escaped, json_text
+from nmtalign.errors import NO_MEMORY, FormatError
 from nmtalign.version import __version__
 
 
@@ -92,8 +96,168 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, nmtalign):
     ]
 
 
-def test_streams_that_are_closed_are_as_good_as_devnull():
+def run_in_shell(command, folder, **environment):
+    """The outcome of a command line after `nmtalign`; the environment says nothing of locales but what is given."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LC_", "LANG", "PYTHON")) and name not in ("NO_COLOR", "FORCE_COLOR")
+    }
+    return subprocess.run(
+        ["sh", "-c", f'exec "$0" -m nmtalign {command}', sys.executable],
+        env={**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
+        cwd=folder,
+        capture_output=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams") / "demo"
+    for command in (f"sample {folder} --pairs 20", f"prep -q --config {folder / 'nmtalign.toml'} -o {folder / 'data'}"):
+        assert run_in_shell(command, folder.parent).returncode == 0
+    return folder
+
+
+NOT_OPEN = "nmtalign: error: standard output: cannot write: it is not open for writing"
+FULL = "nmtalign: error: standard output: cannot write: no space left on the disk"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--version",
+        "--help",
+        "info data",
+        "info data --format json",
+        "score test.fr -r test.fr -q",
+        "score test.fr -r test.fr -q --format csv",
+        "aer test.align test.align --format json",
+        "symmetrize test.align test.align -q",
+        "lexicon train.en train.fr -q",
+        "prep -q -o other",
+    ],
+)
+@pytest.mark.parametrize(("stdout", "line"), [(">&-", NOT_OPEN), (">/dev/full", FULL)])
+def test_output_that_goes_nowhere_is_one_line(corpus, command, stdout, line):
+    result = run_in_shell(f"{command} {stdout}", corpus)
+    assert (result.returncode, result.stderr.decode().splitlines()) == (5, [line])
+
+
+def test_no_file_gets_the_number_of_a_stream_that_is_closed(corpus):
+    result = run_in_shell("prep -o closed >&- 2>&- <&-", corpus)
+    assert result.returncode == 5  # the summary had nowhere to go; the corpus is complete
+    assert run_in_shell("prep -q -o open", corpus).returncode == 0
+    for path in (corpus / "open").iterdir():
+        assert (corpus / "closed" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_closed_streams_that_are_not_needed_are_no_error(corpus):
+    assert run_in_shell("sample elsewhere --pairs 3 >&- 2>&- <&-", corpus).returncode == 0
+    assert run_in_shell("info nowhere 2>&-", corpus).returncode == 4
+    result = run_in_shell("score - -r test.fr <&-", corpus)
+    assert (result.returncode, len(result.stderr.splitlines())) == (3, 1)
+    assert b"standard input: cannot read" in result.stderr
+
+
+LOCALES = [
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"LC_ALL": "C", "PYTHONIOENCODING": "iso-8859-1"},
+    {"LC_ALL": "C.UTF-8"},
+]
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_every_command_writes_utf8_whatever_the_locale(corpus, locale):
+    name = b"na\xc3\xafve \xff"  # the last byte is no UTF-8
+    folder = os.fsencode(corpus) + b"/" + name
+    if not os.path.exists(folder):  # noqa: PTH110 - a name in bytes
+        os.mkdir(folder)  # noqa: PTH102
+        for end in (b".en", b".fr"):
+            os.symlink(os.fsencode(corpus) + b"/test" + end, folder + b"/text" + end)  # noqa: PTH211
+    score = run_in_shell("score na*/text.fr -r na*/text.fr -q", corpus, **locale)
+    assert (score.returncode, score.stderr) == (0, b"")
+    several = run_in_shell('score "$(echo na*)=test.fr" test.en -r test.fr -q', corpus, **locale)
+    assert several.returncode == 0, several.stderr
+    assert "na\xefve \\xff".encode() in several.stdout
+    info = run_in_shell("info na*", corpus, **locale)
+    assert (info.returncode, len(info.stderr.splitlines())) == (4, 1)
+    assert "na\xefve \\xff: ".encode() in info.stderr
+
+
+HOSTILE = "\x1b]0;title\x07\x9b2J\r\u202eword\u2028"
+
+
+def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus):
+    (corpus / "hostile").write_text(f"{HOSTILE} a b c\n" * 20, encoding="utf-8")
+    model = corpus / "model of a stranger"
+    model.mkdir(exist_ok=True)
+    settings = {
+        "format": "nmtalign model", "format_version": 1, "model": {HOSTILE: 1}, "training": {}, "files": {},
+        "source_language": HOSTILE, "target_language": "fr",
+    }  # fmt: skip
+    (model / "config.json").write_text(json.dumps(settings))
+    for command in (
+        "score hostile test.fr -r test.fr -s hostile --differences 3",
+        f"score '{HOSTILE}=hostile' test.fr -r test.fr",
+        "score hostile -r test.fr --format json --differences 3",
+        "info 'model of a stranger'",
+        "info 'model of a stranger' --format json",
+        f"info '{HOSTILE}'",
+        f"aer '{HOSTILE}=test.align' test.align",
+    ):
+        for environment in ({}, {"FORCE_COLOR": "1"}):
+            result = run_in_shell(command, corpus, LC_ALL="C.UTF-8", **environment)
+            shown = (result.stdout + result.stderr).decode()
+            assert "Traceback" not in shown
+            assert len(shown.splitlines()) >= 1
+            assert not {*"\x07\x9b\r\u202e\u2028"} & {*shown}, command
+            assert "\x1b]" not in shown, command
+
+
+def test_escapes_show_what_there_was_and_json_keeps_it():
+    assert escaped("a\tb\x9b\udcc3\udcaf\udcff\ud800") == "a\\tb\\x9bï\\xff\\ud800"
+    assert escaped("نص \u200d漢") == "نص \u200d漢"
+    assert json.loads(json_text({"a": HOSTILE}, indent=1)) == {"a": HOSTILE}
+    assert not {*"\x1b\x07\x9b\r\u202e\u2028"} & {*json_text({"a": HOSTILE}, indent=1)}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("can't start new thread"),
+        OSError(12, "Cannot allocate memory"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, capsys):
+    def fail(**_):
+        try:
+            raise error
+        except Exception as cause:
+            raise FormatError("model: damaged") from cause
+
+    monkeypatch.setattr(commands, "app", fail)
+    with pytest.raises(SystemExit) as end:
+        commands.run()
+    assert (end.value.code, capsys.readouterr().err) == (5, f"nmtalign: error: {NO_MEMORY}\n")
+
+
+def test_a_name_that_speaks_of_memory_is_no_lack_of_it(corpus):
+    assert run_in_shell("info 'out of memory'", corpus).returncode == 4
+    assert run_in_shell("'out of memory'", corpus).returncode == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v")
+@pytest.mark.parametrize("megabytes", [60, 80, 250, 600])
+def test_too_little_address_space_is_no_traceback(corpus, megabytes):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    for command, code in (("--version >&- 2>&- <&-", 0), ("info nowhere 2>&-", 4)):
-        shell = ["sh", "-c", f'exec "$0" -m nmtalign {command}', sys.executable]
-        assert subprocess.run(shell, env=environment).returncode == code
+    shell = f'ulimit -v {megabytes * 1024}; exec "$0" -m nmtalign translate -m nowhere test.en'
+    result = subprocess.run(["sh", "-c", shell, sys.executable], env=environment, cwd=corpus, capture_output=True)
+    assert b"Traceback" not in result.stderr
+    assert result.returncode != 0

@@ -59,7 +59,7 @@ def test_every_format(run: Run, tmp_path: Path) -> None:
         (("a.h5", "--format", "moses"), 2, "moses"),
         (("a.h5", "-o", "./a.h5"), 2, "a.h5: is the file that is read"),
         (("b.h5",), 4, "b.h5: no such file"),
-        (("a.h5", "-o", "a.h5/links"), 5, "a.h5/links: cannot write"),
+        (("a.h5", "-o", "a.h5/links"), 5, "a.h5: cannot make the folder"),
     ],
 )
 def test_mistakes_are_one_line(run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -107,7 +107,7 @@ MISTAKES = [
     (("moses",), 4, "moses: no prepared corpus here"),
     (("missing.h5",), 4, "missing.h5: no such file"),
     (("in.en", "out.fr.gz", "-m", "nowhere"), 4, "nowhere/tokenizer.json: cannot read"),
-    (("a.h5", "-o", "in.en/lexicon.txt"), 5, "cannot write"),
+    (("a.h5", "-o", "in.en/lexicon.txt"), 5, "in.en: cannot make the folder"),
 ]
 
 

@@ -128,6 +128,12 @@ def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) 
     assert not has_colour(io.StringIO(), environment)
 
 
+def test_without_curses_only_the_environment_tells_of_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "curses", None)
+    assert not has_colour(Terminal(), {"TERM": "xterm"})
+    assert has_colour(Terminal(), {"TERM": "xterm-256color"})
+
+
 def test_an_n_best_entry(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "alignments.h5", {}) as writer:
         for rank, word in enumerate(("chat", "chatte")):
@@ -148,7 +154,7 @@ MISTAKES = [
     (("--sentence", "1", "-o", "a.png"), 2, "sentence 1: nothing to draw"),
     (("missing.h5",), 4, "missing.h5: no such file"),
     (("foreign.h5",), 4, "foreign.h5: not an alignment file"),
-    (("-o", "foreign.h5/a.png"), 5, "cannot write"),
+    (("-o", "foreign.h5/a.png"), 5, "foreign.h5: cannot make the folder"),
 ]
 
 

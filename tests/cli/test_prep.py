@@ -100,7 +100,7 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
         (["short.fr", "train.en"], 3, "short.fr: has no line 4, but train.en has 30 lines"),
         (["train.en", "bad.fr"], 3, "bad.fr: line 2: not UTF-8 (byte 0xe9 at column 3); convert the file to UTF-8"),
         (["empty.en", "empty.en"], 3, "empty.en and empty.en: no lines"),
-        (["train.en", "train.fr", "-o", "train.en"], 5, "train.en: cannot write: File exists"),
+        (["train.en", "train.fr", "-o", "train.en"], 5, "train.en: cannot make the folder: a file is in the way"),
     ],
 )
 def test_mistakes_are_one_line_and_a_code(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:

@@ -96,4 +96,4 @@ def test_control_characters_of_a_text_never_reach_the_terminal(
     shown = capsys.readouterr().out
     assert "\x1b[2J" not in shown
     assert "\x9b" not in shown
-    assert shown.count("␛[2Jx") == 3
+    assert shown.count("\\x1b[2Jx") == 3

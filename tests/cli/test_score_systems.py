@@ -276,6 +276,16 @@ def test_fail_under_tells_by_exit_code_and_one_line(run: Run, least: str, code: 
     assert done[2].count("\n") == code
 
 
+def test_a_metric_that_is_named_twice_is_one(run: Run) -> None:
+    once, twice = (
+        run("good.fr", "-r", "ref.fr", "--metrics", names, "-q") for names in ("chrf,bleu", "chrf,bleu,chrf")
+    )
+    assert once == twice
+    done = run("good.fr", "-r", "ref.fr", "--metrics", "ter,ter", "--fail-under", "3")
+    assert done[0] == 2
+    assert "less is better of TER" in done[2]
+
+
 def test_fail_under_shows_as_many_digits_as_tell_the_score_from_the_limit(run: Run) -> None:
     given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "-q"]
     score = json.loads(run(*given, "--format", "json")[1])["systems"][0]["scores"]["BLEU"]["value"]

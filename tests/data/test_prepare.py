@@ -293,7 +293,7 @@ def test_blank_dev_lines_are_kept(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(20))
-    with pytest.raises(ResourceError, match=r"train\.en: cannot write: File exists"):
+    with pytest.raises(ResourceError, match=r"train\.en: cannot make the folder: a file is in the way"):
         prepare(texts, texts[0], PrepConfig(), LANGUAGES)
 
 

@@ -113,7 +113,28 @@ def test_what_cannot_be_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no file that could be replaced"):
         PartialFile(tmp_path)
     (tmp_path / "plain").touch()
-    with pytest.raises(ResourceError, match="cannot write"):
+    with pytest.raises(ResourceError, match="cannot make the folder"):
         PartialFile(tmp_path / "plain" / "out.fr").open()
     with pytest.raises(ValueError, match="open comes first"):
         PartialFile(tmp_path / "out.fr").write(b"x\n")
+
+
+@pytest.mark.parametrize("name", ["out.fr", "out.fr.gz"])
+def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, name: str) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / name).write_text("of before\n")
+    (there / name).chmod(0o600)
+    (tmp_path / "link.gz").symlink_to(there / name)
+    file = PartialFile(tmp_path / "link.gz")
+    file.open()
+    file.write(b"new\n")
+    assert file.partial.parent == there
+    assert file.partial.stat().st_mode & 0o777 == 0o600
+    file.close()  # interrupted
+    write(tmp_path / "link.gz", ["new\n", "newer\n"])
+    assert (tmp_path / "link.gz").is_symlink()
+    found = (there / name).read_bytes()
+    assert (gzip.decompress(found) if name.endswith(".gz") else found) == b"new\nnewer\n"
+    assert (there / name).stat().st_mode & 0o777 == 0o600
+    assert [left.name for left in there.iterdir()] == [name]
