@@ -66,9 +66,9 @@ class Inference:
     """A model ready for search; no gradient. Products in `dtype`, states and softmax in float32 (float64 for float64).
 
     The weights are those of the moment it is made, apart from word vectors, which are read when a word is first met.
-    In float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), no sentence's
-    numbers depend, to the last bit, on the other sentences and hypotheses, or on the number of threads. Elsewhere they
-    depend on them within the rounding of float32.
+    In float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the numbers
+    of a sentence do not depend, to the last bit, on the other sentences and hypotheses, or on the number of threads.
+    Elsewhere, and for models of fewer than 32 hidden units, they depend on them within the rounding of float32.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
