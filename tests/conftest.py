@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
+from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.model_directory import create_model_directory, save_tensors
@@ -42,6 +43,46 @@ def one_thread():
     yield
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+class Rounding:
+    """How far apart numbers may be that are computed with sums in different orders."""
+
+    SUMS = 8  # chained in a step: keys, query, energy, context, gates, candidate, readout, softmax
+
+    def of(self, magnitude: float, count: int, dtype: torch.dtype = torch.float32) -> float:
+        """Of `count` roundings, each by at most the unit roundoff times the magnitude of what is rounded.
+
+        The magnitude of a sum is that of its terms' absolute values. Each order of a sum makes a rounding a term.
+        """
+        return count * torch.finfo(dtype).eps / 2 * magnitude
+
+    def of_steps(self, model: TranslationModel, steps: int) -> float:
+        """Of a log-probability or a weight after some steps, of source and target together.
+
+        The inputs of a product are between -1 and 1, or word vectors: a sum is no larger than the largest row of a
+        weight, in absolute values, times the largest number of a word vector (or 1). An energy that is the product of
+        a state with a key is the sum of n such numbers. Roundings inside a sum mostly cancel, those of sums that follow
+        each other add up.
+        """
+        named = model.named_parameters()
+        weights = [weight.detach().double().abs() for name, weight in named if not name.endswith("bias")]
+        words = [module.weight.detach().abs().max() for module in (model.source_embedding, model.target_embedding)]
+        magnitude = max(float(weight.sum(-1).max()) for weight in weights) * max(1.0, *map(float, words))
+        if model.config.attention in ("dot", "general"):
+            magnitude *= model.config.hidden
+        return self.of(magnitude, steps * self.SUMS, next(model.parameters()).dtype)
+
+    def assert_same(self, found, expected, tolerance: float) -> None:
+        """Bit for bit where products are reproducible, elsewhere within the tolerance."""
+        atol = 0.0 if products_are_reproducible() else tolerance
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=atol)
+
+
+@pytest.fixture(scope="session")
+def rounding() -> Rounding:
+    """What rounding may change, and where it must change nothing."""
+    return Rounding()
 
 
 def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:

@@ -22,6 +22,8 @@ class _StandardOutput(io.FileIO):
 
 def main() -> None:
     """Runs the command line and exits."""
+    # MKL reads this at its first product (`nmtalign.core.devices.products_are_reproducible`).
+    os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
     try:
         open_streams()
         from nmtalign.cli.commands import run

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import Attention, Looks, steady_product
+from nmtalign.core.attention import Attention, Looks
 from nmtalign.core.cells import over_steps
 from nmtalign.core.elementwise import tanh, wide
 
@@ -124,11 +124,11 @@ class AdditiveAttention(Attention):
         for part, rows in _portions(energies.shape, size, keys.device.type == "cpu"):
             there = energies[part, rows]
             total = keys[part, None] + queries[part, rows, None]
-            if covered is not None:  # in two operations: in one, the last numbers of a row may be rounded otherwise
+            if covered is not None:
                 coverage = covered[0].view(energies.shape)[part, rows, :, None]
                 total += coverage.to(total.dtype) * covered[1]
             hidden = tanh(total, least=1).view(-1, size)
-            there.copy_(steady_product(hidden, vector).sum(-1, dtype=there.dtype).view(there.shape))
+            there.copy_((hidden @ vector).sum(-1, dtype=there.dtype).view(there.shape))
         return energies
 
     def _energy_vector(self) -> Tensor:

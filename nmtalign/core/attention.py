@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from nmtalign.core.elementwise import wide
 
-ROWS = 4  # of products, see `steady_product`
+# MKL's strict reproducibility leaves batched products out: those of fewer rows are rounded differently.
+LEAST_ROWS = 4
 _SOFTMAX_WIDTH = 16  # a softmax over fewer is summed otherwise
 
 
@@ -66,7 +67,7 @@ class Attention(nn.Module, ABC):
         if padding is not None:
             energies.masked_fill_(padding[:, None], -torch.inf)
         weights = F.pad(energies, (0, max(0, _SOFTMAX_WIDTH - length)), value=-torch.inf).softmax(-1)[..., :length]
-        few = -queries.shape[1] % ROWS if queries.shape[1] < ROWS else 0
+        few = max(0, LEAST_ROWS - queries.shape[1])
         sums = torch.bmm(F.pad(weights.to(values.dtype), (0, 0, 0, few)), values)[:, : queries.shape[1]]
         return sums.flatten(0, 1), weights.flatten(0, 1)
 
@@ -128,15 +129,3 @@ def softmax(energies: Tensor, padding: Tensor | None) -> Tensor:
     """Weights over the last axis in float32 (float64 for float64), exactly 0 at padding."""
     energies = energies.to(wide(energies.dtype))
     return (energies if padding is None else energies.masked_fill(padding, -torch.inf)).softmax(-1)
-
-
-def steady_product(rows: Tensor, weight: Tensor) -> Tensor:
-    """rows (N, in) times weight (in, out); no row's result depends, to the last bit, on how many others there are.
-
-    Fewer rows than four are multiplied otherwise than more, and so is what four does not divide of a column's product.
-    """
-    full = len(rows) - len(rows) % ROWS
-    if full == len(rows):
-        return rows @ weight
-    rest = F.pad(rows[full:], (0, 0, 0, full + ROWS - len(rows))) @ weight
-    return torch.cat([rows[:full] @ weight, rest[: len(rows) - full]]) if full else rest[: len(rows)]

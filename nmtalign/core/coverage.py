@@ -8,14 +8,11 @@ of the word is translated.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmtalign.core.additive import AdditiveLooks
-from nmtalign.core.attention import steady_product
 from nmtalign.core.elementwise import tanh, wide
 
 MOST = 2.0  # N, what no fertility reaches
-_VECTOR = 64  # numbers; the last ones of a function, where this does not divide them, are rounded otherwise
 
 
 class Coverage(nn.Module):
@@ -29,9 +26,8 @@ class Coverage(nn.Module):
     def shares(self, annotations: Tensor) -> Tensor:
         """1 / Phi_j, what a weight of 1 adds to a word's coverage: (B, Tx, 2n) to (B, Tx), float32 or float64."""
         weight = self.fertility_weight.to(annotations.dtype)
-        products = steady_product(annotations.flatten(0, 1), weight.t()).flatten().to(wide(annotations.dtype))
-        fertility = MOST * F.pad(products, (0, -len(products) % _VECTOR)).sigmoid()
-        return (1 / fertility[: len(products)]).view(annotations.shape[:2])
+        products = (annotations.flatten(0, 1) @ weight.t()).to(wide(annotations.dtype))
+        return (1 + products.neg().exp()).div(MOST).view(annotations.shape[:2])
 
     def vector(self, dtype: torch.dtype) -> Tensor:
         """V_c (n',) in a type."""

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.cells import GatedCell, Steps, add_product, over_steps, product
-from nmtalign.core.elementwise import one_minus_square
+from nmtalign.core.elementwise import one_minus_square, sigmoid_
 
 
 class CudnnSteps(Steps):
@@ -20,7 +20,7 @@ class CudnnSteps(Steps):
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, row = self.states.select(-3, step), self.rows.select(-3, step)
         bias = None if self.bias is None else self.bias[..., None, :].expand(row.shape)
-        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
+        gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
         hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, bias))
         reset, keep = gates.chunk(2, -1)
         new = self._slot(self.new, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()

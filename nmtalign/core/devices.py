@@ -1,6 +1,9 @@
-"""Which device, which precision it has natively, and how the processor's threads and memory are used."""
+"""Which device, which precision it has natively, and how the processor's threads, memory and products are used."""
 
 import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -33,6 +36,41 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def make_products_reproducible() -> None:
+    """Asks MKL for strict reproducibility: no row of a product then depends on the number of rows or of threads.
+
+    MKL accepts this only before its first product. A value of MKL_CBWR in the environment takes precedence. Where
+    PyTorch has no MKL, nothing changes.
+    """
+    set_mode = _mkl_function("MKL_CBWR_Set", "mkl_serv_cbwr_set")
+    if set_mode is not None and "MKL_CBWR" not in os.environ:
+        set_mode(_CBWR_AUTO | _CBWR_STRICT)
+
+
+def products_are_reproducible() -> bool:
+    """Whether MKL's strict reproducibility is active for float32 products on the CPU.
+
+    MKL accepts the mode on processors of AMD too, but has no effect there: its automatic branch is then none of those
+    for which Intel documents the strict mode.
+    """
+    get_mode = _mkl_function("MKL_CBWR_Get", "mkl_serv_cbwr_get")
+    get_branch = _mkl_function("MKL_CBWR_Get_Auto_Branch", "mkl_serv_cbwr_get_auto_branch")
+    if get_mode is None or get_branch is None:
+        return False
+    mode = get_mode(_CBWR_ALL)
+    branch = mode & ~_CBWR_STRICT
+    return bool(mode & _CBWR_STRICT) and (get_branch() if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
+
+
+def _mkl_function(*names: str) -> Callable[..., int] | None:
+    """The function of the MKL in PyTorch's library that has one of these names; None without MKL."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    except OSError:
+        return None
+    return next((getattr(library, name) for name in names if hasattr(library, name)), None)
+
+
 def keep_memory() -> None:
     """Lets the C library keep what training frees for the next batch, where it would give it back to the system.
 
@@ -62,3 +100,5 @@ def return_memory() -> None:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
+_CBWR_AUTO, _CBWR_STRICT, _CBWR_ALL = 2, 0x10000, -1  # from MKL's mkl_types.h
+_STRICT_BRANCHES = (10, 12, 14)  # AVX2, AVX512, AVX512_E1

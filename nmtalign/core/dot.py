@@ -5,10 +5,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.attention import ROWS, Attention, Looks
+from nmtalign.core.attention import LEAST_ROWS, Attention, Looks
 from nmtalign.core.elementwise import wide
 
-_POSITIONS = 16  # a product of fewer columns is rounded otherwise
+_LEAST_POSITIONS = 16  # a batched product of fewer columns is rounded differently
 
 
 class DotLooks(Looks):
@@ -63,10 +63,8 @@ class DotAttention(Attention):
         """One product a sentence, of so many rows and positions that none depends on how many others there are."""
         rows, positions = queries.shape[1], keys.shape[1]
         queries, keys = queries.to(wide(keys.dtype)), keys.to(wide(keys.dtype))
-        if rows % ROWS:
-            queries = F.pad(queries, (0, 0, 0, -rows % ROWS))
-        if positions < _POSITIONS:
-            keys = F.pad(keys, (0, 0, 0, _POSITIONS - positions))
+        queries = F.pad(queries, (0, 0, 0, max(0, LEAST_ROWS - rows)))
+        keys = F.pad(keys, (0, 0, 0, max(0, _LEAST_POSITIONS - positions)))
         return torch.bmm(queries, keys.mT)[:, :rows, :positions]
 
     def _over_temperature(self, keys: Tensor) -> Tensor:

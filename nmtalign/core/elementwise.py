@@ -23,6 +23,15 @@ def tanh(x: Tensor, least: int = _ONEDNN_LEAST) -> Tensor:
     return x.tanh_()
 
 
+def sigmoid_(x: Tensor) -> Tensor:
+    """The logistic function of a tensor, in place; no gradient.
+
+    On the CPU by the exponential function: PyTorch's own sigmoid rounds the last numbers of a tensor differently, so
+    that a row's result would depend on how many others there are.
+    """
+    return x.neg_().exp_().add_(1).reciprocal_() if x.device.type == "cpu" else x.sigmoid_()
+
+
 def one_minus_square(x: Tensor) -> Tensor:
     """The derivative of tanh where it has the value x."""
     return torch.addcmul(x.new_ones(()), x, x, value=-1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import ROWS
+from nmtalign.core.attention import LEAST_ROWS
 from nmtalign.core.decoder import Memory
 from nmtalign.core.elementwise import wide
 from nmtalign.core.model import TranslationModel
@@ -66,7 +66,9 @@ class Inference:
     """A model ready for search; no gradient. Products in `dtype`, states and softmax in float32 (float64 for float64).
 
     The weights are those of the moment it is made, apart from word vectors, which are read when a word is first met.
-    In float32 on a CPU no sentence's numbers depend, to the last bit, on the other sentences and hypotheses.
+    In float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the numbers
+    of a sentence do not depend, to the last bit, on the other sentences and hypotheses, or on the number of threads.
+    Elsewhere, and for models of fewer than 32 hidden units, they depend on them within the rounding of float32.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
@@ -111,7 +113,7 @@ class Inference:
     def encode(self, source: Tensor, source_mask: Tensor) -> Encoded:
         """Reads sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
         count = len(source)
-        if more := -count % ROWS:  # sentences of `</s>` alone
+        if more := max(0, LEAST_ROWS - count):  # sentences of `</s>` alone
             source = F.pad(source, (0, 0, 0, more))
             source_mask = F.pad(source_mask, (0, 0, 0, more))
             source_mask[count:, 0] = True
@@ -138,12 +140,12 @@ class Inference:
         """
         rows, size = len(state.hidden), 3 * self.config.hidden
         word = self._words.nothing(rows) if previous is None else self._words(previous)
-        word, hidden = _even(word), _even(state.hidden)
+        hidden = state.hidden
         if self.update_first and previous is not None:
             if state.context is None:
                 raise ValueError("the decoder has not looked at the source yet")
-            hidden = self._update(hidden, word[:, :size] + _even(state.context))
-        weights, context = self._look(encoded, hidden, state.coverage, rows)
+            hidden = self._update(hidden, word[:, :size] + state.context)
+        weights, context = self._look(encoded, hidden, state.coverage)
         if not self.update_first:
             hidden = self._update(hidden, word[:, :size] + context[:, :size])
         total = F.linear(hidden.to(self.dtype), self._state_weight)
@@ -153,34 +155,23 @@ class Inference:
         if self._factor is not None:
             features = F.linear(features, self._factor)
         coverage = _covered(encoded, state.coverage, weights)
-        new = SearchState(hidden[:rows], context[:rows, :size] if self.update_first else None, coverage)
-        return new, features[:rows], weights
-
-    def logits(self, features: Tensor, weight: Tensor, room: Tensor) -> Tensor:
-        """The logits (R, U) of features (R, r), without the bias, for the output weight (U, r) or rows of it.
-
-        They are written to `room`, which has at least so many rows, and a number of them that `ROWS` divides.
-        """
-        rows = _even(features)
-        return torch.mm(rows, weight.t(), out=room[: len(rows)])[: len(features)]
+        return SearchState(hidden, context[:, :size] if self.update_first else None, coverage), features, weights
 
     def _update(self, hidden: Tensor, inputs: Tensor) -> Tensor:
         return self._decoder.cell.update(inputs, hidden)
 
-    def _look(
-        self, encoded: Encoded, hidden: Tensor, coverage: Tensor | None, rows: int
-    ) -> tuple[Tensor | None, Tensor]:
-        """The weights (R, Tx) of R states, and what cell and readout take from the contexts of all (., 3n + 2l)."""
+    def _look(self, encoded: Encoded, hidden: Tensor, coverage: Tensor | None) -> tuple[Tensor | None, Tensor]:
+        """The weights (R, Tx) of R states, and what cell and readout take from their contexts (R, 3n + 2l)."""
         attention = self._decoder.attention
         if encoded.keys is None or attention is None:
-            each = rows // len(encoded.values)
-            return None, _even(encoded.values.repeat_interleave(each, 0) if each > 1 else encoded.values)
-        queries = attention.queries(hidden.to(self.dtype))[:rows]
+            each = len(hidden) // len(encoded.values)
+            return None, encoded.values.repeat_interleave(each, 0) if each > 1 else encoded.values
+        queries = attention.queries(hidden.to(self.dtype))
         covered = None
         if coverage is not None and self._coverage_vector is not None:
             covered = coverage, self._coverage_vector
         context, weights = attention.look(queries, encoded.keys, encoded.values, encoded.padding, covered)
-        return weights, _even(context)
+        return weights, context
 
     def _cast(self, weight: Tensor) -> Tensor:
         return weight.detach().to(self.dtype)
@@ -198,12 +189,3 @@ def _covered(encoded: Encoded, coverage: Tensor | None, weights: Tensor | None) 
         return None
     sentences, length = encoded.shares.shape
     return coverage + (weights.view(sentences, -1, length) * encoded.shares[:, None]).view(coverage.shape)
-
-
-def _even(rows: Tensor) -> Tensor:
-    """Rows (R, .) and some of zeros, so that `ROWS` divides their number and no row's result depends on it.
-
-    Products of fewer are rounded otherwise, and so are the last of a function's numbers where 16 does not divide them.
-    """
-    more = -len(rows) % ROWS
-    return F.pad(rows, (0, 0, 0, more)) if more else rows

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.cells import GatedCell, Steps, add_product, over_steps, product
-from nmtalign.core.elementwise import one_minus_square
+from nmtalign.core.elementwise import one_minus_square, sigmoid_
 
 
 class PaperSteps(Steps):
@@ -18,7 +18,7 @@ class PaperSteps(Steps):
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, row = self.states.select(-3, step), self.rows.select(-3, step)
-        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
+        gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
         update, reset = gates.chunk(2, -1)
         products = torch.mul(reset, state, out=self._slot(self.products, step))
         new = self._slot(self.new, step).copy_(product(products, self.candidate_weight, candidate_inputs)).tanh_()

@@ -81,10 +81,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         found = once(ctx, "gradients")
-        found.features.mul_(gradient.to(found.features.dtype))
-        return found.features, found.weight.mul_(gradient), found.bias.mul_(gradient), None, None
+        # The weight of the loss stays in float32: rounded to bf16, it would scale this branch by up to 0.4% alone.
+        return *(each.mul_(gradient) for each in (found.features, found.weight, found.bias)), None, None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_LEAST_ROWS, _BLOCK = 4, 4096  # words whose rows are computed together, at least and at most
+_BLOCK = 4096  # words whose rows are computed together at most
 
 
 class WordTable:
@@ -47,9 +47,6 @@ class WordTable:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
             if len(new):
-                # Word 0 for company: a product of fewer rows is rounded otherwise, and a word's row would depend on
-                # which words it was met with.
-                padded = F.pad(new, (0, max(0, _LEAST_ROWS - len(new))))
-                rows = F.linear(self._embedding(padded).to(self._weight.dtype), self._weight, self._bias)
-                self._rows[new] = rows[: len(new)]
+                vectors = self._embedding(new).to(self._weight.dtype)
+                self._rows[new] = F.linear(vectors, self._weight, self._bias)
                 self._known[new] = True

@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from nmtalign.core.attention import ROWS
 from nmtalign.core.inference import Inference
 from nmtalign.core.softmax import CHUNK_CELLS, slices
 from nmtalign.decoding.candidates import Candidates
@@ -115,8 +114,8 @@ class ModelSession:
                 self._bias = self._bias[choice.sentences] if self._several else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
         self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
-        (room,) = self._logits.of((len(features) + ROWS, len(self._weight)), features, 1)
-        logits = self._inference.logits(features, self._weight, room)
+        (room,) = self._logits.of((len(features), len(self._weight)), features, 1)
+        logits = torch.mm(features, self._weight.t(), out=room)  # without the bias
         return Step(Softmax(logits, self._bias, self._room), weights)
 
 

@@ -76,3 +76,15 @@ def test_a_gradient_is_taken_once():
     objective.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="compute the loss again"):
         objective.backward()
+
+
+@pytest.mark.parametrize("scale", [1 / 3, 0.9])
+def test_the_weight_of_a_loss_is_not_rounded_to_bf16(scale):
+    def gradients(factor):
+        (features, weight, bias), targets = problem(torch.float32)
+        narrow = features.detach().to(torch.bfloat16).requires_grad_()
+        (linear_cross_entropy(narrow, weight, bias, targets)[0] * factor).backward()
+        return narrow.grad, weight.grad, bias.grad
+
+    for whole, scaled in zip(gradients(1.0), gradients(scale), strict=True):
+        assert torch.equal(scaled, (whole.float() * scale).to(whole.dtype))

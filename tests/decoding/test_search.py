@@ -62,37 +62,41 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk):
 )
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
-@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_beam_score_is_forced_score(kind, order, cell, dtype, error):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
     model = tables.small_model(order=order, cell=cell, **kind).to(dtype)
     found = search(tables.scorer_of(model), SENTENCES, beam=4, n_best=3, keep_weights=True)
     for source, hypotheses in zip(SENTENCES, found, strict=True):
         for hypothesis in hypotheses:
             log_probs, weights = tables.forced(model, source, hypothesis.tokens)
-            assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, rel=1e-6, abs=error)
-            assert hypothesis.score == pytest.approx(sum(log_probs) / len(log_probs), abs=error)
+            error = rounding.of_steps(model, len(source) + 1 + len(log_probs))
+            assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, rel=0, abs=error)
+            assert hypothesis.score == pytest.approx(sum(log_probs) / len(log_probs), rel=0, abs=error)
             assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-12)
             if weights is None:
                 assert hypothesis.weights is None
             else:
                 assert hypothesis.weights.dtype == np.float32
-                assert hypothesis.weights == pytest.approx(weights, abs=1e-5)
-                assert hypothesis.weights.sum(1) == pytest.approx(1, abs=1e-5)
+                error += rounding.of(1.0, weights.shape[1])  # weights are kept in float32
+                assert hypothesis.weights == pytest.approx(weights, rel=0, abs=error)
+                assert hypothesis.weights.sum(1) == pytest.approx(1, abs=error)
 
 
 @pytest.mark.parametrize("beam", [1, 3, 12])
 @pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
 @pytest.mark.parametrize("coverage", ["none", "linguistic"])
-def test_batch_composition_and_order_change_nothing(beam, penalties, coverage):
-    scorer = tables.scorer_of(tables.small_model(seed=4, coverage=coverage))
+def test_batch_composition_and_order_change_nothing(beam, penalties, coverage, rounding):
+    model = tables.small_model(seed=4, coverage=coverage)
+    scorer = tables.scorer_of(model)
+    error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
     options = {"beam": beam, "n_best": min(beam, 3), "keep_weights": True, **penalties}
     alone = [search(scorer, [sentence], **options)[0] for sentence in SENTENCES]
     for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):
         together = search(scorer, [SENTENCES[i] for i in order], **options)
         for i, found in zip(order, together, strict=True):
-            assert tables.same(found, alone[i])
+            assert tables.same(found, alone[i], error)
             for one, other in zip(found, alone[i], strict=True):
-                assert one.weights == pytest.approx(other.weights, abs=1e-5)
+                assert one.weights == pytest.approx(other.weights, rel=0, abs=error)
 
 
 @settings(max_examples=40, deadline=None)
