@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmtalign.core.elementwise import one_minus_square, tanh
+from nmtalign.core.functional import one_minus_square, tanh
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
