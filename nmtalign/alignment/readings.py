@@ -7,7 +7,7 @@
   look-update-generate a look comes before its step's update: word t is taken up in step t + 1, after its look, and the
   look of step t + 2 is the first that knows it. For the last word the decoder then goes one step beyond `</s>`.
   `</s>` itself, which is nowhere an input, keeps the weights of its own step.
-- "posterior": those of the step that writes the word, by Bayes' rule given that word (`nmtalign.core.posterior`).
+- "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
 - "auto": current with one model, as the paper shows them; posterior with one of each direction.
 
 Steps are those of the model's own tokens: pieces, where it has them, before they are merged to words.
@@ -65,7 +65,7 @@ def _shifted(model: TranslationModel, batch: Batch) -> Forced:
 
 
 def _posterior(model: TranslationModel, batch: Batch) -> Forced:
-    return model.force(batch.source, batch.source_mask, batch.target, batch.target_mask, posterior=True)
+    return model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask)
 
 
 def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:

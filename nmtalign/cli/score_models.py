@@ -225,8 +225,6 @@ class _Maker:
             notifier(self.quiet)(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
             making = keeping.make(source.lines)
             lines = list(_progress(making, f"translating: {self.name}", len(source.lines), self.quiet))
-            for problem in keeping.problems:
-                notifier(self.quiet)(f"CUDA graphs are off: {problem}; it was slower without them")
             with signals.whole():
                 self._keep(keeping, source, lines)
         return lines

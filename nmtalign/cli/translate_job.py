@@ -72,8 +72,6 @@ class Job:
                 progress(request.end, counts)
             with signals.whole():
                 output.finish()
-        for problem in translator.problems:
-            say(f"CUDA graphs are off: {problem}; it was slower without them")
         self._summarize(translator, counts, time.monotonic() - started, output.done)
 
     def _is_done(self, output: FileOutput) -> bool:

@@ -1,56 +1,64 @@
-"""How the weights start (PAPER section 3)."""
+"""The initial weights (appendix B.1), and two other rules for small models."""
 
 import math
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from nmtalign.config import Initialisation
-from nmtalign.core.attention import Attention
-from nmtalign.core.coverage import Coverage
+
+
+class Role(Enum):
+    """What a parameter is for, which decides how it is initialised. Each module names the roles of its parameters."""
+
+    BIAS = "bias"
+    RECURRENT = "recurrent"  # (*D, 3n, n), blocks that multiply the state
+    STACKED = "stacked"  # (*D, 3n, in), blocks of a cell that multiply an input or a context
+    EMBEDDING = "embedding"
+    ATTENTION = "attention"  # a matrix of the alignment model
+    ENERGY = "energy"  # v_a, the vector of the alignment model
+    MATRIX = "matrix"
+
+
+class Initialised(nn.Module):
+    """A module that names the role of each of its own parameters."""
+
+    roles: ClassVar[Mapping[str, Role]]
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Fills every parameter of `model` in place, from PyTorch's global generator.
 
-    "paper": recurrent matrices random orthogonal; the matrices of attention, W_a, U_a (and V_c, U_f of coverage),
-    Gaussian (0, 0.001); v_a and biases 0; all else Gaussian (0, 0.01). "lecun": recurrent matrices orthogonal, biases
-    0, all else Gaussian (0, 1/sqrt(its inputs)), so that sums start as large as what they sum (LeCun et al. 1998,
-    Efficient BackProp, 4.6); an embedding of m counts m. "xavier": v_a uniform, matrices Glorot's uniform, of inputs
-    and outputs: the softmax of a large vocabulary starts small. All else as "lecun".
+    "paper": recurrent matrices random orthogonal; matrices of the alignment model Gaussian (0, 0.001); v_a and biases
+    0; everything else Gaussian (0, 0.01). "lecun": recurrent matrices orthogonal, biases 0, everything else Gaussian
+    (0, 1/sqrt(number of inputs)), so that sums start as large as their terms (LeCun et al. 1998, Efficient BackProp,
+    4.6); an embedding of size m counts m inputs. "xavier": matrices uniform by Glorot's rule of inputs and outputs,
+    v_a uniform, the rest as in "lecun"; the softmax of a large vocabulary then starts small.
     """
-    attention = set[int]()
-    for module in model.modules():
-        if isinstance(module, Attention | Coverage):
-            attention |= set(map(id, module.parameters()))
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "bias" in name:
-                parameter.zero_()
-            elif name.endswith("recurrent_weight"):
-                _orthogonal_blocks(parameter)
-            elif kind == "lecun" or (kind == "xavier" and "embedding" in name):
-                parameter.normal_(0, 1 / math.sqrt(parameter.shape[-1]))
-            elif kind == "xavier":
-                _xavier(name, parameter)
-            elif name.endswith("vector"):
-                parameter.zero_()
-            else:
-                parameter.normal_(0, 0.001 if id(parameter) in attention else 0.01)
+        for module in model.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if not isinstance(module, Initialised):
+                    raise TypeError(f"{type(module).__name__} does not name the role of its parameter {name}")
+                _fill(parameter, module.roles[name], kind)
 
 
-def _orthogonal_blocks(weight: Tensor) -> None:
-    """Every (n, n) block of a stacked recurrent weight (..., 3n, n) becomes a random orthogonal matrix."""
-    size = weight.shape[-1]
-    for block in weight.view(-1, size, size):
-        nn.init.orthogonal_(block)
-
-
-def _xavier(name: str, weight: Tensor) -> None:
-    if name.endswith("vector"):
-        weight.uniform_(-1 / math.sqrt(len(weight)), 1 / math.sqrt(len(weight)))
-    elif name.endswith(("input_weight", "context_weight")) and weight.shape[-2] % 3 == 0:
-        for block in weight.view(-1, weight.shape[-2] // 3, weight.shape[-1]):
-            nn.init.xavier_uniform_(block)
+def _fill(parameter: Tensor, role: Role, kind: Initialisation) -> None:
+    if role is Role.BIAS or (role is Role.ENERGY and kind == "paper"):
+        parameter.zero_()
+    elif role is Role.RECURRENT:
+        for block in parameter.view(-1, parameter.shape[-1], parameter.shape[-1]):
+            nn.init.orthogonal_(block)
+    elif kind == "lecun" or (kind == "xavier" and role is Role.EMBEDDING):
+        parameter.normal_(0, 1 / math.sqrt(parameter.shape[-1]))
+    elif kind == "paper":
+        parameter.normal_(0, 0.001 if role is Role.ATTENTION else 0.01)
+    elif role is Role.ENERGY:
+        parameter.uniform_(-1 / math.sqrt(len(parameter)), 1 / math.sqrt(len(parameter)))
     else:
-        nn.init.xavier_uniform_(weight)
+        blocks = 3 if role is Role.STACKED else 1
+        for block in parameter.view(-1, parameter.shape[-2] // blocks, parameter.shape[-1]):
+            nn.init.xavier_uniform_(block)

@@ -1,18 +1,45 @@
-"""RNNsearch and RNNencdec: the whole model (PAPER sections 1-3)."""
+"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.decoder import Decoder, Memory
-from nmtalign.core.elementwise import wide
-from nmtalign.core.encoder import Encoder
-from nmtalign.core.initialisation import initialise
-from nmtalign.core.posterior import force_posterior
+from nmtalign.core.additive_attention import AdditiveAttention, Coverage
+from nmtalign.core.attention import Attention, DotAttention, GeneralAttention, Memory
+from nmtalign.core.cells import make_cell
+from nmtalign.core.functional import wide
+from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.readout import Readout
+from nmtalign.core.step import DecoderState, DecoderStep, attention_parameters, unroll, unroll_attending
+
+SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
+    "additive": AdditiveAttention,
+    "dot": DotAttention,
+    "general": GeneralAttention,
+}
+
+
+@dataclass(frozen=True)
+class Activations:
+    """How a pass computes: part of the arguments of every pass, so that the model itself has no modes.
+
+    `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
+    bf16. With `static_shapes` no shape and no decision depends on what the masks contain, so that nothing waits for
+    the device and the pass can be captured as a CUDA graph; the logits of padding are computed too. A GPU always has
+    them. `sparse_gradients` gives the embeddings gradients of the words of the batch only.
+    """
+
+    dtype: torch.dtype | None = None
+    static_shapes: bool = False
+    sparse_gradients: bool = False
+
+
+DEFAULT = Activations()
 
 
 @dataclass(frozen=True)
@@ -32,34 +59,170 @@ class Loss:
     weights: Tensor | None  # (Ty, B, Tx) of the same pass, with a gradient; None without attention
 
 
-class Embedding(nn.Module):
-    """E[word] + b: one bias a side, as in the paper's code."""
+@dataclass(frozen=True)
+class DecoderPass:
+    """The inputs of the readout at all steps along given targets."""
+
+    memory: Memory
+    words: Tensor  # (Ty, B, m), the vectors of the previous words; zero at the first step
+    states: Tensor  # (Ty, B, n)
+    contexts: Tensor  # (Ty, B, D)
+    weights: Tensor | None  # (Ty, B, Tx)
+
+
+class Embedding(Initialised):
+    """E[word] + b: one bias per side, as in the released code."""
+
+    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.EMBEDDING, "bias": Role.BIAS}
 
     def __init__(self, vocabulary_size: int, size: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
         self.bias = nn.Parameter(torch.zeros(size))
-        self.sparse = False  # whether the gradient is a sparse tensor of the rows that were read
 
-    def forward(self, words: Tensor) -> Tensor:
-        """Word ids (...) to vectors (..., m)."""
-        return F.embedding(words, self.weight, sparse=self.sparse) + self.bias
+    def forward(self, words: Tensor, sparse: bool = False) -> Tensor:
+        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient, of the words alone."""
+        return F.embedding(words, self.weight, sparse=sparse) + self.bias
 
 
-@dataclass(frozen=True)
-class _Unrolled:
-    """All steps of a pass along given targets, word by word in order of time."""
+class Encoder(nn.Module):
+    """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
 
-    features: Tensor  # (N, output_rank or l)
-    targets: Tensor  # (N,)
-    weights: Tensor | None  # (Ty, B, Tx)
+    Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
+    direction is the forward one, or, with the source reversed (Sutskever et al. 2014), the backward one. Annotations
+    stay at the positions of their words in either case.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        # For each direction, whether it reads the source from its end.
+        self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
+        self.directions = len(self._backward)
+        self.size = config.hidden
+        self.cell = make_cell(config.cell, config.embedding, config.hidden, directions=self.directions)
+
+    @property
+    def output_size(self) -> int:
+        """Width of an annotation: 2n, or n with one direction."""
+        return self.directions * self.size
+
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> Tensor:
+        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); padding (B, Tx), where True, changes no state."""
+        batch, length, _ = embedded.shape
+        inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1)))
+        skip = None if padding is None else self._in_order(padding.t())[..., None]
+        initial = embedded.new_zeros(self.directions, batch, self.size, dtype=wide(embedded.dtype))
+        states = unroll(self.cell, inputs, initial, skip).states[:, 1:]
+        ways = [way.flip(0) if back else way for way, back in zip(states, self._backward, strict=True)]
+        return torch.stack([way.transpose(0, 1) for way in ways], 2).view(batch, length, -1)
+
+    def _in_order(self, steps: Tensor) -> Tensor:
+        """The inputs of each direction in the order of its steps: (Tx, ...) to (D, Tx, ...)."""
+        return torch.stack([steps.flip(0) if back else steps for back in self._backward])
+
+
+class Decoder(Initialised):
+    """The decoder's parameters: its cell, its alignment model, and its first state (appendix A.2.2)."""
+
+    roles: ClassVar[Mapping[str, Role]] = {"initial_weight": Role.MATRIX, "initial_bias": Role.BIAS}
+
+    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
+        super().__init__()
+        self.update_first = config.order == "look-generate-update"
+        self._reversed = config.reverse_source
+        attends = config.attention != "none"
+        self.initial_weight = nn.Parameter(torch.empty(config.hidden, config.hidden if attends else annotation_size))
+        self.initial_bias = nn.Parameter(torch.zeros(config.hidden))
+        self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
+        self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
+        covers = config.coverage == "linguistic"
+        self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
+
+    def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
+
+        The last state of each direction has read the whole sentence. It is at `</s>` for the forward net and at the
+        first word for the backward net, and for a single direction that reads the source reversed.
+        """
+        size = len(self.initial_bias)
+        last = mask.sum(1) - 1
+        ends = [annotations[:, 0, -size:]]
+        if not self._reversed:
+            ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
+        if annotations.shape[-1] == size:
+            ends = ends[:1]
+        if self.attention is None:
+            context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
+            return Memory(context, None, padding, self._initial_state(context))
+        shares = None if self.coverage is None else self.coverage.shares(annotations)
+        return Memory(annotations, self.attention.keys(annotations), padding, self._initial_state(ends[-1]), shares)
+
+    def _initial_state(self, summary: Tensor) -> Tensor:
+        """s_0 = tanh(W_s backward_1 + b_s), (B, n), in float32 even beside bf16."""
+        weight, bias = self.initial_weight.to(summary.dtype), self.initial_bias.to(summary.dtype)
+        return F.linear(summary, weight, bias).to(wide(summary.dtype)).tanh()
+
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
+        length = len(words)
+        inputs = self.cell.inputs(words[1:] if self.update_first else words)
+        weights = None
+        if self.attention is None:
+            unrolled = unroll(self.cell, inputs + self._context_inputs(memory.values), memory.initial)
+            contexts = memory.values.expand(length, -1, -1)
+        else:
+            unrolled = unroll_attending(
+                self.cell, self.attention, self.coverage, memory, inputs, length, self.update_first
+            )
+            if unrolled.contexts is None:
+                raise ValueError("a pass with attention has contexts")
+            contexts, weights = unrolled.contexts, unrolled.weights
+        states = unrolled.states[:length] if self.update_first else unrolled.states[1:]
+        return DecoderPass(memory, words, states, contexts, weights)
+
+    def step(self, memory: Memory, state: DecoderState, word_inputs: Tensor, first: bool) -> DecoderStep:
+        """One step of search for N rows over a folded memory, without a gradient; word_inputs (N, 3n).
+
+        The rows of one sentence are adjacent. At the `first` step of a sentence the order look-generate-update has no
+        update, and does not use the word.
+        """
+        rows, dtype = len(state.hidden), word_inputs.dtype
+        attention = None
+        if self.attention is None:
+            fixed = memory.values[:, : word_inputs.shape[-1]]
+            word_inputs = word_inputs + fixed.repeat_interleave(rows // len(fixed), 0)
+        else:
+            parameters = attention_parameters(self.attention, self.coverage, memory, dtype)
+            attention = self.attention.begin(memory, rows, 1, False, state.coverage, parameters)
+        updates = 0 if first and self.update_first else 1
+        cells = self.cell.begin(state.hidden, *self.cell.recurrent(dtype), None, updates, False)
+        inputs = word_inputs[None]
+        step = DecoderStep(cells, attention, inputs, None, self.update_first, state.context, 1)
+        step.run()
+        return step
+
+    def states_given(self, run: DecoderPass, contexts: Tensor) -> Tensor:
+        """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
+
+        In the order look-generate-update they do not depend on them. In the other order the update comes between: one
+        step of the cell, for all steps of the pass at once.
+        """
+        if self.update_first:
+            return run.states
+        initial = run.memory.initial
+        before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)])
+        inputs = self.cell.inputs(run.words) + self._context_inputs(contexts)
+        return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1)).states[1].view_as(run.states)
+
+    def _context_inputs(self, contexts: Tensor) -> Tensor:
+        """The products of the cell with contexts (..., D): (..., 3n)."""
+        if self.cell.context_weight is None:
+            raise ValueError("the decoder's cell has no context")
+        return F.linear(contexts, self.cell.context_weight.to(contexts.dtype))
 
 
 class TranslationModel(nn.Module):
-    """Encoder, alignment model, decoder and readout; knows nothing of words or files.
-
-    Activations are of the parameters' type, or, after `use_bf16`, bf16 around float32 parameters, states and softmax.
-    """
+    """Encoder, decoder and readout over word ids; it knows nothing of words, files or modes of computation."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -69,89 +232,98 @@ class TranslationModel(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, self.encoder.output_size)
         self.readout = Readout(config, self.encoder.output_size)
-        self._activation_dtype: torch.dtype | None = None
-        # No shape and no decision of a pass depends on what the masks hold: nothing waits for the device, at the cost
-        # of computing the logits of padding too.
-        self.static_shapes = False
-        if not self.source_embedding.weight.is_meta:  # a skeleton is given its weights
+        if not self.source_embedding.weight.is_meta:  # a model on the meta device is given its weights later
             initialise(self, config.initialisation)
 
-    def use_bf16(self, on: bool = True) -> None:
-        """Computes the products in bf16; parameters, states, softmax and sums keep their own type."""
-        self._activation_dtype = torch.bfloat16 if on else None
-
-    def use_sparse_gradients(self, on: bool = True) -> None:
-        """Gives the embeddings sparse gradients: of the words of a batch, not of the whole vocabulary."""
-        self.source_embedding.sparse = self.target_embedding.sparse = on
-
-    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
-        """Reads the source: ids (B, Tx) and mask (B, Tx), True = a real token; every sentence ends with `</s>`."""
-        padding = None if not self.static_shapes and bool(source_mask.all()) else ~source_mask
-        embedded = self._dropout(self._activations(self.source_embedding(source)))
+    def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
+        """The memory of sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
+        padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
+        embedded = self._dropout(self._embed(self.source_embedding, source, how))
         annotations = self._dropout(self.encoder(embedded, padding))
         return self.decoder.remember(annotations, source_mask, padding)
 
     def loss(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        target_mask: Tensor,
+        label_smoothing: float = 0.0,
+        how: Activations = DEFAULT,
     ) -> Loss:
         """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
-        unrolled = self._unroll(source, source_mask, target, target_mask, None if self.static_shapes else target_mask)
-        weights = target_mask.t().flatten().to(wide(unrolled.features.dtype)) if self.static_shapes else None
-        objective, nll = self.readout.cross_entropy(unrolled.features, unrolled.targets, label_smoothing, weights)
-        return Loss(objective, nll, unrolled.weights)
+        static = _is_static(source, how)
+        run = self._run(source, source_mask, target, how)
+        features, targets = self._features(run, target, None if static else target_mask)
+        weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
+        objective, nll = self.readout.cross_entropy(features, targets, label_smoothing, weights)
+        return Loss(objective, nll, run.weights)
 
     @torch.no_grad()
     def force(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, posterior: bool = False
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
     ) -> Forced:
-        """Scores given targets (B, Ty) word by word and keeps the alignment weights.
-
-        `posterior` gives the weights as they are once each word is known (`nmtalign.core.posterior`).
-        """
-        if posterior and self.decoder.attention is not None:
-            memory, words = self._read(source, source_mask, target)
-            tokens, weights = force_posterior(self.decoder, self.readout, memory, words, target.t())
-            return Forced(tokens.t().masked_fill(~target_mask, 0.0), weights.transpose(0, 1))
-        unrolled = self._unroll(source, source_mask, target, target_mask, target_mask)
-        tokens = self.readout.token_log_probs(unrolled.features, unrolled.targets)
+        """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
+        run = self._run(source, source_mask, target, how)
+        features, targets = self._features(run, target, target_mask)
+        tokens = self.readout.token_log_probs(features, targets)
         log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
         log_probs[target_mask.t()] = tokens
-        return Forced(log_probs.t(), None if unrolled.weights is None else unrolled.weights.transpose(0, 1))
+        return Forced(log_probs.t(), None if run.weights is None else run.weights.transpose(0, 1))
 
-    def _unroll(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, chosen: Tensor | None
-    ) -> _Unrolled:
-        """Runs the decoder along the targets; features of the chosen (B, Ty) words alone, or of all.
+    @torch.no_grad()
+    def force_posterior(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
+    ) -> Forced:
+        """As `force`, with the weights as they are once each word is known; a model without attention has none.
 
-        What does not recur is done for all steps at once, before and after.
+        The weights of a step are chosen before its word is known: weights[t, j] is a prior over what the word y_t
+        comes from. Bayes' rule gives posterior[t, j], proportional to weights[t, j] * p(y_t | context =
+        annotations[j]) (Shankar & Sarawagi 2019, who train so). To compute p at each of Tx annotations would take Tx
+        softmaxes. To the first order around the context c_t, log p(y_t | annotations[j]) = log p(y_t | c_t) + g_t .
+        (annotations[j] - c_t), and g_t = d log p(y_t) / d c_t takes one.
         """
-        memory, words = self._read(source, source_mask, target)
-        states, contexts, weights = self.decoder.unroll(memory, words)
-        read, targets = (states, words, contexts), target.t()
-        if chosen is None or (not self.static_shapes and bool(chosen.all())):
-            rows = [x.flatten(0, 1) for x in (*read, targets)]
-        else:
+        if self.decoder.attention is None:
+            return self.force(source, source_mask, target, target_mask, how)
+        run = self._run(source, source_mask, target, how)
+        if run.weights is None:
+            raise ValueError("a model with attention has weights")
+        with torch.enable_grad():
+            contexts = run.contexts.detach().requires_grad_()
+            states = self.decoder.states_given(run, contexts)
+            rows = [part.flatten(0, 1) for part in (states, run.words, contexts)]
+            features = self.readout.features(rows[0], rows[1], rows[2])
+        targets = target.t()
+        log_probs, d_features = self.readout.token_gradients(features.detach(), targets.flatten())
+        (gradient,) = torch.autograd.grad(features, contexts, d_features)
+        gains = torch.bmm(gradient.transpose(0, 1), run.memory.values.mT).transpose(0, 1)  # up to a constant per row
+        posterior = (run.weights.log() + gains.to(run.weights.dtype)).softmax(-1)
+        return Forced(log_probs.view_as(targets).t().masked_fill(~target_mask, 0.0), posterior.transpose(0, 1))
+
+    def _run(self, source: Tensor, source_mask: Tensor, target: Tensor, how: Activations) -> DecoderPass:
+        """Runs the decoder along the targets (B, Ty)."""
+        memory = self.encode(source, source_mask, how)
+        words = self._dropout(self._embed(self.target_embedding, target.t()[:-1], how))
+        # At the first step there is no previous word: its vector is zero, embedding bias and all.
+        nothing = memory.values.new_zeros(1, len(target), self.config.embedding)
+        return self.decoder.unroll(memory, torch.cat([nothing, words]))
+
+    def _features(self, run: DecoderPass, target: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(features (N, r), target words (N,)) of the chosen (B, Ty) words, or of all, ordered by step."""
+        rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t())]
+        if chosen is not None and not bool(chosen.all()):
             index = chosen.t().flatten().nonzero().squeeze(1)
-            rows = [x.flatten(0, 1).index_select(0, index) for x in (*read, targets)]
-        state, word, context, picked = rows
-        features = self.readout.features(state, word, context, self.config.dropout if self.training else 0.0)
-        return _Unrolled(features, picked, weights)
+            rows = [part.index_select(0, index) for part in rows]
+        state, word, context, targets = rows
+        return self.readout.features(state, word, context, self.config.dropout if self.training else 0.0), targets
 
-    def _read(self, source: Tensor, source_mask: Tensor, target: Tensor) -> tuple[Memory, Tensor]:
-        """The source as the decoder sees it, and the vectors (Ty, B, m) of each step's previous word."""
-        memory = self.encode(source, source_mask)
-        words = self._dropout(self._embed_target(target.t()[:-1]))
-        return memory, torch.cat([self._first_word(len(target), memory)[None], words])
-
-    def _embed_target(self, words: Tensor) -> Tensor:
-        return self._activations(self.target_embedding(words))
-
-    def _first_word(self, rows: int, memory: Memory) -> Tensor:
-        """At the first step there is no previous word: its vector is zero, embedding bias and all."""
-        return memory.annotations.new_zeros(rows, self.config.embedding)
-
-    def _activations(self, x: Tensor) -> Tensor:
-        return x if self._activation_dtype is None else x.to(self._activation_dtype)
+    def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
+        vectors: Tensor = embedding(words, how.sparse_gradients)
+        return vectors if how.dtype is None else vectors.to(how.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training) if self.config.dropout else x
+
+
+def _is_static(source: Tensor, how: Activations) -> bool:
+    return how.static_shapes or source.is_cuda

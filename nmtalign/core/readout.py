@@ -1,6 +1,7 @@
 """The deep output: maxout layer and softmax over the target words (PAPER section 2)."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -8,16 +9,26 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.autograd import apply
-from nmtalign.core.elementwise import wide
+from nmtalign.core.functional import apply, wide
+from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.core.softmax import CHUNK_CELLS, linear_cross_entropy, slices, token_gradients
 
 
-class Readout(nn.Module):
+class Readout(Initialised):
     """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, by way of `output_rank` if it is not 0.
 
     V_o is left out where the readout does not see the previous word.
     """
+
+    roles: ClassVar[Mapping[str, Role]] = {
+        "state_weight": Role.MATRIX,
+        "word_weight": Role.MATRIX,
+        "context_weight": Role.MATRIX,
+        "bias": Role.BIAS,
+        "factor": Role.MATRIX,
+        "output_weight": Role.MATRIX,
+        "output_bias": Role.BIAS,
+    }
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()

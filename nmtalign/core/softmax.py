@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.autograd import apply, once
-from nmtalign.core.elementwise import wide
-from nmtalign.core.triton import missing
+from nmtalign.core.functional import apply, take_once, wide
+from nmtalign.core.gpu import missing
 
 BLOCK_CELLS = 5 << 23  # logits held at a time, rows * K
 CHUNK_CELLS = 1 << 20  # numbers of float32 worked on at a time: what the processor's cache holds
@@ -82,7 +81,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        found = once(ctx, "gradients")
+        found: _Gradients = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would scale this branch by up to 0.4% alone.
         return *(each.mul_(gradient) for each in (found.features, found.weight, found.bias)), None, None
 
@@ -166,7 +165,7 @@ def _to_gradient(
     from every word is left to `_smooth`. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
     if not missing(logits.device):
-        from nmtalign.core.triton.softmax import softmax_gradient
+        from nmtalign.core.gpu.softmax import softmax_gradient
 
         return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS

@@ -20,7 +20,6 @@ class KeepingTranslator:
         self._weights = find_weights(folder, "best")
         self._kept = KeptTranslations(folder, self._weights)
         self._same = True
-        self.problems: Sequence[str] = ()  # why it was slower than it could be
 
     @property
     def has_best(self) -> bool:
@@ -44,7 +43,6 @@ class KeepingTranslator:
         self._same = self._kept.is_current()  # else training has put better weights there, and these may be loaded
         for translation in translator.translate(lines):
             yield translation.text
-        self.problems = tuple(translator.problems)
 
     def keep(self, lines: Sequence[str], translation: Sequence[str], source_name: str) -> None:
         """Keeps what `make` gave, unless the weights have changed since; ResourceError for what the disk refuses."""

@@ -94,8 +94,8 @@ class ModelSession:
 
     def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
         self._inference = inference
-        self._encoded = inference.encode(source, mask)
-        self._state = inference.start(self._encoded)
+        self._memory = inference.encode(source, mask)
+        self._state = inference.start(self._memory)
         self._weight, self._bias = inference.output_weight, inference.output_bias[None]
         self._several = candidates is not None  # whether each sentence has a bias of its own
         self._room, self._logits = _Room(), _Room()
@@ -110,10 +110,10 @@ class ModelSession:
         previous = None
         if choice is not None:
             if choice.sentences is not None:
-                self._encoded = self._encoded.select(choice.sentences)
+                self._memory = self._memory.select(choice.sentences)
                 self._bias = self._bias[choice.sentences] if self._several else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
-        self._state, features, weights = self._inference.step(self._encoded, self._state, previous)
+        self._state, features, weights = self._inference.step(self._memory, self._state, previous)
         (room,) = self._logits.of((len(features), len(self._weight)), features, 1)
         logits = torch.mm(features, self._weight.t(), out=room)  # without the bias
         return Step(Softmax(logits, self._bias, self._room), weights)

@@ -17,7 +17,6 @@ from nmtalign.core.inference import Inference
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.candidates import CandidateLists
 from nmtalign.decoding.decoder import Piece, PieceDecoder
-from nmtalign.decoding.graphs import GraphedScorer
 from nmtalign.decoding.pieces import cut, join
 from nmtalign.decoding.results import Alternative, Request, Translation
 from nmtalign.decoding.scorer import Ensemble, ModelScorer, Scorer
@@ -97,7 +96,6 @@ class Translator:
             )
         self.alignments = alignments and attends
         self._given_scorer = scorer
-        self._single_scorers: Sequence[Scorer] = ()
         source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
         self._subwords = isinstance(source, SentencePieces)
         spaced = SpacedWords()
@@ -156,16 +154,8 @@ class Translator:
             return self._given_scorer
         config, device = self.config, self.loaded.device
         dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
-        make = GraphedScorer if device.type == "cuda" else ModelScorer
-        scorers = self._single_scorers = [make(Inference(loaded.model, dtype)) for loaded in self.models]
+        scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
-
-    @property
-    def problems(self) -> list[str]:
-        """Why the search is slower than it could be, if it is: CUDA graphs that cannot be had."""
-        return [
-            scorer.problem for scorer in self._single_scorers if isinstance(scorer, GraphedScorer) and scorer.problem
-        ]
 
     @cached_property
     def _decoder(self) -> PieceDecoder:

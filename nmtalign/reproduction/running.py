@@ -206,8 +206,7 @@ class Reproduction:
         missing = [part for part in (*work.values(), *of_known.values()) if part.found() is None]
         self._step(f"translating with {system.name}, seed {seed}", already=not missing)
         for part in missing:
-            for problem in part.make(self._check):
-                self._listen(Noted(f"CUDA graphs are off: {problem}; it was slower without them"))
+            part.make(self._check)
         outcome.translations[key] = {name: part.written() for name, part in work.items()}
         if of_known:
             outcome.of_known[key] = {name: part.written() for name, part in of_known.items()}

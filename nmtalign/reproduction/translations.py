@@ -33,11 +33,8 @@ class TextTranslation:
             stream.writelines(f"{line}\n" for line in lines)
         return lines
 
-    def make(self, check: Callable[[], None]) -> Sequence[str]:
-        """Translates what is missing; `check` may end it after each line.
-
-        Returns why it was slower than it could be.
-        """
+    def make(self, check: Callable[[], None]) -> None:
+        """Translates the missing lines; `check` is called after each line and may raise."""
         partial = self._beside(".partial")
         done = partial.read_text(encoding="utf-8").split("\n")[:-1] if partial.exists() else []
         began, new = time.perf_counter(), list[str]()
@@ -54,7 +51,6 @@ class TextTranslation:
         with atomic_text(self._beside(".json")) as stream:
             stream.write(json.dumps({"lines": len(new), "seconds": seconds}) + "\n")
         partial.unlink()
-        return self._translator.problems
 
     def seconds(self) -> float:
         """What all lines take, by those that were measured together; 0 where that is not known."""

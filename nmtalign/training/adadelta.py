@@ -91,11 +91,11 @@ def _step_rows(
 
 def _step_by_triton(weight: Tensor, gradient: Tensor, means: tuple[Tensor, Tensor], rule: _Rule) -> bool:
     """The same in one kernel, where there is Triton."""
-    from nmtalign.core.triton import missing
+    from nmtalign.core.gpu import missing
 
     if missing(weight.device):
         return False
-    from nmtalign.core.triton.adadelta import adadelta_
+    from nmtalign.core.gpu.adadelta import adadelta_
 
     scale = torch.full((1,), rule.scale, device=weight.device)
     adadelta_(weight, gradient, *means, rate=rule.lr, rho=rule.rho, epsilon=rule.eps, scale=scale)

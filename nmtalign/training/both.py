@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmtalign.checks import SettingError
 from nmtalign.config import ModelConfig, TrainingConfig
-from nmtalign.core.model import Loss, TranslationModel
+from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.reversed import ReversedCorpus
 from nmtalign.errors import FormatError
@@ -31,25 +31,6 @@ class BothWays(nn.Module):
         self.config = config
         self.there, self.back = TranslationModel(config), TranslationModel(turned_round(config))
 
-    def use_bf16(self, on: bool = True) -> None:
-        """As `TranslationModel.use_bf16`."""
-        self.there.use_bf16(on)
-        self.back.use_bf16(on)
-
-    def use_sparse_gradients(self, on: bool = True) -> None:
-        """As `TranslationModel.use_sparse_gradients`."""
-        self.there.use_sparse_gradients(on)
-        self.back.use_sparse_gradients(on)
-
-    @property
-    def static_shapes(self) -> bool:
-        """As `TranslationModel.static_shapes`."""
-        return self.there.static_shapes
-
-    @static_shapes.setter
-    def static_shapes(self, on: bool) -> None:
-        self.there.static_shapes = self.back.static_shapes = on
-
 
 def turned_round(config: ModelConfig) -> ModelConfig:
     """The settings of the other direction: the vocabularies change places."""
@@ -60,9 +41,9 @@ def turned_round(config: ModelConfig) -> ModelConfig:
 class BothLoss(nn.Module):
     """The losses of both directions, and what it costs that their weights disagree."""
 
-    def __init__(self, models: BothWays, config: TrainingConfig) -> None:
+    def __init__(self, models: BothWays, config: TrainingConfig, how: Activations = DEFAULT) -> None:
         super().__init__()
-        self.models, self.guidance = models, Guidance.of(config)
+        self.models, self.guidance, self.how = models, Guidance.of(config), how
         self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
 
     def forward(
@@ -72,11 +53,11 @@ class BothLoss(nn.Module):
 
         Everything is summed over the batch: over target words, linked tokens, source words, and sentences.
         """
-        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing)
+        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
         # A row of padding, which a recorded graph may have, has no target word: it reads one, and nothing is asked.
         real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
         read = target_mask | (first & ~real)
-        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing)
+        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing, self.how)
         apart = disagreement(there, back, source_mask, target_mask)
         guided = torch.zeros_like(apart)
         if guide is not None and there.weights is not None and back.weights is not None:

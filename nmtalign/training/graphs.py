@@ -10,8 +10,7 @@ copied out of it. Whoever calls cannot tell one way from the other.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -221,10 +220,9 @@ class GraphedLoss:
 
     def _compute(self, inputs: tuple[Tensor, ...]) -> None:
         """Sums and gradients into the tensors kept for them; the first call makes room for them."""
-        with _static_shapes(self._model):
-            objective, sums = self._loss(*inputs)
-            start = objective.detach() * 0 + self._weight
-            found = torch.autograd.grad(objective, self._parameters, start, allow_unused=True)
+        objective, sums = self._loss(*inputs)
+        start = objective.detach() * 0 + self._weight
+        found = torch.autograd.grad(objective, self._parameters, start, allow_unused=True)
         if self._sums is None:
             self._sums = torch.empty_like(sums)
         self._sums.copy_(sums.detach())
@@ -299,15 +297,6 @@ def pick_loss(
     if device.type == "cuda" and processes == 1:
         return GraphedLoss(model, loss, say)
     return EagerLoss(loss, device)
-
-
-@contextmanager
-def _static_shapes(model: Model) -> Iterator[None]:
-    before, model.static_shapes = model.static_shapes, True
-    try:
-        yield
-    finally:
-        model.static_shapes = before
 
 
 def _relative_error(found: list[Tensor | None], expected: list[Tensor | None]) -> float:

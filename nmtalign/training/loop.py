@@ -11,7 +11,8 @@ import torch
 
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
-from nmtalign.core.triton import missing
+from nmtalign.core.gpu import missing
+from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
@@ -94,9 +95,11 @@ class Trainer:
         self.directions = directions_of(self.model, folder, corpus)
         self._given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
-        self.model.use_bf16(self.bf16)
-        # The processor then neither fills nor reads a gradient of the whole vocabulary; processes add up dense ones.
-        self.model.use_sparse_gradients(self.world.alone and self.device.type == "cpu")
+        self._how = Activations(
+            torch.bfloat16 if self.bf16 else None,
+            # The processor then neither fills nor reads a gradient of the whole vocabulary; processes sum dense ones.
+            sparse_gradients=self.world.alone and self.device.type == "cpu",
+        )
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if self.world.first:
@@ -114,7 +117,7 @@ class Trainer:
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._planned: tuple[int, Sequence[Indices]] | None = None
         self._batches_in_epoch = len(self._plan())
-        self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice)
+        self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice, self._how)
         self._meter = Meter()
 
     def _join_others(self) -> None:
@@ -276,7 +279,7 @@ class Trainer:
             self._save_best()
             return
         seen = [
-            validate(direction.model, direction.corpus, self.config, position.update, self.world)
+            validate(direction.model, direction.corpus, self.config, position.update, self.world, self._how)
             for direction in self.directions
         ]
         event = judge(seen, position, self.config, self._when())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtalign.config import TrainingConfig
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
 from nmtalign.training.both import BothLoss, BothWays
 from nmtalign.training.distributed import World
@@ -42,9 +42,15 @@ def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Gro
 class BatchLoss(nn.Module):
     """The model's loss as a module's own forward pass, with that of its weights where a guide is given."""
 
-    def __init__(self, model: TranslationModel, label_smoothing: float, guidance: Guidance | None = None) -> None:
+    def __init__(
+        self,
+        model: TranslationModel,
+        label_smoothing: float,
+        guidance: Guidance | None = None,
+        how: Activations = DEFAULT,
+    ) -> None:
         super().__init__()
-        self.model, self.label_smoothing, self.guidance = model, label_smoothing, guidance
+        self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
 
     def forward(
         self,
@@ -58,7 +64,7 @@ class BatchLoss(nn.Module):
 
         Without a guide (B, Ty, Tx) the sums are a number, with one a vector of two.
         """
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing)
+        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
         if guide is None or self.guidance is None or loss.weights is None:
             return loss.objective, loss.nll.detach()
         cost = self.guidance.cost(loss.weights, guide)
@@ -75,13 +81,14 @@ class Updater:
         config: TrainingConfig,
         world: World,
         say: Callable[[str], None],
+        how: Activations = DEFAULT,
     ) -> None:
-        """`say` is told in one line what makes training slower than it could be."""
+        """`say` receives in one line what makes training slower than it could be."""
         self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
         self._loss = world.parallel(
-            BothLoss(model, config)
+            BothLoss(model, config, how)
             if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, Guidance.of(config))
+            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how)
         )
         self._compute = pick_loss(model, self._loss, world.device, 1 if world.alone else max(2, world.size), say)
 

@@ -9,7 +9,7 @@ import torch
 
 from nmtalign.config import TrainingConfig
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.decoding.scorer import ModelScorer
@@ -44,14 +44,21 @@ class Validation:
 
 
 @torch.no_grad()
-def validate(model: TranslationModel, corpus: Corpus, config: TrainingConfig, turn: int, world: World) -> Validation:
+def validate(
+    model: TranslationModel,
+    corpus: Corpus,
+    config: TrainingConfig,
+    turn: int,
+    world: World,
+    how: Activations = DEFAULT,
+) -> Validation:
     """Loss over the dev pairs (all lengths), greedy BLEU over the first `bleu_sentences`; `turn` picks the sample.
 
     Each process of a world sees a part of the sentences; all get the whole result.
     """
     training, dev = model.training, corpus.splits["dev"]
     model.eval()
-    nll, words, sentences = world.sum(_loss(model, dev, config, world))
+    nll, words, sentences = world.sum(_loss(model, dev, config, world, how))
     # A model that has diverged has no best word; training finds out by itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations = translate_greedily(model, corpus, dev, count, world)
@@ -65,7 +72,9 @@ def validate(model: TranslationModel, corpus: Corpus, config: TrainingConfig, tu
     return Validation(nll, int(words), int(sentences), score, sample)
 
 
-def _loss(model: TranslationModel, dev: Split, config: TrainingConfig, world: World) -> tuple[float, int, int]:
+def _loss(
+    model: TranslationModel, dev: Split, config: TrainingConfig, world: World, how: Activations
+) -> tuple[float, int, int]:
     """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
     nll, words, sentences = 0.0, 0, 0
     mine = world.share(_by_length(dev, eligible(dev, 0)))
@@ -74,7 +83,7 @@ def _loss(model: TranslationModel, dev: Split, config: TrainingConfig, world: Wo
     policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
     for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0)):
         there = batch.to(world.device)
-        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask)
+        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
     return nll, words, sentences
 

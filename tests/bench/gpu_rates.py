@@ -193,7 +193,7 @@ Looks = dict[str, tuple[Callable[[], None], Callable[[], None]]]
 
 
 def _looks(query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, d_context: Tensor) -> Looks:
-    from nmtalign.core.triton import attention as kernels
+    from nmtalign.core.gpu import attention as kernels
 
     weights = _plain_forward(query, keys, annotations, vector)[1]
 

@@ -28,7 +28,7 @@ def missing(path: str, device: torch.device) -> str | None:
         return "no CUDA graphs on a CPU"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    from nmtalign.core import triton
+    from nmtalign.core import gpu as triton
 
     return triton.missing(device) if device.type == "cuda" else None
 
@@ -36,7 +36,7 @@ def missing(path: str, device: torch.device) -> str | None:
 @contextmanager
 def following(path: str) -> Iterator[None]:
     """Everything inside goes by that path; on a CPU the kernels run in Triton's interpreter."""
-    from nmtalign.core.triton import forced
+    from nmtalign.core.gpu import forced
 
     with forced(path != "plain"):
         yield

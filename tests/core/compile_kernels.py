@@ -19,12 +19,11 @@ from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nmtalign.core.cudnn_cell import CudnnSteps
-from nmtalign.core.paper_cell import PaperSteps
-from nmtalign.core.triton.adadelta import adadelta_
-from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
-from nmtalign.core.triton.softmax import softmax_gradient
-from nmtalign.core.triton.steps import FUSED
+from nmtalign.core.cells import CudnnCellPass, PaperCellPass
+from nmtalign.core.gpu.adadelta import adadelta_
+from nmtalign.core.gpu.attention import attend_backward, attend_forward, keys_gradient
+from nmtalign.core.gpu.cells import FUSED
+from nmtalign.core.gpu.softmax import softmax_gradient
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 BATCH, POSITIONS, STEPS, SIZE, DEPTH, WORDS = 80, 31, 31, 1000, 2000, 30000
@@ -79,9 +78,9 @@ def run_cells(dtype):
     state_dtype = torch.promote_types(dtype, torch.float32)
     inputs = torch.empty(2, 1, BATCH, 3 * SIZE, dtype=dtype)
     initial, weight = inputs.new_empty(2, BATCH, SIZE, dtype=state_dtype), inputs.new_empty(2, 3 * SIZE, SIZE)
-    for kind, skips in ((PaperSteps, True), (PaperSteps, False), (CudnnSteps, True), (CudnnSteps, False)):
+    for kind, skips in ((PaperCellPass, True), (PaperCellPass, False), (CudnnCellPass, True), (CudnnCellPass, False)):
         skip = torch.zeros(2, 1, BATCH, 1, dtype=torch.bool) if skips else None
-        bias = inputs.new_empty(2, SIZE) if kind is CudnnSteps else None
+        bias = inputs.new_empty(2, SIZE) if kind is CudnnCellPass else None
         steps = FUSED[kind](initial, weight, bias, skip, 1, True)
         steps.forward(0, inputs[:, 0])
         steps.start_backward()

@@ -1,24 +1,19 @@
 """Coverage: its gradient by every way out of the decoder, and what it must not depend on."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers import core_models as models
 
 from nmtalign.config import ModelConfig
-from nmtalign.core import additive
-from nmtalign.core.additive import AdditiveLooks
-from nmtalign.core.coverage import Coverage, CoveredLooks
-from nmtalign.core.model import TranslationModel
-from nmtalign.core.triton.looks import FUSED
+from nmtalign.core import additive_attention, gpu
+from nmtalign.core.additive_attention import Coverage, CoverageAttentionPass
+from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.step import attention_parameters
 from nmtalign.data.batches import make_batch
 
-spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
-models = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(models)
 PAIRS, make_model, named = models.PAIRS, models.make_model, models.named
 COVERED = dataclasses.replace(models.TINY, coverage="linguistic")
 ORDERS = [COVERED, dataclasses.replace(COVERED, order="look-update-generate", cell="cudnn")]
@@ -29,10 +24,10 @@ def arguments(pairs=PAIRS):
     return batch.source, batch.source_mask, batch.target, batch.target_mask
 
 
-@pytest.mark.parametrize("kept", [additive.KEPT_BYTES, 0])
+@pytest.mark.parametrize("kept", [additive_attention.KEPT_BYTES, 0])
 @pytest.mark.parametrize("config", ORDERS, ids=named)
 def test_gradients_of_states_contexts_and_weights(config, kept, monkeypatch):
-    monkeypatch.setattr(additive, "KEPT_BYTES", kept)
+    monkeypatch.setattr(additive_attention, "KEPT_BYTES", kept)
     models.check_gradients_of_unrolling(config)
 
 
@@ -62,10 +57,10 @@ def test_bf16_stays_near_float32():
     model = make_model(dataclasses.replace(COVERED, **sizes), torch.float32)
     found = []
     for on in (False, True):
-        model.use_bf16(on)
+        how = Activations(torch.bfloat16 if on else None)
         model.zero_grad()
         # The weights alone: of a maxout pair, rounding may turn the larger one round.
-        (model.loss(*arguments()).weights.square().sum()).backward()
+        model.loss(*arguments(), how=how).weights.square().sum().backward()
         found.append([p.grad.clone() for p in model.decoder.parameters() if p.grad is not None])
     exact, rough = (torch.cat([gradient.flatten() for gradient in gradients]) for gradients in found)
     assert (rough - exact).norm() <= 0.05 * exact.norm()
@@ -91,9 +86,13 @@ def test_shares_do_not_depend_on_what_stands_beside_them(rounding):
         torch.testing.assert_close(together.double(), expected, rtol=tolerance, atol=0)
 
 
-def test_no_fused_look_is_taken_for_a_look_that_sees_coverage():
-    assert issubclass(CoveredLooks, AdditiveLooks)
-    assert CoveredLooks not in FUSED
+def test_coverage_has_no_fused_attention_step():
+    model = make_model(COVERED)
+    with gpu.forced(True), torch.no_grad():
+        memory = model.encode(*arguments()[:2])
+        parameters = attention_parameters(model.decoder.attention, model.decoder.coverage, memory, torch.float64)
+        begun = model.decoder.attention.begin(memory, len(PAIRS), 1, False, None, parameters)
+    assert type(begun) is CoverageAttentionPass
 
 
 def test_coverage_starts_as_the_papers_alignment_model_does():

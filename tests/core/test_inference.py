@@ -1,22 +1,17 @@
 """The decoder for search beside the forced pass: whatever the rows, the order they are in, and what is left of them."""
 
 import dataclasses
-import importlib.util
 import threading
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import core_models as models
 
-from nmtalign.core import additive
-from nmtalign.core.inference import Inference
+from nmtalign.core import additive_attention
+from nmtalign.core.inference import Inference, WordTable
 from nmtalign.core.model import TranslationModel
-from nmtalign.core.tables import WordTable
 from nmtalign.data.batches import make_batch
 
-spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
-models = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(models)
 PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
 make_model, named = models.make_model, models.named
 
@@ -71,7 +66,7 @@ def test_how_many_sentences_are_looked_at_together_changes_nothing(monkeypatch):
     with torch.inference_mode():
         encoded = inference.encode(batch.source, batch.source_mask)
         together = inference.step(encoded, inference.start(encoded), None)[1]
-        monkeypatch.setattr(additive, "LOOK_CELLS", 1)
+        monkeypatch.setattr(additive_attention, "CACHED_CELLS", 1)
         torch.testing.assert_close(inference.step(encoded, inference.start(encoded), None)[1], together)
 
 
@@ -106,7 +101,7 @@ def test_rows_of_words_are_those_of_the_product():
         for words in ([4, 4, 7], [7, 8], [49, 0, 4]):
             ids = torch.tensor(words)
             torch.testing.assert_close(table(ids), model.target_embedding(ids) @ weight.t() + bias)
-        assert torch.equal(table.nothing(3), bias.expand(3, -1))
+        assert torch.equal(table.no_word(3), bias.expand(3, -1))
 
 
 def test_threads_share_a_table():

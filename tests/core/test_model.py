@@ -1,28 +1,17 @@
 """The model against the naive loop, and what padding, batches and steps must not change."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
+from helpers import core_models as models
 
 from nmtalign.config import ModelConfig, resolve
-from nmtalign.core import additive
-from nmtalign.core.model import TranslationModel
+from nmtalign.core import additive_attention, reference
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.presets import preset
 
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-naive, models = load("naive"), load("models")
 PAIRS, TINY, VARIANTS, make_model, named = (
     models.PAIRS,
     models.TINY,
@@ -56,7 +45,7 @@ def test_forward_pass_equals_the_naive_loop(config):
     batch = make_batch(PAIRS)
     forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
     for row, (source, target) in enumerate(PAIRS):
-        expected, weights = naive.naive_log_probs(model, [*source, 0], [*target, 0])
+        expected, weights = reference.log_probs_and_weights(model, [*source, 0], [*target, 0])
         length = len(target) + 1
         torch.testing.assert_close(forced.log_probs[row, :length], expected, rtol=1e-10, atol=1e-10)
         assert not forced.log_probs[row, length:].any()
@@ -71,11 +60,11 @@ def test_forward_pass_equals_the_naive_loop(config):
 def test_gradients_by_finite_differences(config, static):
     """Each parameter's gradient along a random direction, against central differences of the loss."""
     model = make_model(config)
-    model.static_shapes = static
+    how = Activations(static_shapes=static)
     batch = make_batch(PAIRS[:3])
 
     def objective():
-        return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, 0.1).objective
+        return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, 0.1, how).objective
 
     objective().backward()
     for name, parameter in model.named_parameters():
@@ -120,7 +109,7 @@ def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(monkeypat
         return [parameter.grad for parameter in model.parameters()]
 
     kept = gradients()
-    monkeypatch.setattr(additive, "KEPT_BYTES", 0)
+    monkeypatch.setattr(additive_attention, "KEPT_BYTES", 0)
     for ours, again in zip(kept, gradients(), strict=True):
         assert torch.equal(ours, again)
 
@@ -132,7 +121,9 @@ def test_without_attention_every_step_has_the_same_context():
     memory = model.encode(batch.source, batch.source_mask)
     assert memory.keys is None
     for row, (source, _) in enumerate(PAIRS):
-        torch.testing.assert_close(memory.context[row], memory.annotations[row, len(source)])  # after `</s>`
+        annotations, fixed, _ = reference.annotate(model, [*source, 0])
+        assert torch.equal(annotations[-1], fixed)  # after `</s>`
+        torch.testing.assert_close(memory.values[row], fixed)
     assert model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights is None
 
 
@@ -145,8 +136,7 @@ def test_bf16_stays_near_float32_and_keeps_float32_parameters():
     exact.objective.backward()
     wanted = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
-    model.use_bf16()
-    rough = model.loss(*arguments)
+    rough = model.loss(*arguments, how=Activations(torch.bfloat16))
     rough.objective.backward()
     assert abs(rough.nll - exact.nll) / exact.nll < 0.01
     # Most of the difference is maxout pairs that are so near that rounding turns the larger one round.

@@ -1,24 +1,16 @@
 """Weights given the word, against the naive model's gradients and against the exact posterior."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import core_models as models
 
+from nmtalign.core import reference
+from nmtalign.core.model import Activations
 from nmtalign.data.batches import make_batch
 from nmtalign.text.vocabulary import EOS_ID
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-models, naive = load("models"), load("naive")
 ATTENDING = [config for config in models.VARIANTS if config.attention != "none"]
 
 
@@ -26,11 +18,11 @@ ATTENDING = [config for config in models.VARIANTS if config.attention != "none"]
 def test_posterior_is_that_of_the_naive_model(config):
     model = models.make_model(config)
     batch = make_batch(models.PAIRS)
-    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask, posterior=True)
+    forced = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask)
     for row, (source, target) in enumerate(models.PAIRS):
         source, target = [*source, EOS_ID], [*target, EOS_ID]
         contexts = []
-        log_probs, weights = naive.naive_log_probs(
+        log_probs, weights = reference.log_probs_and_weights(
             model, source, target, lambda _, c, seen=contexts: seen.append(c) or c
         )
         h = annotations_of(model, source)
@@ -55,7 +47,7 @@ def test_what_is_left_out_is_of_second_order(order):
         with torch.no_grad():
             model.readout.context_weight.mul_(scale)
             model.decoder.cell.context_weight.mul_(scale)
-        found = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask, posterior=True).weights[0]
+        found = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask).weights[0]
         errors.append(float((found - exact_posterior(model, source, target)).abs().max()))
     assert errors[1] < errors[0] / 50
 
@@ -63,28 +55,29 @@ def test_what_is_left_out_is_of_second_order(order):
 @torch.no_grad()
 def exact_posterior(model, source, target):
     """(Ty, Tx): alpha[t, j] * p(y_t | context = annotations[j]), rows summing to 1."""
-    _, weights = naive.naive_log_probs(model, source, target)
+    _, weights = reference.log_probs_and_weights(model, source, target)
     rows = []
     for t in range(len(target)):
-        log_probs = [
-            naive.naive_log_probs(model, source, target, lambda step, c, h=h, t=t: h if step == t else c)[0][t]
-            for h in annotations_of(model, source)
-        ]
+        log_probs = []
+        for h in annotations_of(model, source):
+            found, _ = reference.log_probs_and_weights(
+                model, source, target, lambda step, c, h=h, t=t: h if step == t else c
+            )
+            log_probs.append(found[t])
         rows.append((weights[t].log() + torch.stack(log_probs)).softmax(0))
     return torch.stack(rows)
 
 
 def annotations_of(model, source):
-    return model.encode(torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)).annotations[0].detach()
+    return model.encode(torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)).values[0].detach()
 
 
 def test_posterior_in_bf16_is_near_that_in_float32():
     model = models.make_model(models.TINY, torch.float32)
     batch = make_batch(models.PAIRS)
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
-    exact = model.force(*arguments, posterior=True)
-    model.use_bf16()
-    near = model.force(*arguments, posterior=True)
+    exact = model.force_posterior(*arguments)
+    near = model.force_posterior(*arguments, Activations(torch.bfloat16))
     torch.testing.assert_close(near.weights, exact.weights, rtol=0.05, atol=0.02)
     assert near.weights.dtype == torch.float32
 
@@ -92,5 +85,5 @@ def test_posterior_in_bf16_is_near_that_in_float32():
 def test_a_model_without_attention_has_no_posterior():
     model = models.make_model(dataclasses.replace(models.TINY, attention="none"))
     batch = make_batch(models.PAIRS)
-    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask, posterior=True)
+    forced = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask)
     assert forced.weights is None

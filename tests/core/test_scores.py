@@ -1,23 +1,18 @@
 """Scores of attention beside the additive one, a readout without the previous word, a source that is read reversed."""
 
 import dataclasses
-import importlib.util
 import itertools
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import core_models as models
 
 from nmtalign.config import ModelConfig, resolve
-from nmtalign.core.dot import DotAttention
-from nmtalign.core.encoder import Encoder
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.attention import DotAttention, Memory
+from nmtalign.core.model import Activations, Encoder, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.presets import preset
 
-spec = importlib.util.spec_from_file_location("models", Path(__file__).with_name("models.py"))
-models = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(models)
 PAIRS, TINY, ONE_WAY, make_model = models.PAIRS, models.TINY, models.ONE_WAY, models.make_model
 N, M, L = 1000, 620, 500
 
@@ -59,9 +54,9 @@ def test_bf16_stays_near_float32(score):
     model = make_model(config, torch.float32)
     found = []
     for on in (False, True):
-        model.use_bf16(on)
+        how = Activations(torch.bfloat16 if on else None)
         model.zero_grad()
-        weights = model.loss(*arguments()).weights
+        weights = model.loss(*arguments(), how=how).weights
         assert weights.dtype == torch.float32
         weights.square().sum().backward()
         found.append([p.grad.clone() for p in model.decoder.parameters() if p.grad is not None])
@@ -86,10 +81,16 @@ def test_energies_do_not_depend_on_what_stands_beside_them(rounding):
     torch.manual_seed(1)
     attention = DotAttention(dataclasses.replace(TINY, hidden=24), 24)
     queries, keys = torch.randn(8, 12, 24), torch.randn(8, 37, 24)
-    whole = attention.energies(queries, keys, None)
+
+    def energies(queries, keys):
+        memory = Memory(keys, keys, None, queries[:, 0])
+        rows = queries.flatten(0, 1)
+        return attention.begin(memory, len(rows), 1, False, None, ()).energies(0, rows)
+
+    whole = energies(queries, keys)
     tolerance = rounding.of(float((queries.abs() @ keys.abs().mT).max()), 2 * 24)
     for sentences, rows, positions in itertools.product((4, 8), (1, 5, 12), (1, 7, 16, 30)):
-        part = attention.energies(queries[:sentences, :rows], keys[:sentences, :positions].contiguous(), None)
+        part = energies(queries[:sentences, :rows], keys[:sentences, :positions].contiguous())
         rounding.assert_same(part, whole[:sentences, :rows, :positions], tolerance)
 
 
@@ -113,10 +114,9 @@ def test_a_decoder_takes_up_the_state_after_the_first_word_of_a_reversed_source(
     model = make_model(config)
     source, mask, *_ = arguments()
     memory = model.encode(source, mask)
-    assert torch.equal(memory.context, memory.annotations[:, 0])
     for row, (words, _) in enumerate(PAIRS):
         alone = model.encode(torch.tensor([[*words, 0]]), torch.ones(1, len(words) + 1, dtype=torch.bool))
-        torch.testing.assert_close(memory.context[row], alone.context[0])
+        torch.testing.assert_close(memory.values[row], alone.values[0])
 
 
 def test_a_readout_without_the_previous_word_still_hears_of_it_through_the_state():

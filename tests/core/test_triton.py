@@ -15,11 +15,9 @@ import torch
 from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
-from nmtalign.core import recurrence
-from nmtalign.core import triton as fused
-from nmtalign.core.cudnn_cell import CudnnCell
+from nmtalign.core import gpu as fused
+from nmtalign.core.cells import CELLS, CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
-from nmtalign.core.paper_cell import PaperCell
 
 COMPILED = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
 DEVICE = torch.device("cuda" if COMPILED else "cpu")
@@ -29,12 +27,11 @@ with pytest.MonkeyPatch.context() as patch:
     if not COMPILED:
         patch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton", reason="Triton is not installed")
-    from nmtalign.core.triton import softmax as kernels_of_softmax
-    from nmtalign.core.triton.adadelta import adadelta_
-    from nmtalign.core.triton.attention import attend_backward, attend_forward, keys_gradient
-    from nmtalign.core.triton.kernels import adadelta, attention, functions, gates, softmax  # noqa: F401
-    from nmtalign.core.triton.softmax import softmax_gradient
-    from nmtalign.core.triton.steps import FUSED
+    from nmtalign.core.gpu import adadelta, attention_kernels, cell_kernels, softmax
+    from nmtalign.core.gpu.adadelta import adadelta_
+    from nmtalign.core.gpu.attention import FusedAttentionPass, attend_backward, attend_forward, keys_gradient
+    from nmtalign.core.gpu.cells import FUSED
+    from nmtalign.core.gpu.softmax import softmax_gradient
 
     with warnings.catch_warnings(action="ignore"):
         try:
@@ -227,7 +224,7 @@ def test_steps_of_a_cell_forward_and_backward(dtype, kind, directions):
     weight = normal(*lead, 3 * n, n, dtype=dtype, scale=0.5)
     bias = normal(*lead, n, dtype=dtype) if kind is CudnnCell else None
     skip = torch.rand(*lead, count, batch, 1, device=DEVICE) < 0.3 if directions else None
-    steps = FUSED[kind.steps_class](initial, weight, bias, skip, count, True)
+    steps = FUSED[kind.pass_class](initial, weight, bias, skip, count, True)
     for step in range(count):
         steps.forward(step, inputs.select(-3, step))
     leaves = exact(inputs, initial, weight, *([bias] if bias is not None else []))
@@ -264,7 +261,7 @@ def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agree
     initial, inputs = normal(2, n, dtype=torch.float32), normal(2, 2, 3 * n, dtype=torch.float32)
     weight, bias = normal(3 * n, n, dtype=torch.float32, scale=0.05), normal(n, dtype=torch.float32)
     skip = torch.tensor([[True, False], [True, True]], device=DEVICE)[..., None]
-    passes = [FUSED[kind.steps_class](initial, weight, bias, skip, 2, kept) for kept in (True, False)]
+    passes = [FUSED[kind.pass_class](initial, weight, bias, skip, 2, kept) for kept in (True, False)]
     for steps, step in itertools.product(passes, range(2)):
         steps.forward(step, inputs[step])
     states = passes[0].states
@@ -272,7 +269,7 @@ def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agree
     assert torch.equal(states[2, 0], initial[0])
     assert torch.equal(states[2, 1], states[1, 1])
     assert not torch.equal(states[1, 1], initial[1])
-    plain = kind.steps_class(initial, weight, bias, skip, 2, True)
+    plain = kind.pass_class(initial, weight, bias, skip, 2, True)
     for step in range(2):
         plain.forward(step, inputs[step])
     torch.testing.assert_close(states, plain.states)
@@ -281,7 +278,7 @@ def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agree
 @pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
 def test_a_gradient_of_any_layout_is_changed_in_place(kind):
     bias = normal(4) if kind is CudnnCell else None
-    steps = FUSED[kind.steps_class](normal(2, 4), normal(12, 4), bias, None, 1, True)
+    steps = FUSED[kind.pass_class](normal(2, 4), normal(12, 4), bias, None, 1, True)
     steps.forward(0, normal(2, 12))
     turned = normal(4, 2).t()
     whole = turned.contiguous()
@@ -381,8 +378,9 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
     with fused.forced(False):
         expected = loss_and_gradient()
     launched = []
-    places = [(recurrence, name) for name in ("_steps_class", "_looks_class")]
-    for place, name in (*places, (kernels_of_softmax, "softmax_gradient")):
+    fused_cell = FUSED[CELLS[cell].pass_class]
+    places = (fused_cell, "start_backward"), (FusedAttentionPass, "start_backward"), (softmax, "softmax_gradient")
+    for place, name in places:
         monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
     with fused.forced(True):
         found = loss_and_gradient()
@@ -410,5 +408,8 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
     assert result.returncode == 0, result.stderr
     names = {line.split()[0] for line in result.stdout.splitlines()}
     assert {name for name in names if name.endswith("_kernel")} == {
-        name for module in (adadelta, attention, gates, softmax) for name in vars(module) if name.endswith("_kernel")
+        name
+        for module in (adadelta, attention_kernels, cell_kernels, softmax)
+        for name in vars(module)
+        if name.endswith("_kernel")
     }

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.training.graphs import Bucket, EagerLoss, GraphedLoss, pick_loss
 
@@ -28,9 +28,9 @@ def model_of(device=CPU, dtype=torch.float64, seed=0, **options):
     return TranslationModel(ModelConfig(11, 13, **settings)).to(device, dtype)
 
 
-def loss_of(model, smoothing=0.0):
+def loss_of(model, smoothing=0.0, static=False):
     def loss(*tensors):
-        found = model.loss(*tensors, smoothing)
+        found = model.loss(*tensors, smoothing, Activations(static_shapes=static))
         return found.objective, found.nll.detach()
 
     return loss
@@ -99,7 +99,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
     loss = loss_of(model, smoothing=0.1)
     objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
     expected = torch.autograd.grad(objective, list(model.parameters()))
-    model.static_shapes = static
+    loss = loss_of(model, smoothing=0.1, static=static)
     padded_objective, padded_nll = loss(*Bucket.of(batch).pad(batch).inputs())
     found = torch.autograd.grad(padded_objective, list(model.parameters()))
     assert_same((padded_objective, padded_nll, *found), (objective, nll, *expected))
@@ -107,7 +107,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
 
 def test_replays_leave_what_the_plain_way_leaves():
     model, said, recorder = model_of(), [], Again()
-    graphed = GraphedLoss(model, loss_of(model, 0.1), said.append, recorder=recorder)
+    graphed = GraphedLoss(model, loss_of(model, 0.1, static=True), said.append, recorder=recorder)
     eager = EagerLoss(loss_of(model, 0.1), CPU)
     for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
         batch, weight = batch_of(*shape, seed=number), 1 / (number + 1)
@@ -115,19 +115,18 @@ def test_replays_leave_what_the_plain_way_leaves():
         assert_same((graphed(batch, weight), *gradients_of(model)), expected)
     assert (recorder.recorded, recorder.warmed) == (2, 2)
     assert said == []
-    assert not model.static_shapes
 
 
 def test_a_loss_that_was_returned_is_not_changed_by_the_next_replay():
     model = model_of()
-    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    graphed = GraphedLoss(model, loss_of(model, static=True), print, recorder=Again())
     returned = [graphed(batch_of(*SMALL, seed=number)) for number in range(4)]
     assert len({float(nll) for nll in returned}) == 4
 
 
 def test_gradients_add_up_to_those_that_were_there():
     model = model_of()
-    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    graphed = GraphedLoss(model, loss_of(model, static=True), print, recorder=Again())
     eager = EagerLoss(loss_of(model), CPU)
     for _ in range(3):
         batches = [batch_of(*SMALL, seed=1), batch_of(*LARGE, seed=2), batch_of(*SMALL, seed=3)]
@@ -147,7 +146,7 @@ def test_gradients_add_up_to_those_that_were_there():
 
 def test_the_least_recently_used_graph_is_dropped():
     model, recorder = model_of(), Again()
-    graphed = GraphedLoss(model, loss_of(model), print, recorder=recorder, limit=2)
+    graphed = GraphedLoss(model, loss_of(model, static=True), print, recorder=recorder, limit=2)
     shapes = {"a": SMALL, "b": LARGE, "c": ([1], [1])}
     for name in "abcabc":  # the first three only make acquaintance
         graphed(batch_of(*shapes[name]))
@@ -179,8 +178,8 @@ def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault,
         return replay
 
     recorder = Again(spoil)
-    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=recorder)
-    eager = EagerLoss(loss_of(twin), CPU)
+    graphed = GraphedLoss(model, loss_of(model, static=True), said.append, recorder=recorder)
+    eager = EagerLoss(loss_of(twin, static=True), CPU)
     for number in range(4):
         batch = batch_of(*SMALL, seed=number)
         torch.manual_seed(number)
@@ -196,7 +195,7 @@ def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault,
 
 def test_dropout_draws_new_numbers_at_every_replay_and_the_same_for_the_same_seed():
     model, said = model_of(dropout=0.4), []
-    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=Again())
+    graphed = GraphedLoss(model, loss_of(model, static=True), said.append, recorder=Again())
     batch = batch_of(*SMALL)
     graphed(batch)
     seen = []
@@ -213,7 +212,7 @@ def test_dropout_draws_new_numbers_at_every_replay_and_the_same_for_the_same_see
 
 def test_a_batch_without_a_finite_loss_neither_gives_graphs_up_nor_passes_as_a_check():
     model, said, recorder = model_of(), [], Again()
-    graphed = GraphedLoss(model, loss_of(model), said.append, recorder=recorder)
+    graphed = GraphedLoss(model, loss_of(model, static=True), said.append, recorder=recorder)
     batch, bias = batch_of(*SMALL), model.readout.output_bias
     graphed(batch)
     with torch.no_grad():
@@ -232,7 +231,7 @@ def test_parameters_that_take_no_part_keep_what_they_have():
     model = model_of()
     model.source_embedding.bias.requires_grad_(False)
     model.idle = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    graphed = GraphedLoss(model, loss_of(model), print, recorder=Again())
+    graphed = GraphedLoss(model, loss_of(model, static=True), print, recorder=Again())
     for _ in range(3):
         graphed(batch_of(*SMALL))
         assert model.idle.grad is None
@@ -255,8 +254,7 @@ def test_a_pass_of_static_shapes_never_looks_at_a_value(cell, attention, dropout
     tensors = batch.source, batch.source_mask, batch.target, batch.target_mask
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         model.loss(*tensors)
-    model.static_shapes = True
-    objective, _ = loss_of(model, 0.1)(*tensors)
+    objective, _ = loss_of(model, 0.1, static=True)(*tensors)
     torch.autograd.grad(objective, list(model.parameters()))
 
 
@@ -285,7 +283,7 @@ def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
 def test_real_graphs_draw_new_dropout_at_every_replay():
     device, said = torch.device("cuda"), []
     model = model_of(device, torch.float32, dropout=0.4)
-    graphed = GraphedLoss(model, loss_of(model), said.append)
+    graphed = GraphedLoss(model, loss_of(model, static=True), said.append)
     batch, seen = batch_of(*SMALL), []
     graphed(batch)
     for seed in (1, 2, 3, 1):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmtalign.config import ModelConfig
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
@@ -166,8 +166,8 @@ def test_padding_changes_nothing_and_graphs_replay_it(dtype):
 
 def test_bf16_activations_are_guided_in_float32():
     model, batch = model_of(torch.float32), guided_batch()
-    model.use_bf16()
-    objective, sums = BatchLoss(model, 0.0, Guidance(1.0, "sum"))(*batch.inputs())
+    how = Activations(torch.bfloat16)
+    objective, sums = BatchLoss(model, 0.0, Guidance(1.0, "sum"), how)(*batch.inputs())
     objective.backward()
     assert sums.dtype == torch.float32
     plain = BatchLoss(model_of(torch.float32), 0.0, Guidance(1.0, "sum"))(*batch.inputs())[1]

@@ -1,27 +1,20 @@
-"""The additive attention on a GPU (PAPER section 2): forward, backward of one step, and the keys' gradient at the end.
+"""The additive attention on a GPU (equation 6): forward, backward of one step, and the keys' gradient at the end.
 
 No tensor (B, Tx, n') is ever written but the keys and their gradient: tanh is computed from query and keys where it is
-needed, three times in all. Bytes through memory at paper sizes (n' = 1000, D = 2000, Tx = 31, bf16), per sentence:
-
-| one step                     | PyTorch's operations                                                | these kernels  |
-|------------------------------|---------------------------------------------------------------------|----------------|
-| forward                      | keys 62 K, annotations 124 K; sum, tanh, product 5 x 62 K: 0.5 MB   | 0.19 MB        |
-| backward                     | the same, squares, products, the sum of d_keys in float32: 1.3 MB   | 0.19 MB        |
-| keys' gradient, once a batch | in the above                                                        | 0.19 MB        |
-
-So an H100 (3.35 TB/s) needs 4.4 us a step and direction for 80 sentences (less: 15 MB stay in its 50 MB of L2) and
-36 us for 640. tanh: 3 * 31 * 31 * 1000 = 2.9 M a pair of sentences, about 25 instructions each, where the card does
-28 T instructions a second: 2.6 us a pair, 3% of the time at 12,000 pairs a second.
+needed, three times in all. At paper sizes (n' = 1000, D = 2000, Tx = 31, bf16) a step reads 0.19 MB per sentence and
+direction, where PyTorch's operations read and write 0.5 MB forward and 1.3 MB backward. Not yet run on a card.
 
 Arguments: keys (B, Tx, n') and annotations (B, Tx, D) are copied if they are not contiguous; queries and gradients may
-be slices of wider rows. All sums are taken in float32 (float64 for float64).
+be slices of wider rows. All sums are in float32 (float64 for float64).
 """
 
 import torch
 from torch import Tensor
 
-from nmtalign.core.elementwise import wide
-from nmtalign.core.triton.layout import options, parts, power_of_two, rows, triton_type
+from nmtalign.core.additive_attention import AdditiveAttentionPass
+from nmtalign.core.functional import over_steps, wide
+from nmtalign.core.gpu import attention_kernels as kernels
+from nmtalign.core.gpu.launching import options, parts, power_of_two, rows, triton_type
 
 # Numbers of a tile: positions x units. Each thread of 4 warps then holds 32 numbers of a tile that is read once, and
 # 16 of one that stays in registers; the reading kernels have many more programs than the card has multiprocessors.
@@ -43,8 +36,6 @@ def attend_forward(
     query (B, n'), vector (n',), padding (B, Tx) True = padding, whose weight is exactly 0, or None. `out`, contiguous,
     takes both results.
     """
-    from nmtalign.core.triton.kernels import attention as kernels
-
     batch, positions, size = keys.shape
     query, query_stride = rows(query, size)
     annotations = annotations.contiguous()
@@ -98,8 +89,6 @@ def attend_backward(
     `keys_gradient` makes the gradients of keys and vector from the d_energies of all steps; that of the annotations is
     one product of the weights and d_contexts of all steps.
     """
-    from nmtalign.core.triton.kernels import attention as kernels
-
     batch, positions, size = keys.shape
     total = _weights_gradient(d_context, d_weights, annotations, weights)
     given, query_stride = rows(query, size)
@@ -129,8 +118,6 @@ def _weights_gradient(
     d_context: Tensor | None, d_weights: Tensor | None, annotations: Tensor, weights: Tensor
 ) -> Tensor:
     """What comes to the weights (B, Tx): directly, and through the context."""
-    from nmtalign.core.triton.kernels import attention as kernels
-
     if d_context is None:
         return torch.zeros_like(weights) if d_weights is None else d_weights.to(weights.dtype).contiguous()
     batch, positions, depth = annotations.shape
@@ -158,8 +145,6 @@ def keys_gradient(queries: Tensor, d_energies: Tensor, keys: Tensor, vector: Ten
 
     The steps go by in any order, inside the kernel: d_keys is written once, and no step has to read and write it.
     """
-    from nmtalign.core.triton.kernels import attention as kernels
-
     batch, positions, size = keys.shape
     steps = len(queries)
     flat, query_stride = rows(queries, size)
@@ -197,3 +182,41 @@ def _wide_tile(positions: int, size: int) -> tuple[int, int]:
     """All positions, if they are not many, by a few units, where positions are summed up."""
     block = power_of_two(positions, least=4, most=32)
     return block, power_of_two(size, most=ROW_TILE // block)
+
+
+class FusedAttentionPass(AdditiveAttentionPass):
+    """Two kernels per step and direction; the gradient of the keys waits until all steps have gone backward."""
+
+    def forward(self, step: int, row: Tensor) -> None:
+        """Fills the weights and the contexts of a step, for the states row (B, n)."""
+        query = torch.mm(row, self._query_weight.t(), out=self.queries[step])
+        out = (self.contexts[step], self.weights[step])
+        attend_forward(query, self.keys, self.values, self.vector, self.padding, out)
+
+    def start_backward(self) -> None:
+        """Allocates the gradients."""
+        self.d_contexts = torch.empty_like(self.contexts)
+        self._d_queries = torch.empty_like(self.queries)
+        self._all_d_energies = torch.empty_like(self.weights)
+        self._keys_gradient: tuple[Tensor, Tensor] | None = None
+
+    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient (B, n) of the state of a step, once `d_contexts[step]` is complete."""
+        out = (self._d_queries[step], self._all_d_energies[step])
+        arguments = (self.queries[step], self.keys, self.values, self.vector, self.weights[step])
+        d_query, _ = attend_backward(self.d_contexts[step], d_weights, *arguments, out)
+        return d_query @ self._query_weight
+
+    def d_keys(self, rows: Tensor) -> Tensor:
+        """The gradient of the keys (B, Tx, n')."""
+        return self._over_steps()[0]
+
+    def d_parameters(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of W_a (n', n) and v_a (n',)."""
+        return over_steps(self._d_queries, rows), self._over_steps()[1].to(self.vector.dtype)
+
+    def _over_steps(self) -> tuple[Tensor, Tensor]:
+        """The gradients of keys and v_a, which one kernel computes."""
+        if self._keys_gradient is None:
+            self._keys_gradient = keys_gradient(self.queries, self._all_d_energies, self.keys, self.vector)
+        return self._keys_gradient

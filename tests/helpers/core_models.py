@@ -1,4 +1,4 @@
-"""Small models of every kind, and pairs for them: for tests, which load this file by its path."""
+"""Small models of every kind, and sentence pairs for them."""
 
 import dataclasses
 import itertools
@@ -87,7 +87,8 @@ def check_gradients_of_unrolling(config: ModelConfig) -> None:
     shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
     def objective():
-        found = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
+        run = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
+        found = run.states, run.contexts, run.weights
         return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
 
     objective().backward()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmtalign.core.elementwise import one_minus_square, sigmoid_, tanh
+from nmtalign.core.functional import one_minus_square, sigmoid_, tanh
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -41,7 +41,7 @@ def test_sigmoid(dtype, rounding):
 
 
 @pytest.mark.parametrize(
-    "function", [sigmoid_, torch.tanh, lambda x: tanh(x, least=1)], ids=["sigmoid", "tanh", "onednn"]
+    "function", [sigmoid_, torch.tanh, lambda x: tanh(x, smallest=1)], ids=["sigmoid", "tanh", "onednn"]
 )
 def test_no_number_depends_on_how_many_others_there_are(function, rounding):
     x = torch.randn(4096)

@@ -1,28 +1,24 @@
 """The steps of both cells on a GPU: between the products, one kernel where PyTorch's operations are 4 to 12.
 
-Buffers, results and gradients are those of `nmtalign.core.cells`. Launches a step: the paper's cell 4 forward (two
-products, two kernels) and 6 backward, cuDNN's 2 and 4; in plain PyTorch 12 to 20.
-
-Bytes through memory a row at n = 1000, bf16: the paper's cell 42 K forward and 48 K backward, most of which was written
-just before and lies in L2. For 640 rows that is 27 MB a step forward, 8 us at most; for 80 the time is that of the
-launches (about 2 us each).
+Buffers, results and gradients are those of `nmtalign.core.cells`. Launches per step: the paper's cell 4 forward and 6
+backward, cuDNN's 2 and 4; in plain PyTorch 12 to 20. Not yet run on a card.
 """
 
 from typing import Any
 
 from torch import Tensor
 
-from nmtalign.core.cells import Steps, over_steps, product
-from nmtalign.core.cudnn_cell import CudnnSteps
-from nmtalign.core.paper_cell import PaperSteps
-from nmtalign.core.triton.layout import options, parts
+from nmtalign.core.cells import CellPass, CudnnCellPass, PaperCellPass
+from nmtalign.core.functional import over_steps, product
+from nmtalign.core.gpu import cell_kernels as kernels
+from nmtalign.core.gpu.launching import options, parts
 
 BLOCK = 512  # units of a row that a program computes, 4 a thread
 WARPS = 4
 
 
-class _Fused(Steps):
-    """What both have: how the kernels find a step in the buffers."""
+class _FusedPass(CellPass):
+    """What both cells share: how the kernels find a step in the buffers."""
 
     def _launch(self, kernel: Any, *tensors: Tensor | None, **numbers: int) -> None:
         """Runs a kernel over all rows, units and directions."""
@@ -47,13 +43,11 @@ class _Fused(Steps):
         return skip, {"skip_lead": skip.stride(0) if skip.dim() > 2 else 0, "skip_stride": skip.stride(-2)}
 
 
-class FusedPaperSteps(_Fused, PaperSteps):
+class FusedPaperCellPass(_FusedPass, PaperCellPass):
     """The paper's cell: z and r, then the update, with the candidate's product between them."""
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
-        from nmtalign.core.triton.kernels import gates as kernels
-
         inputs, where = _rows(inputs)
         state, gates = self.states.select(-3, step), self._slot(self.gates, step)
         products = self._slot(self.products, step)
@@ -61,16 +55,14 @@ class FusedPaperSteps(_Fused, PaperSteps):
         self._launch(kernels.paper_reset_kernel, sums, inputs, state, gates, products, **where)
         sums = product(products, self.candidate_weight)
         skip, skipped = self._skipped(step)
-        new, row = self._slot(self.new, step), self._row_slot(step)
+        new, row = self._slot(self.candidates, step), self._row_slot(step)
         self._launch(kernels.paper_update_kernel, sums, inputs, gates, skip, new, state, row, **where, **skipped)
 
     def backward(self, step: int, d_state: Tensor) -> None:
-        """As in plain PyTorch."""
-        from nmtalign.core.triton.kernels import gates as kernels
-
+        """As in `nmtalign.core.cells`."""
         if not d_state.is_contiguous():
             return self._backward_on_a_copy(step, d_state)
-        state, gates, new = (buffer.select(-3, step) for buffer in (self.states, self.gates, self.new))
+        state, gates, new = (buffer.select(-3, step) for buffer in (self.states, self.gates, self.candidates))
         d_inputs = self.d_inputs.select(-3, step)
         self._launch(kernels.paper_update_backward_kernel, d_state, gates, new, state, d_inputs)
         d_products = d_inputs[..., 2 * self.size :] @ self.candidate_weight
@@ -79,58 +71,54 @@ class FusedPaperSteps(_Fused, PaperSteps):
         return None
 
 
-class FusedCudnnSteps(_Fused):
+class FusedCudnnCellPass(_FusedPass):
     """cuDNN's cell: all three recurrent products in one, and the gradients of all three beside each other."""
 
-    def _make_room(self, weight: Tensor) -> None:
-        super()._make_room(weight)
+    def _allocate(self, weight: Tensor) -> None:
+        super()._allocate(weight)
         self._weight = weight
         self.hidden = self._buffer(self.size, self.states.dtype)
 
     def start_backward(self) -> None:
-        """Makes room for the gradients."""
+        """Allocates the gradients."""
         super().start_backward()
         self._d_sums = self._empty(3 * self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
-        from nmtalign.core.triton.kernels import gates as kernels
-
         inputs, where = _rows(inputs)
         bias = None if self.bias is None else self.bias.contiguous()
         sums = product(self.rows.select(-3, step), self._weight)
-        kept = [self._slot(buffer, step) for buffer in (self.gates, self.hidden, self.new)]
+        kept = [self._slot(buffer, step) for buffer in (self.gates, self.hidden, self.candidates)]
         skip, skipped = self._skipped(step)
         state, row = self.states.select(-3, step), self._row_slot(step)
         kernel = kernels.cudnn_update_kernel
         self._launch(kernel, sums, inputs, bias, skip, *kept, state, row, **where, **skipped)
 
     def backward(self, step: int, d_state: Tensor) -> None:
-        """As in plain PyTorch."""
-        from nmtalign.core.triton.kernels import gates as kernels
-
+        """As in `nmtalign.core.cells`."""
         if not d_state.is_contiguous():
             return self._backward_on_a_copy(step, d_state)
-        kept = [buffer.select(-3, step) for buffer in (self.gates, self.hidden, self.new, self.states)]
+        kept = [buffer.select(-3, step) for buffer in (self.gates, self.hidden, self.candidates, self.states)]
         d_inputs, d_sums = self.d_inputs.select(-3, step), self._d_sums.select(-3, step)
         self._launch(kernels.cudnn_update_backward_kernel, d_state, *kept, d_inputs, d_sums)
         d_state.add_(d_sums @ self._weight)
         return None
 
     def d_weight(self) -> Tensor:
-        """All three parts read the state."""
+        """All three blocks multiply the state."""
         return over_steps(self._d_sums, self._rows_before())
 
     def d_bias(self) -> Tensor | None:
-        """b_U of the candidate."""
+        """The gradient of the candidate's b_U."""
         return self._d_sums[..., 2 * self.size :].flatten(-3, -2).sum(-2, dtype=self.states.dtype)
 
 
-FUSED: dict[type[Steps], type[Steps]] = {PaperSteps: FusedPaperSteps, CudnnSteps: FusedCudnnSteps}
+FUSED: dict[type[CellPass], type[CellPass]] = {PaperCellPass: FusedPaperCellPass, CudnnCellPass: FusedCudnnCellPass}
 
 
 def _rows(inputs: Tensor) -> tuple[Tensor, dict[str, int]]:
-    """Inputs (*D, B, 3n) of adjacent numbers and the distances of their rows; a copy only where it must be."""
+    """Inputs (*D, B, 3n) with adjacent elements, and the strides of their rows; copied only if necessary."""
     stride = inputs.stride(-2)
     if inputs.stride(-1) != 1 or stride == 0 or (inputs.dim() > 2 and inputs.stride(0) % stride):
         inputs = inputs.contiguous()

@@ -1,6 +1,6 @@
-"""Kernels of the additive attention (PAPER section 2): one look at the source, its gradient, the keys' gradient.
+"""Kernels of the additive attention (equation 6): one attention step, its gradient, the gradient of the keys.
 
-Rows are laid out as the callers in `nmtalign.core.triton.attention` say. Widths are compile-time constants, so that the
+Rows are laid out as the callers in `nmtalign.core.gpu.attention` say. Widths are compile-time constants, so that the
 compiler knows how rows are aligned; numbers of positions, steps and sentences are not, so that they never recompile.
 """
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls, allow-incomplete-defs
@@ -8,7 +8,7 @@ compiler knows how rows are aligned; numbers of positions, steps and sentences a
 import triton
 import triton.language as tl
 
-from nmtalign.core.triton.kernels.functions import tanh
+from nmtalign.core.gpu.launching import tanh
 
 
 @triton.jit(do_not_specialize=["positions"])

@@ -1,6 +1,6 @@
 """Kernels of the gates of both cells: a program computes BLOCK units of one row of one direction.
 
-Buffers are those of `nmtalign.core.cells.Steps`, at one step: row b of direction d lies d * lead + b rows from the
+Buffers are those of `nmtalign.core.cells.CellPass`, at one step: row b of direction d lies d * lead + b rows from the
 start, where `step_lead` is the lead of what has room for each step, `state_lead` that of the states, which have one
 more, and the batch that of what belongs to this step alone. The next state lies a batch after the present one.
 """
@@ -9,7 +9,7 @@ more, and the batch that of what belongs to this step alone. The next state lies
 import triton
 import triton.language as tl
 
-from nmtalign.core.triton.kernels.functions import sigmoid, tanh
+from nmtalign.core.gpu.launching import sigmoid, tanh
 
 LEADS = ["inputs_lead", "step_lead", "state_lead", "skip_lead", "skip_stride"]
 

@@ -1,0 +1,153 @@
+"""The equations of the model, slowly: one sentence and one word at a time, a plain loop, meant for float64.
+
+This is the place to read the model beside the article; the fast modules compute the same numbers and are tested
+against it. Equations 4-6 and section 3 are those of Bahdanau et al. (2015), as are the appendices. Nothing else in the
+package imports this module.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.additive_attention import FERTILITY_LIMIT, AdditiveAttention
+from nmtalign.core.attention import GeneralAttention
+from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
+from nmtalign.core.model import Decoder, TranslationModel
+from nmtalign.core.readout import Readout
+
+Context = Callable[[int, Tensor], Tensor]
+
+
+def log_probs_and_weights(
+    model: TranslationModel, source: Sequence[int], target: Sequence[int], change: Context = lambda _, context: context
+) -> tuple[Tensor, Tensor | None]:
+    """(log p of each target word (Ty,), weights (Ty, Tx) or None) of a pair of ids that end with `</s>`.
+
+    `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
+    """
+    config, decoder, readout = model.config, model.decoder, model.readout
+    annotations, fixed, summary = annotate(model, source)
+    attends = decoder.attention is not None
+    # s_0 = tanh(W_s backward_1 + b_s), appendix A.2.2
+    state = torch.tanh(decoder.initial_weight @ (summary if attends else fixed) + decoder.initial_bias)
+    word_vector = torch.zeros(config.embedding, dtype=state.dtype)  # no previous word, and no begin symbol
+    coverage = torch.zeros(len(annotations), dtype=state.dtype)
+    log_probs, weights = [], []
+    for step, word in enumerate(target):
+        context = fixed
+        if attends:
+            row = attention_weights(decoder, config, state, annotations, coverage)
+            context = sum_of(weight * annotation for weight, annotation in zip(row, annotations, strict=True))
+            coverage = next_coverage(decoder, coverage, row, annotations)
+            weights.append(row)
+        context = change(step, context)
+        if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
+            state = cell_step(decoder.cell, word_vector, state, context)
+        log_probs.append(output(readout, config, state, word_vector, context)[word])
+        word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
+        if config.order == "look-generate-update":  # the released code
+            state = cell_step(decoder.cell, word_vector, state, context)
+    return torch.stack(log_probs), torch.stack(weights) if attends else None
+
+
+def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """(annotations h_j (equation 7), the last states of all directions joined, the last state of the last one)."""
+    config, embedding = model.config, model.source_embedding
+    vectors = [embedding.weight[word] + embedding.bias for word in source]
+    from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
+    directions, last = [], []
+    for direction, backward in enumerate(from_the_end):
+        state = torch.zeros(config.hidden, dtype=embedding.weight.dtype)
+        states = []
+        for vector in reversed(vectors) if backward else vectors:
+            state = cell_step(model.encoder.cell, vector, state, direction=direction)
+            states.append(state)
+        directions.append(states[::-1] if backward else states)
+        last.append(state)
+    return [torch.cat(states) for states in zip(*directions, strict=True)], torch.cat(last), last[-1]
+
+
+def cell_step(
+    cell: GatedCell,
+    x: Tensor,
+    state: Tensor,
+    context: Tensor | None = None,
+    direction: int | None = None,
+) -> Tensor:
+    """One step of the gated hidden unit (appendix A.1.1) for single vectors."""
+
+    def of(parameter: Tensor) -> Tensor:
+        return parameter if direction is None else parameter[direction]
+
+    n = len(state)
+    recurrent = of(cell.recurrent_weight)
+    sums = of(cell.input_weight) @ x
+    if context is not None and cell.context_weight is not None:
+        sums = sums + cell.context_weight @ context
+    if isinstance(cell, PaperCell):
+        z = sigmoid(sums[:n] + recurrent[:n] @ state)
+        r = sigmoid(sums[n : 2 * n] + recurrent[n : 2 * n] @ state)
+        candidate = torch.tanh(sums[2 * n :] + recurrent[2 * n :] @ (r * state) + of(cell.bias))
+        return (1 - z) * state + z * candidate
+    if not isinstance(cell, CudnnCell):
+        raise TypeError(f"no equations for {type(cell).__name__}")
+    sums = sums + of(cell.bias)
+    products = recurrent @ state + of(cell.recurrent_bias)
+    r = sigmoid(sums[:n] + products[:n])
+    z = sigmoid(sums[n : 2 * n] + products[n : 2 * n])
+    candidate = torch.tanh(sums[2 * n :] + r * products[2 * n :])
+    return (1 - z) * candidate + z * state
+
+
+def attention_weights(
+    decoder: Decoder, config: ModelConfig, state: Tensor, annotations: Sequence[Tensor], coverage: Tensor
+) -> Tensor:
+    """The weights (Tx,) of a state: the softmax of its energies (equation 6)."""
+    energies = [energy(decoder, config, state, h, covered) for h, covered in zip(annotations, coverage, strict=True)]
+    shares = (torch.stack(energies) / config.attention_temperature).exp()
+    return shares / shares.sum()
+
+
+def energy(decoder: Decoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor) -> Tensor:
+    """The energy of a state and an annotation: v_a . tanh(W_a s + U_a h) (appendix A.1.2), or Luong et al.'s scores."""
+    attention, n = decoder.attention, config.hidden
+    if isinstance(attention, AdditiveAttention):
+        inner = attention.query_weight @ state + attention.key_weight @ annotation
+        if decoder.coverage is not None:
+            inner = inner + decoder.coverage.coverage_weight[:, 0] * covered
+        return attention.vector @ torch.tanh(inner)
+    if isinstance(attention, GeneralAttention):
+        return state @ attention.key_weight @ annotation
+    return state @ (annotation[:n] + annotation[n:] if config.bidirectional else annotation)
+
+
+def next_coverage(decoder: Decoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]) -> Tensor:
+    """Linguistic coverage (Tu et al. 2016): the weights over the fertilities are added."""
+    if decoder.coverage is None:
+        return coverage
+    products = torch.stack([decoder.coverage.fertility_weight[0] @ annotation for annotation in annotations])
+    return coverage + weights / (FERTILITY_LIMIT * sigmoid(products))
+
+
+def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:
+    """Log-probabilities (K,): the maxout layer, then the softmax (appendix A.2.2)."""
+    sums = readout.state_weight @ state + readout.context_weight @ context + readout.bias
+    if readout.word_weight is not None:
+        sums = sums + readout.word_weight @ word_vector
+    hidden = torch.stack([torch.max(sums[2 * i], sums[2 * i + 1]) for i in range(config.maxout)])
+    if readout.factor is not None:
+        hidden = readout.factor @ hidden
+    logits = readout.output_weight @ hidden + readout.output_bias
+    return logits - logits.exp().sum().log()
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + (-x).exp())
+
+
+def sum_of(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of tensors."""
+    return torch.stack(list(terms)).sum(0)

@@ -1,1 +1,0 @@
-"""The kernels themselves; importing any of these modules needs Triton."""
