@@ -194,14 +194,14 @@ def test_restart_removes_a_direction_that_is_no_longer_trained_and_no_other_mode
 
 def test_restart_does_not_remove_the_model_to_start_from(reversal, tmp_path):
     train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
-    with pytest.raises(UsageError, match=r"init_from: .*m is what --restart would remove; give another folder"):
+    with pytest.raises(UsageError, match="training anew would remove this folder; give another folder for the new model"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "m")), restart=True)
     assert weights(tmp_path / "m")
     assert weights(tmp_path / "m/backward")
 
 
 def test_what_cannot_agree_is_refused(reversal, tmp_path):
-    with pytest.raises(UsageError, match="no attention that could agree"):
+    with pytest.raises(UsageError, match="only models with attention can agree"):
         train(reversal, tmp_path / "m", attention="none")
     with pytest.raises(UsageError, match="agreement_weight = -1"):
         replace(CONFIG, agreement_weight=-1.0)
@@ -215,7 +215,7 @@ def test_both_directions_start_from_models_of_both(reversal, tmp_path):
         given = weights(tmp_path / "first" / way, "best")
         assert all(torch.equal(tensor, given[name]) for name, tensor in model.state_dict().items())
     train(reversal, tmp_path / "alone", replace(CONFIG, agreement=False, max_updates=2))
-    with pytest.raises(UsageError, match=r"alone holds no backward/, .* trained with --agreement"):
+    with pytest.raises(UsageError, match=r"alone holds no backward/, .* trained with agreement"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "alone")))
 
 
