@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
+from nmtalign.text.lexicon import read_entries
 
 from nmtalign.errors import FormatError
-from nmtalign.text.lexicon import read_entries
 
 
 def test_entries_come_in_the_order_of_the_file(tmp_path: Path) -> None:

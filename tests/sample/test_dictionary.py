@@ -4,7 +4,6 @@ from collections import defaultdict
 from random import Random
 
 import pytest
-
 from nmtalign.sample.adjectives import ADJECTIVES
 from nmtalign.sample.names import surname, town
 from nmtalign.sample.nouns import NOUNS
