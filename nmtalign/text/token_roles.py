@@ -17,6 +17,7 @@ CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # marks that follow a wo
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
+_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it", "ga", "ca"))  # by Moses, which leaves one piece the mark
 _LONGEST_QUOTATION = 100  # tokens
 _CACHED = 1 << 17  # tokens whose roles are kept
 
@@ -108,18 +109,22 @@ class _LineOfTokens:
         """Marks open and close in turn, but the last of an odd number closes if it cannot open."""
         before, after = self._token(i - 1), self._token(i + 1)
         self._double_quotes -= 1
-        if i and '"' not in self._opened and self._double_quotes % 2 == 0:
-            if self._is_number(i - 1) or after in CLOSERS or (before in ",." and after[0].islower()):
-                return CLOSE_QUOTE  # 7", or the end of a quotation that began in another line
+        if not i or '"' in self._opened or self._double_quotes % 2:
+            return self._toggle('"')
+        if self._is_number(i - 1) or after in CLOSERS or (before in ",." and after[0].islower()):
+            return CLOSE_QUOTE  # 7", or the end of a quotation that began in another line
         return self._toggle('"')
 
     def single_quote(self, i: int) -> str:
-        """A plural possessive (`the dogs'`), feet (`6'`) or a quotation mark; a pair ends what `` begins."""
+        """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
         before, after = self._token(i - 1), self._token(i + 1)
         if "'" in (before, after):
             return LEFT
         if "'" in self._opened:
             return self._toggle("'")
+        short = before.isalpha() and after.isalpha() and min(len(before), len(after)) <= 2
+        if short and self.language not in _SPLIT_AT_APOSTROPHES:
+            return JOIN  # German `geht's`
         closed_later = "'" in self.tokens[i + 1 : i + _LONGEST_QUOTATION]
         possessive = self.language == "en" and before.lower().endswith("s") and not closed_later
         if i and (self._is_number(i - 1) or after in CLOSERS or possessive):
