@@ -149,7 +149,7 @@ def _flagged(flag: str) -> tuple[Verb, ...]:
 
 
 NOUNS = tuple(map(_noun, _rows("nouns")))
-TAGGED = {tag: tagged(tag) for noun in NOUNS for tag in noun.tags}
+TAGGED = {tag: tagged(tag) for tag in {tag for noun in NOUNS for tag in noun.tags}}
 
 ADJECTIVES = tuple(map(_adjective, _rows("adjectives")))
 BEFORE, QUALITIES, COLOURS, SCOPES, DOMAINS = map(_fitting, ("before", "quality", "colour", "scope", "domain"))

@@ -17,7 +17,7 @@ CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # marks that follow a wo
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
-_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it", "ga", "ca"))  # by Moses, which leaves one piece the mark
+_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it", "ga", "ca"))  # Moses attaches the apostrophe to one part
 _LONGEST_QUOTATION = 100  # tokens
 _CACHED = 1 << 17  # tokens whose roles are kept
 
