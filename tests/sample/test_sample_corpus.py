@@ -33,17 +33,12 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     assert [name for name, value in digest(tmp_path / "one").items() if other[name] == value] == ["nmtalign.toml"]
 
 
-@pytest.mark.parametrize(
-    ("name", "sha256"),
-    [
-        ("train.en", "6911a5506896d6a0aedd00e52e9323361d67cd1c7337c0d154fe4aa2bc184cca"),
-        ("train.fr", "2e56c6689916cd6e2e4312b900498ae8e41473fcc051775e76d036e185bc4bf7"),
-        ("train.align", "773ab0bc4b11251dff4f48d51d788b1e0444f3a98b2b9365d60ce0f15bde45c5"),
-    ],
-)
-def test_the_text_of_a_seed_never_changes(tmp_path: Path, name: str, sha256: str) -> None:
+def test_the_text_of_a_seed_never_changes(tmp_path: Path) -> None:
     write_sample(tmp_path, 300, seed=3)
-    assert digest(tmp_path)[name] == sha256
+    written = digest(tmp_path)
+    assert written["train.en"] == "6911a5506896d6a0aedd00e52e9323361d67cd1c7337c0d154fe4aa2bc184cca"
+    assert written["train.fr"] == "2e56c6689916cd6e2e4312b900498ae8e41473fcc051775e76d036e185bc4bf7"
+    assert written["train.align"] == "773ab0bc4b11251dff4f48d51d788b1e0444f3a98b2b9365d60ce0f15bde45c5"
 
 
 def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
@@ -53,7 +48,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
     assert lines(tmp_path / "large/test.fr")[:5] == lines(tmp_path / "small/test.fr")
 
 
-@pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (2, 1), (15, 1), (1000, 100), (5000, 500)])
+@pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (15, 1), (5000, 500)])
 def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
     summary = write_sample(tmp_path, pairs)
     assert (summary.train, summary.dev, summary.test) == (pairs, held_out, held_out)
