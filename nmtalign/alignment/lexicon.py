@@ -15,10 +15,9 @@ from nmtalign.alignment.record import Link
 from nmtalign.alignment.store import AlignmentFile
 from nmtalign.data.pipeline import LengthLimit, Side, WordIndex
 from nmtalign.errors import InputError
-from nmtalign.text.lexicon import NO_WORD
 from nmtalign.text.lines import read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import EOS, UNK
+from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
 LinkedPair = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source words, target words, links
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.text.caching import Tokens, keep
+from nmtalign.text.moses import Tokens, keep
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
 from nmtalign.text.vocabulary import Vocabulary
 

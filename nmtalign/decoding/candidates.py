@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import FormatError
-from nmtalign.text.lexicon import read_entries
 from nmtalign.text.tokenizer import WORD_START
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary, read_entries
 
 _BLOCK = 1 << 16  # entries looked up together
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.text.lexicon import read_entries
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.vocabulary import UNK_ID, read_entries
 
 Weights = npt.NDArray[np.float32]
 

@@ -1,30 +1,23 @@
-"""The sentence being written: words of both sides in their own order, and for each target word what it renders."""
+"""A sentence pair under construction: the words of both sides, and for each French word the English ones it renders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from nmtalign.sample.words import starts_with_vowel
+from nmtalign.sample.dictionary import Phrase, starts_with_vowel
 
 T = TypeVar("T")
 
 PRESENT, PAST, FUTURE = range(3)
 
-_ELIDED = {
-    "le": "l'",
-    "la": "l'",
-    "de": "d'",
-    "que": "qu'",
-    "ne": "n'",
-    "je": "j'",
-    "se": "s'",
-    "me": "m'",
-}
+Places = tuple[int, ...]  # positions of English words
+
+_ELIDED = {"le": "l'", "la": "l'", "de": "d'", "que": "qu'", "ne": "n'", "je": "j'", "se": "s'", "me": "m'"}
 
 
 class Agreement(NamedTuple):
-    """Who a verb or an adjective agrees with: person (see `Verb.present`), gender and number."""
+    """What verbs and adjectives agree with: person (see `Verb.present`), gender and number."""
 
     person: int
     feminine: bool
@@ -48,7 +41,7 @@ class Example:
 
 
 class Draft:
-    """A growing sentence pair; `say` writes English and tells the position, `put` writes French and its origin."""
+    """A growing sentence pair. `say` appends English words, `put` French ones, `write` both."""
 
     def __init__(self, seed: str) -> None:
         generator = Random(seed)
@@ -59,33 +52,31 @@ class Draft:
     def clear(self) -> None:
         """Begin a new sentence."""
         self.source: list[str] = []
-        self.target: list[tuple[str, tuple[int, ...]]] = []
+        self.target: list[tuple[str, Places]] = []
 
-    def say(self, word: str) -> int:
-        """Append an English word."""
-        self.source.append(word)
-        return len(self.source) - 1
-
-    def say_all(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Append English words; give their positions."""
+    def say(self, *words: str) -> Places:
+        """Append English words and return their positions; an empty word is left out."""
         start = len(self.source)
-        self.source.extend(words)
+        self.source.extend(filter(None, words))
         return tuple(range(start, len(self.source)))
 
-    def put(self, word: str, origin: tuple[int, ...] = ()) -> None:
-        """Append a French word that renders the English words at these positions (none: inserted)."""
+    def put(self, word: str, origin: Places = ()) -> None:
+        """Append a French word that renders the English words at these positions (none: it has no counterpart)."""
         self.target.append((word, origin))
 
-    def put_all(self, words: Sequence[str], origin: tuple[int, ...] = ()) -> None:
-        """Append French words that together render the same English words."""
-        self.target.extend((word, origin) for word in words)
+    def write(self, english: str, *french: str) -> None:
+        """Append an English word and the French words that render it, by default the same word."""
+        origin = self.say(english)
+        self.target.extend((word, origin) for word in french or (english,))
 
-    def copy(self, word: str) -> None:
-        """Append a word that is the same in both languages."""
-        self.put(word, (self.say(word),))
+    def write_phrase(self, phrase: Phrase) -> None:
+        """Append a fixed phrase in both languages."""
+        places = self.say(*phrase.english)
+        for position, word in enumerate(phrase.french):
+            self.put(word, tuple(places[i] for i, j in phrase.links if j == position))
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Draw one of them."""
+        """Draw one of the choices."""
         return choices[int(self.random() * len(choices))]
 
     def chance(self, probability: float) -> bool:
@@ -96,14 +87,14 @@ class Draft:
         """Tokens on the longer side so far."""
         return max(len(self.source), len(self.target))
 
+    def mark(self) -> tuple[int, int]:
+        """The current end of both sides, for `rewind`."""
+        return len(self.source), len(self.target)
+
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Strike out what was written since `mark`, the two lengths then."""
+        """Delete what was written since `mark`."""
         del self.source[mark[0] :]
         del self.target[mark[1] :]
-
-    def mark(self) -> tuple[int, int]:
-        """Where `rewind` may come back to."""
-        return len(self.source), len(self.target)
 
     def example(self) -> Example:
         """Finish the sentence: elide, capitalise, link and join."""
@@ -111,8 +102,7 @@ class Draft:
         source = self.source
         source[0] = source[0][0].upper() + source[0][1:]
         target[0] = target[0][0].upper() + target[0][1:]
-        links = [(i, j) for j, (_, origin) in enumerate(self.target) for i in origin]
-        links.sort()
+        links = sorted((i, j) for j, (_, origin) in enumerate(self.target) for i in origin)
         return Example(_join_english(source), _join_french(target), tuple(source), tuple(target), tuple(links))
 
 
@@ -121,8 +111,6 @@ def _elide(words: list[str]) -> list[str]:
         short = _ELIDED.get(words[j])
         if short is not None and starts_with_vowel(words[j + 1]):
             words[j] = short
-        elif words[j] == "si" and words[j + 1] in ("il", "ils"):
-            words[j] = "s'"
     return words
 
 

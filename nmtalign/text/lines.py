@@ -1,4 +1,4 @@
-"""Lines of text files: only `\\n` ends a line, and what is not UTF-8 is refused by file and line."""
+"""Lines of text files: only `\\n` ends a line, and bytes that are not UTF-8 are an error naming file and line."""
 
 import gzip
 import io
@@ -18,14 +18,14 @@ _BUFFER = 1 << 20  # bytes
 
 
 def shown(path: Path) -> str:
-    """The name of a text in messages: `-` is standard input."""
+    """The name of a text file in messages; `-` is standard input."""
     return "standard input" if path == STDIN else str(path)
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Opens a plain or gzip-compressed file (known by its first bytes, whatever its name) for reading; `-` is stdin.
+    """Opens a plain or gzip-compressed file (recognised by its first bytes) for reading; `-` is standard input.
 
-    Raises InputError for a file that cannot be opened.
+    Raises InputError if the file cannot be opened.
     """
     try:
         raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
@@ -37,7 +37,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 class _Unpacked(gzip.GzipFile):
-    """A GzipFile that closes the stream beneath it, too."""
+    """A GzipFile that also closes the compressed stream."""
 
     def __init__(self, packed: BinaryIO) -> None:
         super().__init__(fileobj=packed, mode="rb")
@@ -65,12 +65,12 @@ def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def strip_end(raw: bytes) -> bytes:
-    """A line without its end: `\\n`, and one `\\r` before it (files from Windows)."""
+    """A line without its `\\n` and without one `\\r` before it (files from Windows)."""
     return raw.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def decode_lenient(raw: bytes) -> tuple[str, bool]:
-    """The text of a raw line without its end, and whether it held bytes that are not UTF-8 (each becomes U+FFFD)."""
+    """The text of a raw line without its end, and whether some bytes were not UTF-8 and became U+FFFD."""
     stripped = strip_end(raw)
     try:
         return stripped.decode("utf-8"), False
@@ -79,10 +79,10 @@ def decode_lenient(raw: bytes) -> tuple[str, bool]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line stay there.
+    """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line remain.
 
-    Raises InputError for a missing file, a damaged gzip file, a line that is longer than `LONGEST_LINE`, and bytes that
-    are not UTF-8, naming file and line.
+    Raises InputError naming file and line: the file is missing, damaged (gzip), not UTF-8, or has a line that is longer
+    than `LONGEST_LINE`.
     """
     for number, raw in enumerate(_raw_lines(path), 1):
         yield _decode(path, number, raw)
@@ -91,8 +91,8 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     """The lines of two files side by side.
 
-    Raises InputError where one file has fewer lines, naming both counts and the first missing line; else as
-    `read_lines`.
+    Raises InputError as `read_lines` does, and if one file has fewer lines; it names the first missing line and both
+    counts.
     """
     lefts, rights = _raw_lines(source), _raw_lines(target)
     number = 0
@@ -131,5 +131,5 @@ def _decode(path: Path, number: int, raw: bytes) -> str:
 def _unequal(short: Path, short_lines: int, long: Path, long_lines: int) -> InputError:
     return InputError(
         f"{shown(short)}: has no line {short_lines + 1}, but {shown(long)} has {long_lines} lines; "
-        "the two files must have one line for each other's"
+        "line n of one file must be the translation of line n of the other"
     )

@@ -1,60 +1,51 @@
-"""Where spaces stand between tokens: by rules for English, French and others, and as a training text does.
+"""Detokenising: where spaces stand between tokens, by the rules of a language and as a training text does.
 
-Each gap has two sides: what the role of the token before it wants, and what the role of the one after it wants; no
-space wins over a space, and either over no wish. A text may overrule the wish of a role ("any ;", "« any") or
-of a pair of roles ("a –"), so that text which disagrees with the rules comes back as its own kind is written.
+Two wishes decide about each gap: one of the role of the token before it, one of the role of the token behind it. No
+space wins over a space, and a no-break space over a plain one. A training text can overrule the wish of a role
+("any ;", "« any") or of a pair of roles ("a –"). Text that deviates from the rules then comes back as it was written.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 
-from nmtalign.text.marks import (
+from nmtalign.text.token_roles import (
     CJK,
     CLOSE_QUOTE,
-    CLOSE_SINGLE,
     CONTRACTION,
     ELISION,
-    EMOJI,
     GROUP,
     JOIN,
     LEFT,
-    LOOSE,
     NUMBER,
     OPEN_QUOTE,
-    OPEN_SINGLE,
     RIGHT,
     WORD,
-    Kinds,
+    token_roles,
 )
-from nmtalign.text.roles import assign_roles
 
 SPACES = ("", " ", "\u00a0", "\u202f")
-Counts = Counter[tuple[str, str, str]]  # role before, role after, what stands between
+Counts = Counter[tuple[str, str, str]]  # role before the gap, role behind it, text of the gap
 
-_JOINED = (JOIN, "/", "_", "0:0", "0–0", "A&A", "US$0", "0′N")
-_ENUMERATED = ("0(", ")(", "f(", "a(s", "%(")
+_JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
+_BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
 _CLOSING = (
-    LEFT, CONTRACTION, CLOSE_QUOTE, CLOSE_SINGLE, *",.;:!?%)]}”…™®", "...", ")s", ")a)", ">)", "0′", "n°",
-    "US$", *_ENUMERATED,
+    LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”…™®", "...", ")a)", "0′", "n°", *_BEHIND_WORDS,
 )  # fmt: skip
-_OPENING = (
-    RIGHT, ELISION, OPEN_QUOTE, OPEN_SINGLE, *"([{“‘„‚¿¡", "$0", "#0", "<(", "°C", "^...", ")s", ")a)", *_ENUMERATED,
-)  # fmt: skip
-_PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP), (EMOJI, EMOJI))
-_FIXED = frozenset((JOIN, LEFT, RIGHT, LOOSE))
-_EVIDENCE = 20  # gaps of a kind in the text that is counted; fewer teach nothing
-_MAJORITY = 0.6  # of them
+_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
+_PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
+_FIXED = frozenset((JOIN, LEFT, RIGHT))
+_EVIDENCE = 20  # smallest number of gaps between two roles from which their spacing is learned
+_MAJORITY = 0.6  # smallest share of these gaps that are alike
 _ANY = "any"
 _PLAIN = frozenset((WORD, NUMBER, GROUP))
 
 
 class Spacing:
-    """Joins tokens to text for a language; `learned` is what `learn` gave for a text of the same kind."""
+    """Joins the tokens of a language to text. `learned` is the result of `learn` on text of the same kind."""
 
     def __init__(self, language: str, learned: Mapping[str, str] | None = None) -> None:
         self.language, self.learned = language, dict(learned or {})
-        self._kinds = Kinds()
         self._gaps = _Gaps(language, self.learned)
 
     def join(self, tokens: Sequence[str]) -> str:
@@ -62,29 +53,24 @@ class Spacing:
         words = " ".join(tokens).split()
         if not words:
             return ""
-        gaps = map(self._gaps.__getitem__, pairwise(self._roles(words)))
+        gaps = map(self._gaps.__getitem__, pairwise(token_roles(words, self.language)))
         return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
 
-    def _roles(self, words: list[str]) -> list[str]:
-        return assign_roles(words, list(map(self._kinds.__getitem__, words)), self.language)
-
     def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
-        """Adds what stands between the tokens of a line of text, words next to words aside."""
-        if not tokens:
-            return
-        roles, end, before = self._roles(list(tokens)), 0, ""
-        for token, role in zip(tokens, roles, strict=True):
+        """Adds the gaps between the tokens of a line, except those between two words."""
+        end, before = 0, ""
+        for token, role in zip(tokens, token_roles(list(tokens), self.language), strict=True):
             start = line.find(token, end)
-            if start < 0:  # the tokeniser took something out of the middle of a word
+            if start < 0:  # the tokeniser removed characters from the middle of a word
                 return
             if before and not (role == WORD == before) and role not in _FIXED and before not in _FIXED:
                 counts[before, role, line[end:start]] += 1
             end, before = start + len(token), role
 
     def learn(self, counts: Counts) -> dict[str, str]:
-        """Where a text disagrees with the rules, in the form that `learned` takes."""
+        """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
         learned: dict[str, str] = {}
-        for tallies in (_sides(counts), _pairs(counts)):  # pairs where they disagree with their sides
+        for tallies in (_sides(counts), _pairs(counts)):  # a pair is learned where it deviates from its two sides
             rules = _Gaps(self.language, learned)
             for (before, after), tally in sorted(tallies.items()):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
@@ -95,17 +81,19 @@ class Spacing:
 
 
 class _Gaps(dict[tuple[str, str], str]):
-    """What stands between two roles."""
+    """The text between two roles."""
 
     def __init__(self, language: str, learned: Mapping[str, str]) -> None:
-        self._before = dict.fromkeys((*_JOINED, *_CLOSING), "")  # what a role wants before it
+        self._before = dict.fromkeys((*_JOINED, *_CLOSING), "")  # the wish of a role for the gap before it
         self._after = dict.fromkeys((*_JOINED, *_OPENING), "")
         if language == "fr":
             self._before |= dict.fromkeys(":;!?%»", " ")
         else:
             self._before["»"] = self._after["«"] = ""
         if language == "en":
-            self._before["°C"] = ""
+            self._before["°C"] = self._after["$"] = ""
+        if language == "de":
+            self._before["“"], self._after["“"] = "", " "
         for key, gap in learned.items():
             before, _, after = key.partition(" ")
             if after == _ANY:
@@ -129,7 +117,7 @@ _Tallies = dict[tuple[str, str], Counter[str]]
 
 
 def _pairs(counts: Counts) -> _Tallies:
-    """How often what stands between two roles."""
+    """The gaps between two roles and how often each occurs."""
     tallies: _Tallies = defaultdict(Counter)
     for (before, after, gap), count in counts.items():
         tallies[before, after][gap if gap in SPACES else " "] += count
@@ -137,7 +125,7 @@ def _pairs(counts: Counts) -> _Tallies:
 
 
 def _sides(counts: Counts) -> _Tallies:
-    """How often what stands between a mark and the word or number before it, and the one after it."""
+    """The gaps between a mark and the word or number beside it, and how often each occurs."""
     tallies: _Tallies = defaultdict(Counter)
     for (before, after), tally in _pairs(counts).items():
         if before in _PLAIN and after not in _PLAIN:
@@ -148,6 +136,6 @@ def _sides(counts: Counts) -> _Tallies:
 
 
 def _usual(tally: Counter[str]) -> str:
-    """What mostly stands there; of spaces, the most frequent kind."""
+    """No space if most gaps have none, else the most frequent kind of space."""
     spaces = [(tally[space], -place, space) for place, space in enumerate(SPACES) if space]
     return "" if 2 * tally[""] > tally.total() else max(spaces)[2]

@@ -1,4 +1,4 @@
-"""Raw text to tokens and back: Moses words, sentencepiece pieces, or words that are already set apart by spaces."""
+"""Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, or words between spaces."""
 
 import json
 import re
@@ -10,12 +10,11 @@ from typing import Any, Protocol
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, atomic_text
-from nmtalign.text.caching import Tokens, keep
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.moses import MosesWords, Tokens, keep
 from nmtalign.text.spacing import SPACES, Counts
 from nmtalign.untrusted import read_json, read_regular
 
-# What sets words apart: no-break spaces, U+0085 and U+2028 belong to the words of tokenised text.
+# Only ASCII blanks separate words: in tokenised text no-break spaces, U+0085 and U+2028 are parts of words.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")
 _UNEVEN = re.compile(r"[\t\r\f\v\n]| {2}")
 WORD_START = "▁"
@@ -24,16 +23,16 @@ MODEL_FILES = ("source.spm", "target.spm")
 
 
 def blanks_to_spaces(line: str) -> str:
-    """Each run of ASCII blanks as one space."""
+    """Replaces each run of ASCII blanks by one space."""
     return _BLANKS.sub(" ", line) if _UNEVEN.search(line) else line
 
 
 class Tokenizer(Protocol):
-    """What every tokeniser does; tokens hold neither space nor `\\n`."""
+    """The interface of all tokenisers; tokens contain neither spaces nor `\\n`."""
 
     @property
     def kind(self) -> str:
-        """The name under which tokenizer.json knows it."""
+        """The name of the tokeniser in tokenizer.json."""
 
     def tokenize(self, line: str) -> list[str]:
         """The tokens of one line of text."""
@@ -42,14 +41,14 @@ class Tokenizer(Protocol):
         """One line of text."""
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """For each token the 0-based index of the word that it is part of."""
+        """The 0-based index of the word to which each token belongs."""
 
     def words(self, tokens: Sequence[str]) -> list[str]:
-        """The words that the tokens make up, as many as `word_index` counts."""
+        """The words that consist of these tokens, in the order of `word_index`."""
 
 
 class SpacedWords:
-    """Text that is tokenised already: words stand between blanks."""
+    """Words between blanks, for text that is already tokenised."""
 
     kind = "spaced"
 
@@ -73,7 +72,7 @@ class SpacedWords:
 class SentencePieces:
     """Subword pieces of a sentencepiece model, given as the bytes of its file.
 
-    A piece that starts with "▁" starts a word. Text comes back as it was but for runs of blanks.
+    A piece that starts with "▁" starts a word. Detokenised text equals the original except for runs of blanks.
     """
 
     kind = "sentencepiece"
@@ -95,7 +94,7 @@ class SentencePieces:
 
     @classmethod
     def load(cls, path: Path) -> "SentencePieces":
-        """Reads a model file; raises FormatError naming it."""
+        """Reads a model file. Raises FormatError naming the file."""
         try:
             return cls(read_regular(path))
         except OSError as error:
@@ -104,12 +103,12 @@ class SentencePieces:
             raise FormatError(f"{path}: {error}") from None
 
     def pieces(self) -> list[str]:
-        """The pieces of the model by their rank, without the unknown one."""
+        """The pieces of the model in the order of their ranks, without the unknown one."""
         processor = self._processor
         return [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_unknown(i)]
 
     def tokenize(self, line: str) -> list[str]:
-        """Pieces; a character that the model does not know stands for itself."""
+        """The pieces; a character that the model does not know is a piece itself."""
         line = blanks_to_spaces(line)
         if self._words is None or WORD_START in line:
             pieces: list[str] = self._processor.encode(line, out_type=str)
@@ -118,7 +117,7 @@ class SentencePieces:
         return list(chain.from_iterable(map(self._words.__getitem__, words.split(" ")))) if words else []
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """The pieces joined, "▁" read as a space."""
+        """The joined pieces, with a space for each "▁"."""
         return "".join(tokens).replace(WORD_START, " ").strip(" ")
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
@@ -131,7 +130,7 @@ class SentencePieces:
         return index
 
     def words(self, tokens: Sequence[str]) -> list[str]:
-        """The pieces of each word joined, without the "▁" in front."""
+        """The joined pieces of each word, without the "▁" before it."""
         words: list[str] = []
         for token, word in zip(tokens, self.word_index(tokens), strict=True):
             if word == len(words):
@@ -142,7 +141,7 @@ class SentencePieces:
 
 
 class _PiecesOfWords(dict[str, Tokens]):
-    """The pieces of words that were met."""
+    """The pieces of words seen before."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
@@ -152,10 +151,10 @@ class _PiecesOfWords(dict[str, Tokens]):
 
 
 def _word_by_word(processor: Any) -> bool:
-    """Whether the pieces of a word never depend on the words around it.
+    """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
 
-    So it is where pairs are merged by rank (bpe: the scores are 0, -1, -2, ...), no piece goes over a space, and the
-    space has a piece. The scores of a unigram model are summed over the line, and rounded.
+    This is the case if the model merges pairs by rank (bpe: its scores are 0, -1, -2, ...), no piece contains a space
+    inside, and the space is a piece. A unigram model sums rounded scores over the whole line.
     """
     numbers = [number for number in range(len(processor)) if not processor.is_unknown(number)]
     return (
@@ -167,7 +166,7 @@ def _word_by_word(processor: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenisers of both sides, as a corpus and a model carry them; both are of one kind."""
+    """The tokenisers of source and target, stored with a corpus and with a model; both are of the same kind."""
 
     source: Tokenizer
     target: Tokenizer
@@ -178,21 +177,21 @@ class Tokenizers:
     def moses(
         cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None
     ) -> "Tokenizers":
-        """Moses words of two languages; `spacing` is what was learned of the target text (see MosesWords)."""
+        """Moses words of two languages; `spacing` was learned from the target text (see MosesWords)."""
         target = MosesWords(target_language, spacing)
         return cls(MosesWords(source_language), target, source_language, target_language)
 
     @classmethod
     def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
-        """Text that is tokenised already."""
+        """Words between blanks on both sides."""
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
     def with_spacing(self, counts: Counts) -> "Tokenizers":
-        """The same with a target that is put together as its training text is, where tokens do not tell that."""
+        """The same with the spacing of the target text; only Moses words lose spacing and need it."""
         return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
 
     def reversed(self) -> "Tokenizers":
-        """Those of the other direction; how its target text is put together has not been learned."""
+        """The tokenisers of the reverse direction, without a learned spacing."""
         if isinstance(self.source, MosesWords):
             return Tokenizers.moses(self.target_language, self.source_language)
         return Tokenizers(self.target, self.source, self.target_language, self.source_language)
@@ -203,7 +202,7 @@ class Tokenizers:
         return self.source.kind
 
     def files(self) -> tuple[str, ...]:
-        """The names of the files that `save` writes."""
+        """Names of the files that `save` writes."""
         return (TOKENIZER_FILE, *(MODEL_FILES if self.kind == SentencePieces.kind else ()))
 
     def save(self, folder: Path) -> None:
@@ -223,7 +222,7 @@ class Tokenizers:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizers":
-        """Reads what `save` wrote; raises FormatError naming the file."""
+        """Reads the files of `save`. Raises FormatError naming the file."""
         path = folder / TOKENIZER_FILE
         try:
             settings = read_json(path)
@@ -245,7 +244,7 @@ class Tokenizers:
 
 
 def _checked(spacing: dict[str, str]) -> dict[str, str]:
-    """What `learn` of Spacing may have given; raises ValueError for anything else."""
+    """A possible result of `Spacing.learn`. Raises ValueError for anything else."""
     if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
         raise ValueError
     return dict(spacing)

@@ -1,30 +1,33 @@
-"""Vocabularies: words and their ids, kept as plain text, a word a line."""
+"""Vocabularies (words and their ids) and lexicons (words and their translations), stored as plain text."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, InputError
 from nmtalign.files import atomic_text
+from nmtalign.text.lines import read_lines
 from nmtalign.untrusted import read_regular
 
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
+NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 
 class Vocabulary:
     """Words with ids 0 to K-1: `</s>`, `<unk>`, then words by falling frequency.
 
-    `encode` never gives the id of `</s>`: text that holds a special name holds an unknown word. Raises FormatError for
-    words that cannot be told apart in a file of one word a line.
+    `encode` never returns the id of `</s>`: the names of the special words are unknown words in text. Raises
+    FormatError for words that are empty, repeated or contain a line feed, because the file has one word per line.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
         if self.words[:2] != _SPECIALS:
-            raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a line of its own")
-        # Neither special is a key, so a word of that name is unknown.
+            raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a separate line")
+        # The special words are not keys, so their names are unknown words in text.
         self._ids = {word: number for number, word in enumerate(self.words[2:], 2)}
         if len(self._ids) != len(self.words) - 2 or not self._ids.keys().isdisjoint(("", *_SPECIALS)):
             raise self._first_fault()
@@ -37,9 +40,9 @@ class Vocabulary:
             if not word:
                 return FormatError(f"line {line}: an empty word")
             if "\n" in word:
-                return FormatError(f"line {line}: {word!r} holds the end of a line")
+                return FormatError(f"line {line}: {word!r} contains a line feed")
             if word in seen:
-                return FormatError(f"line {line}: {word!r} stands on line {seen[word]} already")
+                return FormatError(f"line {line}: {word!r} is already on line {seen[word]}")
             seen[word] = line
         return FormatError("a word is unusable")
 
@@ -47,7 +50,7 @@ class Vocabulary:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
-        """Whether text with this word keeps it (`</s>` and `<unk>` in text are unknown words)."""
+        """Whether this word of a text has an id (`</s>` and `<unk>` in text are unknown words)."""
         return word in self._ids
 
     def __eq__(self, other: object) -> bool:
@@ -60,23 +63,23 @@ class Vocabulary:
         return f"Vocabulary({len(self.words)} words)"
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of tokens, UNK_ID for those not in the vocabulary; no `</s>` is added."""
+        """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added."""
         ids = self._ids
         return [ids.get(token, UNK_ID) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of ids, specials included."""
+        """The words of ids, including special words."""
         words = self.words
         return [words[number] for number in ids]
 
     def save(self, path: Path) -> None:
-        """Writes one word a line; the line number less one is the id."""
+        """Writes one word per line; the id is the line number minus one."""
         with atomic_text(path) as stream:
             stream.writelines(f"{word}\n" for word in self.words)
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Reads what `save` wrote; raises FormatError naming file and line for anything else."""
+        """Reads the file of `save`. Raises FormatError naming file and line."""
         try:
             text = read_regular(path).decode("utf-8")
         except OSError as error:
@@ -93,7 +96,40 @@ class Vocabulary:
     def shortlist(
         cls, counts: Mapping[str, int] | Iterable[tuple[str, int]], size: int, min_count: int = 1
     ) -> "Vocabulary":
-        """The `size` - 2 most frequent words (ties by code point) of those seen `min_count` times, and the specials."""
+        """The special words and the `size` - 2 most frequent words with at least `min_count` occurrences.
+
+        Words of equal frequency are in the order of their code points.
+        """
         pairs = counts.items() if isinstance(counts, Mapping) else counts
         ranked = ((-count, word) for word, count in pairs if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
+
+
+def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
+    """Source word, target word and probability of each line of a lexicon, in the order of the file.
+
+    Spaces or tabs separate the fields. A probability may be a logarithm; a line without one counts as certain. Lines
+    for "no word" are skipped. Raises FormatError naming file and line.
+    """
+    try:
+        for number, line in enumerate(read_lines(path), 1):
+            entry = _entry(path, number, line)
+            if NO_WORD.isdisjoint(entry[:2]):
+                yield entry
+    except InputError as error:
+        raise FormatError(str(error)) from None
+
+
+def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
+    fields = [field for field in line.replace("\t", " ").split(" ") if field]
+    if len(fields) not in (2, 3):
+        raise FormatError(
+            f"{path}: line {number}: {len(fields)} fields; a lexicon has `source target` or `source target probability`"
+        )
+    try:
+        probability = float(fields[2]) if len(fields) == 3 else 1.0
+    except ValueError:
+        probability = math.nan
+    if math.isnan(probability):
+        raise FormatError(f"{path}: line {number}: {fields[2]!r} is not a probability")
+    return fields[0], fields[1], probability

@@ -16,8 +16,8 @@ from nmtalign.alignment.model1 import learn
 from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
-from nmtalign.text.lexicon import read_entries
 from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import read_entries
 
 TOY = [
     ("the house", "la maison"),

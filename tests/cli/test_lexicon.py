@@ -13,8 +13,8 @@ from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.cli.app import main
 from nmtalign.data.corpus import Corpus
 from nmtalign.decoding.candidates import CandidateLists
-from nmtalign.text.lexicon import read_entries
 from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import read_entries
 
 SOURCE = "the fox.\nthe boat.\na fox.\n\na boat.\n"
 TARGET = "le renard.\nle bateau.\nun renard.\n\nun bateau.\n"

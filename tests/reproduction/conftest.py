@@ -14,7 +14,7 @@ from nmtalign.reproduction.report import begin_folder, write_report
 from nmtalign.reproduction.results import Results, gather
 from nmtalign.reproduction.running import Reproduction
 from nmtalign.reproduction.scales import SCALES, Budget, Scale
-from nmtalign.sample.writer import write_sample
+from nmtalign.sample import write_sample
 from nmtalign.workspace import load_workspace
 
 SMALLEST = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary, read_entries
 
 WORDS = st.text(
     alphabet=st.one_of(
@@ -49,8 +49,8 @@ def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point() -> None:
         (b"", "line 1: a vocabulary starts with"),
         (b"the\na\n", "line 1: a vocabulary starts with"),
         (b"</s>\r\n<unk>\r\n", "line 1: a vocabulary starts with"),
-        (b"</s>\n<unk>\na\nb\na\n", "line 5: 'a' stands on line 3 already"),
-        (b"</s>\n<unk>\na\n</s>\n", "line 4: '</s>' stands on line 1 already"),
+        (b"</s>\n<unk>\na\nb\na\n", "line 5: 'a' is already on line 3"),
+        (b"</s>\n<unk>\na\n</s>\n", "line 4: '</s>' is already on line 1"),
         (b"</s>\n<unk>\na\n\nb\n", "line 4: an empty word"),
         (b"</s>\n<unk>\n\xff\n", "line 3: not UTF-8"),
     ],
@@ -65,5 +65,40 @@ def test_what_is_no_vocabulary_is_refused_by_file_and_line(tmp_path: Path, conte
 def test_a_missing_file_and_a_word_with_a_newline(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"none\.txt: cannot read the vocabulary"):
         Vocabulary.load(tmp_path / "none.txt")
-    with pytest.raises(FormatError, match="holds the end of a line"):
+    with pytest.raises(FormatError, match="contains a line feed"):
         Vocabulary([EOS, UNK, "two\nlines"])
+
+
+def test_entries_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon"
+    path.write_text("fox renard 0.4\nfox\tgoupil  0.6\nox bœuf\nNULL le 1\nfox <eps> -0.1\na\u00a0b ab -3.5\n")
+    assert list(read_entries(path)) == [
+        ("fox", "renard", 0.4), ("fox", "goupil", 0.6), ("ox", "bœuf", 1.0), ("a\u00a0b", "ab", -3.5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fox", "1 fields"),
+        ("", "0 fields"),
+        ("the red fox 0.5", "4 fields"),
+        ("red fox renard", "'renard' is not a probability"),
+        ("fox renard nan", "'nan' is not a probability"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "lexicon"
+    path.write_text(f"a un 1\n{line}\n")
+    with pytest.raises(FormatError) as raised:
+        list(read_entries(path))
+    assert str(raised.value).startswith(f"{path}: line 2: ")
+    assert message in str(raised.value)
+
+
+def test_a_lexicon_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="none: cannot read"):
+        list(read_entries(tmp_path / "none"))
+    (tmp_path / "bytes").write_bytes(b"a un\n\xff un\n")
+    with pytest.raises(FormatError, match="line 2: not UTF-8"):
+        list(read_entries(tmp_path / "bytes"))

@@ -194,7 +194,7 @@ def test_restart_removes_a_direction_that_is_no_longer_trained_and_no_other_mode
 
 def test_restart_does_not_remove_the_model_to_start_from(reversal, tmp_path):
     train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
-    with pytest.raises(UsageError, match="training anew would remove this folder; give another folder for the new model"):
+    with pytest.raises(UsageError, match="training anew would remove this folder; give another"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "m")), restart=True)
     assert weights(tmp_path / "m")
     assert weights(tmp_path / "m/backward")

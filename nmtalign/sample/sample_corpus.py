@@ -1,4 +1,4 @@
-"""The sample workspace on disk: three disjoint parts, their tokens, gold links, and a configuration to begin with."""
+"""Writes the sample workspace: three disjoint parts with their tokens and gold links, and a configuration."""
 
 import filecmp
 import os
@@ -13,7 +13,7 @@ from nmtalign.checks import SettingError
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
-from nmtalign.sample.sentences import generate
+from nmtalign.sample.grammar import generate
 
 CONFIGURATION = """\
 # The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.
@@ -47,12 +47,12 @@ validate_every = "200"
 HELD_OUT = 500
 """Sentences in dev and in test of a corpus that is not small."""
 
-_TRIES = 1000  # draws of one training sentence before a repetition is let in: size forces it, or it never comes to that
+_TRIES = 1000  # draws of one training sentence before a repetition is accepted
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSummary:
-    """What was written: sentence pairs of each part, and the lengths of the training part in tokens."""
+    """Number of sentence pairs in each part, and the lengths of the training sentences in tokens."""
 
     train: int
     dev: int
@@ -64,8 +64,8 @@ class SampleSummary:
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Counts of a part, kept while it is written."""
+class _Lengths:
+    """Lengths of the sentences of a part, counted while it is written."""
 
     pairs: int = 0
     source: int = 0
@@ -83,10 +83,10 @@ class _Tally:
 
 
 def write_sample(folder: Path, pairs: int, seed: int = 1, *, force: bool = False) -> SampleSummary:
-    """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, which is made if need be.
+    """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, created if missing.
 
-    Raises UsageError where `pairs` is less than 1, and, without `force`, where a file is there with other content:
-    then nothing is written.
+    Raises UsageError if `pairs` is less than 1, and, without `force`, if a file with other content is there: then
+    nothing is written.
     """
     if pairs < 1:
         raise SettingError("must be 1 or more", pairs=pairs)
@@ -130,12 +130,12 @@ def configuration(pairs: int) -> str:
 
 
 def held_out(pairs: int) -> int:
-    """How many sentences dev and test have each: a tenth of a small corpus."""
+    """The number of sentences in dev and in test: a tenth of a small corpus."""
     return min(HELD_OUT, max(1, pairs // 10))
 
 
 def _distinct(examples: Iterator[Example], count: int, others: Iterable[Example]) -> list[Example]:
-    """Take the first `count` whose two sentences are new, here and among `others`."""
+    """Take the first `count` pairs of which neither sentence occurs before or in `others`."""
     sources = {example.source for example in others}
     targets = {example.target for example in others}
     taken: list[Example] = []
@@ -149,10 +149,10 @@ def _distinct(examples: Iterator[Example], count: int, others: Iterable[Example]
 
 
 def _training(seed: int, pairs: int, reserved: list[Example]) -> Iterator[Example]:
-    """Yield training pairs: none that is reserved, and none twice.
+    """Yield different training pairs without the reserved sentences.
 
-    All the reserved sentences are left out, also where a small corpus has fewer of them in dev and test, so that a
-    larger corpus of the same seed begins with the smaller one.
+    A small corpus leaves out all reserved sentences although it writes only some of them to dev and test. Thus a larger
+    corpus of the same seed starts with the smaller one.
     """
     sources = {example.source for example in reserved}
     targets = {example.target for example in reserved}
@@ -169,10 +169,10 @@ def _training(seed: int, pairs: int, reserved: list[Example]) -> Iterator[Exampl
         yield example
 
 
-def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> _Tally:
-    """Write natural text, tokens and links of one part, a line a sentence in each of the five files."""
+def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> _Lengths:
+    """Write the five files of one part (text, tokens, links) with one line per sentence."""
     endings = ("en", "fr", "tok.en", "tok.fr", "align")
-    tally = _Tally()
+    tally = _Lengths()
     with ExitStack() as stack:
         english, french, source, target, links = (
             stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings

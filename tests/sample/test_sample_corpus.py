@@ -8,7 +8,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.sample import write_sample
-from nmtalign.sample.writer import configuration
+from nmtalign.sample.sample_corpus import configuration
 from nmtalign.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
@@ -35,6 +35,14 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     assert [name for name, value in digest(tmp_path / "one").items() if other[name] == value] == ["nmtalign.toml"]
 
 
+def test_the_text_of_a_seed_never_changes(tmp_path: Path) -> None:
+    write_sample(tmp_path, 300, seed=3)
+    written = digest(tmp_path)
+    assert written["train.en"] == "6911a5506896d6a0aedd00e52e9323361d67cd1c7337c0d154fe4aa2bc184cca"
+    assert written["train.fr"] == "2e56c6689916cd6e2e4312b900498ae8e41473fcc051775e76d036e185bc4bf7"
+    assert written["train.align"] == "773ab0bc4b11251dff4f48d51d788b1e0444f3a98b2b9365d60ce0f15bde45c5"
+
+
 def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
     write_sample(tmp_path / "small", 50)
     write_sample(tmp_path / "large", 300)
@@ -42,7 +50,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
     assert lines(tmp_path / "large/test.fr")[:5] == lines(tmp_path / "small/test.fr")
 
 
-@pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (2, 1), (15, 1), (1000, 100), (5000, 500), (6000, 500)])
+@pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (15, 1), (5000, 500)])
 def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
     summary = write_sample(tmp_path, pairs)
     assert (summary.train, summary.dev, summary.test) == (pairs, held_out, held_out)
