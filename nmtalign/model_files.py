@@ -127,7 +127,7 @@ class Checksum(threading.Thread):
         """The place of the stream moves to its end."""
         super().__init__(daemon=True)  # a command that ends early does not wait for it
         self._descriptor = os.dup(stream.fileno())
-        self._matches: bool | OSError = False
+        self._matches: bool | OSError | MemoryError = False
 
     def run(self) -> None:
         """Compares the SHA-256 of the file, with its digest as zeros, to that digest."""
@@ -140,15 +140,15 @@ class Checksum(threading.Thread):
                 while count := stream.readinto(buffer):
                     digest.update(buffer[:count])
             self._matches = digest.hexdigest().encode() == start[DIGEST_PLACE:]
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._matches = error
 
     def matches(self) -> bool:
-        """Waits for the end; whether the digest in the file is that of its bytes. Raises OSError of the reading."""
+        """Waits for the end; whether the digest in the file is that of its bytes. Raises the error of the reading."""
         self.join()
-        if isinstance(self._matches, OSError):
-            raise self._matches
-        return self._matches
+        if isinstance(self._matches, bool):
+            return self._matches
+        raise self._matches
 
 
 _ahead: dict[tuple[int, ...], Checksum] = {}
@@ -160,9 +160,12 @@ def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
     Whatever is wrong with them is for the loading to say.
     """
     for folder in folders:
-        with contextlib.suppress(FormatError, OSError, ValueError), open_regular(find_weights(folder, which)) as stream:
-            check = _ahead[_identity(stream)] = Checksum(stream)
+        # RuntimeError: the system starts no further thread.
+        ignored = contextlib.suppress(FormatError, OSError, ValueError, RuntimeError)
+        with ignored, open_regular(find_weights(folder, which)) as stream:
+            check = Checksum(stream)
             check.start()
+            _ahead[_identity(stream)] = check
 
 
 def checksum_of(stream: FileIO) -> Checksum:

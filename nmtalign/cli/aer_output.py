@@ -151,7 +151,7 @@ def print_text(systems: Sequence[System], wanted: Wanted) -> None:
     first = systems[0].whole(wanted)
     possible = sum(len(pair.possible) for pair in systems[0].gold)
     sys.stdout.write(f"pairs: {first['pairs']}  gold: {first['sure']} sure links, {possible} with the possible ones\n")
-    rows = [[system.name, *_cells(system.whole(wanted), keys)] for system in systems]
+    rows = [[escaped(system.name), *_cells(system.whole(wanted), keys)] for system in systems]
     _print_table([["links of", *head], *rows])
     sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in systems)
     for system in systems:

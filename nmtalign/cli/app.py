@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nmtalign.cli.address_space import guard_address_space
 from nmtalign.errors import NO_MEMORY, ResourceError, is_out_of_memory
 from nmtalign.files import disk_errors
 
@@ -26,6 +27,7 @@ def main() -> None:
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
     try:
         open_streams()
+        guard_address_space()
         from nmtalign.cli.commands import run
     except KeyboardInterrupt:
         _end("interrupted", 130)

@@ -24,6 +24,7 @@ from nmtalign.cli import (
     translate,
     view,
 )
+from nmtalign.cli.address_space import address_space_limit
 from nmtalign.cli.common import say
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
@@ -116,7 +117,12 @@ def _root(
 
 def run() -> None:
     """Runs the command line and exits; every error that a user can cause is one line on stderr."""
-    sys.exit(_flushed(_outcome()))
+    code = _flushed(_outcome())
+    if code == ResourceError.exit_code and address_space_limit() is not None:
+        # Under such a limit the libraries may fail once more while the process ends, with messages of their own.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _outcome() -> int:

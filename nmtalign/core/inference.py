@@ -22,6 +22,7 @@ from nmtalign.core.step import DecoderState
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most
+_NEW_WORDS = 16  # words of each product for words that occur for the first time
 
 
 class Inference:
@@ -145,6 +146,10 @@ class WordTable:
     def _fill(self, words: Tensor) -> None:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
-            if len(new):
-                self._rows[new] = F.linear(self._embedding(new).to(self._weight.dtype), self._weight, self._bias)
-                self._known[new] = True
+            # The number of rows of a product may change its rounding. Each product has the same number, so that the
+            # row of a word does not depend on which other words were new with it.
+            size = _BLOCK if self._complete else _NEW_WORDS
+            for block in new.split(size):
+                vectors = F.pad(self._embedding(block), (0, 0, 0, size - len(block))).to(self._weight.dtype)
+                self._rows[block] = F.linear(vectors, self._weight, self._bias)[: len(block)]
+            self._known[new] = True

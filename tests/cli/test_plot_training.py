@@ -128,6 +128,7 @@ MISTAKES = [
     (("--training", "empty"), 4, "empty: no train.jsonl in it; give a model directory"),
     (("--training", "nmtalign.h5"), 4, "nmtalign.h5: line 1: not an event of a training"),
     (("--training", "-o", "nmtalign.h5/a.png"), 5, "nmtalign.h5: cannot make the folder"),
+    (("--training", "a=model", "a=model"), 2, "two files are named a"),
 ]
 
 

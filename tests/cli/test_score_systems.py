@@ -328,12 +328,12 @@ def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypat
 def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: Path, run: Run) -> None:
     (folder / "nmtalign.toml").write_text(
         '[corpus]\ntest = ["src.en", "ref.fr"]\n[score]\nmetrics = "chrf"\nlowercase = true\nconfidence = true\n'
-        'bootstrap = 60\nseed = 3\nsignificance = "none"\nby_length = false\nlength_of = "reference"\n'
+        'bootstrap = 60\nseed = 3\nsignificance = "none"\nlength_of = "reference"\n'
     )
     _, out, _ = run("good.fr", "bad.fr")
     assert table(out)[0] == ["system", "chrF2", "±"]
     assert "|bs:60|seed:3|" in out
-    assert "by words" not in out
+    assert "by words of the reference" in out  # length_of asks for it
     _, out, _ = run("good.fr", "bad.fr", "--significance", "bs", "--metrics", "bleu", "--by-length", "--cased")
     assert table(out)[0] == ["system", "BLEU", "±", "p"]
     assert "by words of the reference" in out
@@ -374,7 +374,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["a=good.fr", "a=bad.fr"], 2, "two files are named a; give each NAME=FILE a name of its own"),
+        (["a=good.fr", "a=bad.fr"], 2, "two files are named a"),
         (["-", "x=-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["good.fr", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
         (["good.fr", "-s", "src.en", "--plot", "figure.gif"], 2, "figure.gif"),

@@ -82,8 +82,14 @@ def test_presets_and_options_train(nmtalign, workspace, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reverse-source"], "--reverse-source does not go with bidirectional = true (the default)"),
-        (["--attention", "dot", "--coverage", "linguistic"], "--coverage linguistic does not go with --attention dot"),
+        (
+            ["--reverse-source"],
+            "--reverse-source does not go with bidirectional = true (the default): only an encoder of one",
+        ),
+        (
+            ["--attention", "dot", "--coverage", "linguistic"],
+            "--coverage linguistic does not go with --attention dot: coverage needs",
+        ),
     ],
 )
 def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options, message):
