@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README, FORMATS = ROOT / "README.md", ROOT / "nmtalign" / "FORMATS.md"
+README, FORMATS = ROOT / "README.md", ROOT / "nmtalign" / "docs" / "formats.md"
 SMALLER = [
     (r"--max-time \d+[smh]", "--max-updates 4"),
     (r"--pairs \d+", "--pairs 200"),
