@@ -86,6 +86,7 @@ def test_readme(read_and_run):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_tutorial(read_and_run):
     assert len(blocks("sh", TUTORIAL)) >= 10
     folder = read_and_run(TUTORIAL)
@@ -94,6 +95,7 @@ def test_tutorial(read_and_run):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_details_and_formats(read_and_run):
     before = """
         nmtalign sample . && rm nmtalign.toml
