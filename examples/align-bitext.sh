@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Word alignments of a bitext as data: HDF5 with the soft weights, Pharaoh links, error rate against gold links.
-# Usage: align-bitext.sh FOLDER MODEL      (FOLDER as made by `nmtalign sample`)
+# Aligns the words of sentence pairs: soft weights in HDF5, hard links as text, the error rate, and a picture.
+# Usage: align-bitext.sh FOLDER MODEL      (FOLDER is made by `nmtalign sample`)
 set -euo pipefail
 model=$(cd -- "$2" && pwd)
 cd -- "$1"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The best links from a bitext alone: both directions trained together and made one, then once more, guided by these links.
-# Usage: align-both-ways.sh FOLDER [options of nmtalign train]      (FOLDER with data/ as made by `nmtalign prep`)
+# The best word alignments without gold links: trains both directions together, combines them, then trains again,
+# guided by the combined links.
+# Usage: align-both-ways.sh FOLDER [options of nmtalign train]      (FOLDER contains data/ of `nmtalign prep`)
 set -euo pipefail
 cd -- "$1"
 shift

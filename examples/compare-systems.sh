@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does attention help, and with which sentences? Two models trained as long, compared by one command, and once more for a script.
-# Usage: compare-systems.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
+# Does attention help, and for which sentences? Trains two models with equal budgets and compares them.
+# Usage: compare-systems.sh FOLDER [options of `nmtalign train`]      (FOLDER is made by `nmtalign sample`)
 set -euo pipefail
 cd -- "$1"
 shift
@@ -9,11 +9,11 @@ shift
 nmtalign train data/ -o models/attention --attention additive --max-time 20s "$@"
 nmtalign train data/ -o models/none --attention none --max-time 20s "$@"
 
-# Each model translates the test set once: what it wrote is kept beside it, and the next command is there at once.
+# Each model translates the test set once. nmtalign keeps the translations, so the second command needs no model.
 nmtalign score --all --by-length --table1 --differences 3 --attention --plot figure2.svg --html report.html
 nmtalign score --all --by-length --format csv > scores.csv
 
-# A gate for a script: 0 is good enough, 1 is below, and anything else is a mistake and no score.
+# For scripts: exit code 0 means good enough, 1 means below the limit, any other code means an error.
 status=0
 nmtalign score -m models/attention --metrics bleu --fail-under "${LEAST:-10}" --format json > scores.json || status=$?
 case $status in

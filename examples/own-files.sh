@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole road on your own files, without a workspace file.
+# All steps on your own files, without a workspace file: prepare, train, translate, score, align.
 # Usage: own-files.sh TRAIN DEV TEST SRC TGT [options of `nmtalign train`]
-#   TRAIN, DEV and TEST are names without the language: train.en and train.fr are `train en fr`.
+#   TRAIN, DEV and TEST are file names without the language. For train.en and train.fr give `train ... en fr`.
 set -euo pipefail
 train=$1 dev=$2 test=$3 src=$4 tgt=$5
 shift 5

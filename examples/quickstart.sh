@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole road on the sample corpus, in a workspace: every command finds what it needs in nmtalign.toml.
+# All steps on the sample corpus, in a workspace: every command finds its files in nmtalign.toml.
 # Usage: quickstart.sh FOLDER [options of `nmtalign train`]
 set -euo pipefail
 folder=$1

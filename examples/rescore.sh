@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What one model finds, chosen from by another, and by both: n-best lists and forced scores.
-# Usage: rescore.sh MODEL OTHER SOURCE REFERENCE      (OTHER may have another vocabulary: lists hold raw text)
+# Rescoring: one model writes n-best lists, and another model, or both together, choose the best translation.
+# Usage: rescore.sh MODEL OTHER SOURCE REFERENCE
+#   OTHER may have another vocabulary, because the lists contain raw text.
 set -euo pipefail
 model=$1 other=$2 source=$3 reference=$4
 
 nmtalign translate "$source" -m "$model" --n-best 12 -o nbest.txt
 nmtalign score-pairs --n-best nbest.txt -s "$source" -m "$other" --feature other --rescore -o rescored.txt
 
-# The first of each sentence is its best; for both, the best sum of LogProb= and other= a word (Length=).
+# The first entry of each sentence is the best one. Both models together: the best sum of LogProb= and other= per word.
 first() { awk -F ' [|][|][|] ' '!seen[$1]++ { print $2 }' "$1"; }
 both() {
     awk -F ' [|][|][|] ' '

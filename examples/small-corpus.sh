@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A small corpus (30,000 pairs or so) until there is no more to learn from it: subwords, much dropout, 20 epochs.
+# The best model of a small corpus (about 30,000 pairs): subwords, strong dropout, 20 epochs.
 # Usage: small-corpus.sh TRAIN DEV TEST SRC TGT [options of `nmtalign train`]
-#   TRAIN, DEV and TEST are names without the language: train.en and train.fr are `train en fr`.
+#   TRAIN, DEV and TEST are file names without the language. For train.en and train.fr give `train ... en fr`.
 set -euo pipefail
 train=$1 dev=$2 test=$3 src=$4 tgt=$5
 shift 5
@@ -10,5 +10,5 @@ nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabu
 nmtalign train data-small/ -o model-small/ --preset small --dropout 0.3 --epochs 20 "$@"
 nmtalign translate -m model-small/ < "$test.$src" > "out-small.$tgt"
 nmtalign score "out-small.$tgt" -r "$test.$tgt" -s "$test.$src" --by-length
-# As papers report this corpus: BLEU of lowercased, tokenised text.
+# The score that publications report for Multi30k: BLEU of lowercased, tokenised text.
 nmtalign score "out-small.$tgt" -r "$test.$tgt" --metrics multi-bleu --lowercase

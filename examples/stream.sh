@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One nmtalign for a whole script, which writes a line to it and waits for the translation before it writes the next.
+# A script that starts nmtalign once, writes one line to it, and waits for the translation before it writes the next.
 # Usage: stream.sh MODEL [options of `nmtalign translate`] < TEXT
 set -euo pipefail
 model=$1
@@ -12,5 +12,5 @@ while IFS= read -r line; do
     IFS= read -r translation <&"${TRANSLATOR[0]}"
     printf '%s -> %s\n' "$line" "$translation"
 done
-exec {TRANSLATOR[1]}>&- # the end of its input is the end of nmtalign
+exec {TRANSLATOR[1]}>&- # nmtalign ends when its input ends
 wait "$pid"

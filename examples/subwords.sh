@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Subword units by sentencepiece instead of words: no unknown words, a smaller softmax.
-# Usage: subwords.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
+# Subwords (sentencepiece) instead of words: no unknown words, and a smaller softmax layer.
+# Usage: subwords.sh FOLDER [options of `nmtalign train`]      (FOLDER is made by `nmtalign sample`)
 set -euo pipefail
 cd -- "$1"
 shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A shortlist that cuts: what unknown words cost, and what replacing them through the alignment gives back.
-# Usage: unknown-words.sh FOLDER [options of `nmtalign train`]      (FOLDER as made by `nmtalign sample`)
+# A small vocabulary: how much unknown words cost, and how much replacing them through the alignment recovers.
+# Usage: unknown-words.sh FOLDER [options of `nmtalign train`]      (FOLDER is made by `nmtalign sample`)
 set -euo pipefail
 cd -- "$1"
 shift

@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
+    from nmtalign.alignment.store import AlignmentFile
     from nmtalign.decoding.results import Request, Translation
     from nmtalign.decoding.translator import Translator
 
-__all__ = ["Request", "Translation", "Translator", "__version__"]
+__all__ = ["AlignmentFile", "Request", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Imports what needs PyTorch only when it is asked for, so that `nmtalign --help` does not."""
+    if name == "AlignmentFile":
+        from nmtalign.alignment.store import AlignmentFile
+
+        return AlignmentFile
     if name == "Translator":
         from nmtalign.decoding.translator import Translator
 

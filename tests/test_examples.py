@@ -145,3 +145,10 @@ def test_api(shell, workspace, tmp_path):
 def test_every_example_has_a_test():
     tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
     assert {path.stem for path in EXAMPLES.iterdir() if path.suffix in (".sh", ".py")} <= tested
+
+
+def test_the_index_lists_every_example():
+    index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    for path in EXAMPLES.iterdir():
+        if path.suffix in (".sh", ".py"):
+            assert f"| [{path.name}]({path.name}) |" in index

@@ -1,4 +1,7 @@
-"""Every command in README.md is run, with smaller budgets, one after the other as a reader would; so is its Python."""
+"""The documentation is true: its commands and its Python run, and its options, links and numbers exist.
+
+Budgets are made smaller. The commands of a page run one after the other, as a reader would run them.
+"""
 
 import csv
 import json
@@ -9,56 +12,99 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from nmtalign.cli.commands import app
 
 ROOT = Path(__file__).parent.parent
-README, FORMATS = ROOT / "README.md", ROOT / "nmtalign" / "FORMATS.md"
+README, DOCS = ROOT / "README.md", ROOT / "nmtalign" / "docs"
+DETAILS, FORMATS, TUTORIAL = DOCS / "details.md", DOCS / "formats.md", DOCS / "tutorial.md"
+PAGES = [README, *sorted(DOCS.glob("*.md")), ROOT / "examples/README.md"]
 SMALLER = [
-    (r"--max-time \d+[smh]", "--max-updates 4"),
+    (r"nmtalign sample (\S+)", r"nmtalign sample \1 --pairs 200"),
     (r"--pairs \d+", "--pairs 200"),
+    (r"nmtalign train\b", "nmtalign train --threads 1 --max-updates 4"),
+    (r"--max-time \d+[smh]", ""),
+    (r"--max-updates \d+", "--max-updates 4"),
     (r"--size \d+", "--size 300"),
     (r"--words \S+", "--updates 4"),
     (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
+    (r"--sentence \d+", "--sentence 0"),
 ]
 REPORTS = [("large", "test"), ("large", "news"), ("sample", "test")]  # of the columns of the results
 
 
 def blocks(language, path=README):
-    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S)
+    """The code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    from nmtalign.sample import write_sample
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory):
+    """The environment of a reader who has installed nmtalign."""
+    binaries = tmp_path_factory.mktemp("bin")
+    command = binaries / "nmtalign"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.chmod(0o755)
+    return {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
-    folder = tmp_path_factory.mktemp("readme")
-    write_sample(folder, 200)
-    (folder / "nmtalign.toml").unlink()
+
+def run_shell(codes, folder, environment):
+    """Runs shell code with smaller budgets, each where the one before ended; returns the last folder."""
+    state = folder / "folder"
+    for code in codes:
+        for pattern, smaller in SMALLER:
+            code = re.sub(pattern, smaller, code)
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, f"{code}\n{result.stdout}\n{result.stderr}"
+        folder = Path(state.read_text().rstrip("\n"))
     return folder
 
 
-def run(code, folder):
-    environment = {**os.environ, "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-    )
-
-
-def test_commands_and_code(folder):
-    (folder / "bin").mkdir()
-    command = folder / "bin/nmtalign"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
-    command.chmod(0o755)
-    found = blocks("sh")
-    assert len(found) >= 4
-    for code in found:
-        for pattern, smaller in SMALLER:
-            code = re.sub(pattern, smaller, code)
-        result = run(code, folder)
+def run_python(codes, folder, environment):
+    """Runs each Python example as a program; it prints something with parentheses."""
+    for code in codes:
+        result = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+        )
         assert result.returncode == 0, f"{code}\n{result.stderr}"
-    for code in [*blocks("python"), *blocks("python", FORMATS)]:
-        result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-        assert "(" in result.stdout
+        assert "(" in result.stdout, code
+
+
+def test_readme(tmp_path, environment):
+    assert blocks("sh")
+    assert blocks("python")
+    folder = run_shell(blocks("sh"), tmp_path, environment)
+    run_python(blocks("python"), folder, environment)
+    assert (folder / "figure3.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_tutorial(tmp_path, environment):
+    assert len(blocks("sh", TUTORIAL)) >= 10
+    folder = run_shell(blocks("sh", TUTORIAL), tmp_path, environment)
+    assert len((folder / "own-test.fr").read_text(encoding="utf-8").splitlines()) == 50
+    assert json.loads((folder / "nightly.json").read_text())["systems"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_details_and_formats(tmp_path, environment):
+    before = """
+        nmtalign sample . && rm nmtalign.toml
+        nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
+        nmtalign train data/ -o model/
+    """
+    assert len(blocks("python", FORMATS)) >= 5
+    run_shell([before, *blocks("sh", DETAILS)], tmp_path, environment)
+    run_python(blocks("python", FORMATS), tmp_path, environment)
 
 
 @pytest.mark.parametrize("size", [4100, 11569])
@@ -78,22 +124,64 @@ def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, cap
         assert "chat" in second
 
 
-def test_the_workspace_file_shown_is_valid(tmp_path):
+@pytest.mark.parametrize(("page", "time"), [(DETAILS, "2h"), (TUTORIAL, "")])
+def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
     from nmtalign.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
-    path.write_text(blocks("toml")[0])
+    path.write_text(blocks("toml", page)[0])
     loaded = load_workspace(path)
-    assert loaded.resolve_training(None, {})[2].max_time == "2h"
+    assert loaded.resolve_training(None, {})[2].max_time == time
 
 
 def test_readme_is_short_and_names_every_command():
-    from nmtalign.cli.commands import app
-
-    text = README.read_text()
-    assert len(text.splitlines()) < 300
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
     for command in app.registered_commands:
         assert f"`nmtalign {command.name}" in text
+
+
+def documented_commands(page):
+    """The name of a command and the options that follow it, of each mention in code on a page."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ").replace("\\|", "|")
+    fence = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+    code = [block for language, block in fence.findall(text) if language in ("", "sh")]
+    code += re.findall(r"`([^`\n]+)`", fence.sub("", text))
+    for line in (line for block in code for line in block.split("\n")):
+        for part in re.split(r"[|;&(]| #", line):
+            if found := re.match(r"\s*(?:\$ |torchrun .*-m )?nmtalign ([a-z][a-z-]*)(?=\s|$)(.*)", part):
+                yield found[1], re.findall(r"(?<=\s)(--?[a-zA-Z][\w-]*)", found[2])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_commands_and_options_exist(page):
+    commands = get_command(app).commands
+    mentions = list(documented_commands(page))
+    assert mentions
+    for name, options in mentions:
+        assert name in commands, f"nmtalign {name}"
+        known = {
+            option for parameter in commands[name].params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        assert {*options} <= known | {"--help"}, f"nmtalign {name}: {set(options) - known}"
+
+
+def anchors(path):
+    """The anchors of the headings of a Markdown page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'src="([^"]+)"', text)]:
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_results_are_those_of_the_reports():
@@ -101,7 +189,7 @@ def test_results_are_those_of_the_reports():
     from nmtalign.reproduction.paper import OTHERS, PAPER
 
     papers = {**PAPER, **OTHERS}
-    table = re.search(r"^\| `multi-bleu`[^\n]*\n(?:\|.*\n)+", README.read_text(), re.M)
+    table = re.search(r"^\| `multi-bleu`[^\n]*\n(?:\|.*\n)+", DETAILS.read_text(encoding="utf-8"), re.M)
     assert table is not None
     rows = [[cell.strip().replace("\\", "") for cell in line.split("|")[1:-1]] for line in table[0].splitlines()]
     assert rows[0][1:] == ["statutes", "news", "sample corpus", "the paper"]

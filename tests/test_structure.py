@@ -123,6 +123,7 @@ def test_every_command_has_help_with_examples():
         "info",
         "lexicon",
         "reproduce",
+        "docs",
     }
     for command in app.registered_commands:
         assert "Examples:" in command.callback.__doc__, command.name
@@ -138,19 +139,19 @@ def test_every_file_of_the_package_is_in_the_wheel():
         for path in (ROOT / package.replace(".", "/")).glob(name)
     }
     found = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
-    assert PACKAGE / "FORMATS.md" in found
+    assert PACKAGE / "docs" / "formats.md" in found
     assert found == carried
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_description_of_the_formats(tmp_path):
+def test_the_wheel_contains_the_documentation(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "source" / "nmtalign", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / "source")
     options = ["--no-deps", "--no-build-isolation", "-q", "-w", tmp_path, tmp_path / "source"]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options], check=True)
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
-    assert "nmtalign/FORMATS.md" in names
+    assert "nmtalign/docs/formats.md" in names
     assert sum(name.endswith(".py") for name in names) == len(FILES)
 
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from nmtalign.cli import (
     aer,
     align,
+    docs,
     export,
     info,
     lexicon,
@@ -98,6 +99,7 @@ app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
 app.command("export", rich_help_panel=RESULTS)(export.export)
 app.command("info", rich_help_panel=EXTRA)(info.info)
 app.command("sample", rich_help_panel=EXTRA)(sample.sample)
+app.command("docs", rich_help_panel=EXTRA)(docs.docs)
 
 
 def _print_version(value: bool) -> None:

@@ -1,7 +1,7 @@
 """A report as data for other programs: one JSON object, or one tidy table of comma-separated values.
 
 The object always has the same keys; what was not asked for is null or an empty list, and so is what cannot be scored.
-Figures are not rounded, and none is NaN. The shape is shown in nmtalign/FORMATS.md.
+Figures are not rounded, and none is NaN. The shape is shown in nmtalign/docs/formats.md.
 """
 
 import math

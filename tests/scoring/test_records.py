@@ -123,7 +123,7 @@ def keys_of(value: object) -> set[str]:
 
 
 def test_every_key_and_column_is_described() -> None:
-    described = (Path(__file__).parents[2] / "nmtalign" / "FORMATS.md").read_text(encoding="utf-8")
+    described = (Path(__file__).parents[2] / "nmtalign" / "docs" / "formats.md").read_text(encoding="utf-8")
     missing = [key for key in keys_of(record(full_report())) if f'"{key}"' not in described]
     missing += [column for column in CSV_COLUMNS if f"`{column}`" not in described]
     assert missing == []
