@@ -14,8 +14,8 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.presets import preset
-from nmtalign.reproduction.plan import Plan, System
-from nmtalign.reproduction.scales import Budget
+from nmtalign.reproduction.experiments import EqualBudget
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 
@@ -33,7 +33,7 @@ def languages(workspace: Workspace) -> tuple[str, str]:
     return source, target
 
 
-def text_hashes(plan: Plan) -> dict[str, str]:
+def text_hashes(plan: ReproductionPlan) -> dict[str, str]:
     """The SHA-256 of every text file, by `train source` and so on; raises InputError for one that is missing."""
     hashes = {}
     pairs = {name: plan.workspace.pairs[name] for name in ("train", "dev")} | dict(plan.tests)
@@ -49,7 +49,7 @@ def text_hashes(plan: Plan) -> dict[str, str]:
 class Corpora:
     """Makes the corpora of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReproductionPlan) -> None:
         self._plan = plan
         hashes = text_hashes(plan)
         self._texts = {name: value for name, value in hashes.items() if name.split()[0] in plan.workspace.pairs}
@@ -85,7 +85,7 @@ class Corpora:
         return {"texts": self._texts, "prep": settings, "languages": list(languages(self._plan.workspace))}
 
 
-def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> TrainingConfig:
+def with_budget(plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, seed: int) -> TrainingConfig:
     """The training of one model: its seed, the budget, and looks at dev after every twentieth of it.
 
     A budget of words is turned into updates, by the mean of target words (`</s>` counted) that the pairs of the base
@@ -109,7 +109,9 @@ def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> Traini
     )
 
 
-def _updates_of(budget: Budget, plan: Plan, system: System, corpus: Corpus, config: TrainingConfig) -> int:
+def _updates_of(
+    budget: EqualBudget, plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, config: TrainingConfig
+) -> int:
     if budget.unit == "updates":
         return max(1, round(budget.amount))
     base = Corpus.open(plan.base_corpus).splits["train"]

@@ -19,9 +19,7 @@ from nmtalign.config import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset, translate_config
-from nmtalign.reproduction.ablations import chosen_ablations
-from nmtalign.reproduction.experiment import BASELINE, PAPER_MODELS, Experiment
-from nmtalign.reproduction.scales import Budget, Scale
+from nmtalign.reproduction.experiments import BASELINE, PAPER_MODELS, EqualBudget, Experiment, Scale, chosen_ablations
 from nmtalign.workspace import Workspace
 
 PathPair = tuple[Path, Path]
@@ -34,11 +32,11 @@ _MACHINE = ("device", "precision", "threads", "checkpoint_every")  # of [train]:
 
 
 @dataclass(frozen=True)
-class Request:
+class ReproductionRequest:
     """What is asked for, before anything is resolved."""
 
     scale: Scale
-    budget: Budget | None = None
+    budget: EqualBudget | None = None
     models: str = ""  # names with commas, "" = the paper's four
     ablations: str = "none"
     seeds: int = 1
@@ -58,7 +56,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class System:
+class SystemPlan:
     """A row of the tables: a model and a search with it."""
 
     experiment: Experiment
@@ -75,18 +73,18 @@ class System:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """All that is to be done, in order."""
 
-    request: Request
+    request: ReproductionRequest
     workspace: Workspace
-    systems: tuple[System, ...]
+    systems: tuple[SystemPlan, ...]
     corpora: Mapping[str, PrepConfig]  # by the name of the folder
     tests: Mapping[str, PathPair]
     scoring: ScoreConfig
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> EqualBudget:
         """What every model may use."""
         return self.request.budget or self.request.scale.budget
 
@@ -100,16 +98,16 @@ class Plan:
         """Where corpora and models are."""
         return self.request.folder / WORK
 
-    def models(self) -> Iterator[tuple[System, int]]:
+    def models(self) -> Iterator[tuple[SystemPlan, int]]:
         """Every model that is trained: the first system that has it, and its seed; first seeds first."""
         for seed in self.seeds:
             yield from ((system, seed) for system in self.systems if system.trained_as == system.name)
 
-    def model_folder(self, system: System, seed: int) -> Path:
+    def model_folder(self, system: SystemPlan, seed: int) -> Path:
         """The model directory."""
         return self.work / "models" / f"{system.trained_as}.seed-{seed}"
 
-    def corpus_folder(self, system: System) -> Path:
+    def corpus_folder(self, system: SystemPlan) -> Path:
         """The prepared corpus."""
         name = next(name for name, prep in self.corpora.items() if prep == system.prep)
         return self.work / "corpora" / name
@@ -120,25 +118,25 @@ class Plan:
         return self.work / "corpora" / _BASE_CORPUS
 
     @property
-    def of_paper(self) -> tuple[System, ...]:
+    def of_paper(self) -> tuple[SystemPlan, ...]:
         """The systems that the paper has."""
         return tuple(system for system in self.systems if not system.experiment.ablation)
 
-    def named(self, name: str) -> System | None:
+    def named(self, name: str) -> SystemPlan | None:
         """The system of that name."""
         return next((system for system in self.systems if system.name == name), None)
 
     @property
-    def baseline(self) -> System:
+    def baseline(self) -> SystemPlan:
         """What the paper's models are compared with: the fixed vector, or the first model there is."""
         return self.named(BASELINE) or self.of_paper[0]
 
 
-def make_plan(request: Request, workspace: Workspace) -> Plan:
+def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
     """Resolves everything; raises UsageError for what cannot be, an ablation whose setting is not known by its name."""
     tests = _tests(workspace)
     base_prep = workspace.resolve(PrepConfig, "prep", {})
-    systems: list[System] = []
+    systems: list[SystemPlan] = []
     for experiment in _experiments(request):
         system = _resolved(request, workspace, experiment, base_prep)
         systems.append(dataclasses.replace(system, trained_as=_same_model(system, systems)))
@@ -146,7 +144,9 @@ def make_plan(request: Request, workspace: Workspace) -> Plan:
     for system in systems:
         if system.prep not in corpora.values():
             corpora[system.name] = system.prep
-    return Plan(request, workspace, tuple(systems), corpora, tests, workspace.resolve(ScoreConfig, "score", {}))
+    return ReproductionPlan(
+        request, workspace, tuple(systems), corpora, tests, workspace.resolve(ScoreConfig, "score", {})
+    )
 
 
 def _tests(workspace: Workspace) -> dict[str, PathPair]:
@@ -166,7 +166,7 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
     return {**first, **workspace.tests}
 
 
-def _experiments(request: Request) -> list[Experiment]:
+def _experiments(request: ReproductionRequest) -> list[Experiment]:
     """The chosen models and ablations, with what those are compared with, in the order of the report."""
     known = {experiment.name: experiment for experiment in PAPER_MODELS}
     names = [name.strip() for name in request.models.split(",")] if request.models else list(known)
@@ -178,7 +178,9 @@ def _experiments(request: Request) -> list[Experiment]:
     return [*(one for name, one in known.items() if name in wanted), *variants]
 
 
-def _resolved(request: Request, workspace: Workspace, experiment: Experiment, base: PrepConfig) -> System:
+def _resolved(
+    request: ReproductionRequest, workspace: Workspace, experiment: Experiment, base: PrepConfig
+) -> SystemPlan:
     origin = f"ablation {experiment.ablation}" if experiment.ablation else experiment.name
     check_keys(origin, experiment.changed, field_names(ModelConfig, TrainingConfig))
     where, section = workspace.section("train")
@@ -193,7 +195,7 @@ def _resolved(request: Request, workspace: Workspace, experiment: Experiment, ba
     )
     search_flags = {name: value for name, value in flags.items() if name in field_names(TranslateConfig)}
     search_flags.pop("precision", None)  # of training
-    return System(
+    return SystemPlan(
         experiment,
         resolve(ModelConfig, *layers),
         resolve(TrainingConfig, *layers),
@@ -208,7 +210,7 @@ def _resolved(request: Request, workspace: Workspace, experiment: Experiment, ba
     )
 
 
-def _same_model(system: System, before: Sequence[System]) -> str:
+def _same_model(system: SystemPlan, before: Sequence[SystemPlan]) -> str:
     """The first system with the same model, or its own name."""
     for other in before:
         if (other.model, other.training, other.prep) == (system.model, system.training, system.prep):

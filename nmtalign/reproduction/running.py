@@ -15,10 +15,9 @@ from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.reproduction.corpora import Corpora, with_budget
-from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
-from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.settings_files import settings_file, write_settings
-from nmtalign.reproduction.side_by_side import Job, SideBySide
+from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 from nmtalign.reproduction.translations import TextTranslation
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
@@ -30,6 +29,38 @@ from nmtalign.training.loop import Trainer
 Key = tuple[str, int]  # name of the system, seed
 Translations = dict[str, list[str]]  # by test set
 ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
+
+
+@dataclass(frozen=True)
+class StepBegun:
+    """A part of the work begins, or was done before."""
+
+    number: int  # from 1
+    total: int
+    what: str  # `training RNNsearch-50, seed 1234`
+    already: bool = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An experiment cannot go on; the others do."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something worth knowing."""
+
+    text: str
+
+
+Happening = StepBegun | Failed | Noted
+
+
+class Halted(Exception):  # noqa: N818
+    """The end that `Reproduction.stop` asked for; what was reached is kept."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +76,7 @@ class TestSet:
 class Outcome:
     """What was reached: everything that the report is made of."""
 
-    plan: Plan
+    plan: ReproductionPlan
     tests: list[TestSet]
     finished: dict[Key, Finished] = field(default_factory=dict)  # by the system whose model it is
     known: dict[str, Mask] = field(default_factory=dict)  # by test set: (N,) no unknown word on either side
@@ -55,7 +86,7 @@ class Outcome:
     lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation; where it was measured
     failures: dict[Key, str] = field(default_factory=dict)
 
-    def translated(self) -> list[System]:
+    def translated(self) -> list[SystemPlan]:
         """The systems of which the first seed has translated every test set."""
         seed = self.plan.seeds[0]
         return [system for system in self.plan.systems if (system.name, seed) in self.translations]
@@ -64,7 +95,7 @@ class Outcome:
 class Reproduction:
     """Runs a plan. `run` again after an interruption goes on; `stop` ends it as soon as nothing is lost by it."""
 
-    def __init__(self, plan: Plan, listen: Listener, listener_of: ListenerOf) -> None:
+    def __init__(self, plan: ReproductionPlan, listen: Callable[[Happening], None], listener_of: ListenerOf) -> None:
         """`listener_of` gives, for a model directory, who hears the events of its training."""
         self._plan, self._listen, self._listener_of = plan, listen, listener_of
         self._trainer: Trainer | None = None
@@ -132,7 +163,7 @@ class Reproduction:
                 unable = [system for system in self._plan.systems if self._plan.corpus_folder(system).name == name]
                 outcome.failures |= {(system.name, seed): problem for system in unable for seed in self._plan.seeds}
 
-    def _guarded(self, work: Callable[[Outcome, System, int], None], outcome: Outcome, key: Key) -> None:
+    def _guarded(self, work: Callable[[Outcome, SystemPlan, int], None], outcome: Outcome, key: Key) -> None:
         """Does the work, unless the model has failed before; what fails now is noted."""
         self._check()
         system = next(system for system in self._plan.systems if system.name == key[0])
@@ -154,7 +185,7 @@ class Reproduction:
 
     def _train_side_by_side(self, outcome: Outcome) -> None:
         """Trains all models, several at once; `_train` then finds them done."""
-        plan, keys, jobs = self._plan, dict[str, Key](), list[Job]()
+        plan, keys, jobs = self._plan, dict[str, Key](), list[TrainingJob]()
         threads = plan.request.flags.get("threads") or max(1, (os.cpu_count() or 1) // plan.request.jobs)
         for system, seed in plan.models():
             if (system.name, seed) in outcome.failures:
@@ -163,7 +194,7 @@ class Reproduction:
             folder = plan.model_folder(system, seed)
             name = folder.name if len(plan.seeds) > 1 else system.name
             where = ("--config", str(settings_file(plan, system)), "-o", str(folder))
-            jobs.append(Job(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
+            jobs.append(TrainingJob(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
             keys[name] = system.name, seed
 
         self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), lambda line: self._listen(Noted(line)))
@@ -178,7 +209,7 @@ class Reproduction:
             self._begun.add(key)
             self._tell(f"training {key[0]}, seed {key[1]}")
 
-    def _train(self, outcome: Outcome, system: System, seed: int) -> None:
+    def _train(self, outcome: Outcome, system: SystemPlan, seed: int) -> None:
         self._begin((system.name, seed))
         folder = self._plan.model_folder(system, seed)
         corpus = Corpus.open(self._plan.corpus_folder(system))
@@ -195,7 +226,7 @@ class Reproduction:
             raise Halted(finished.reason)
         outcome.finished[system.name, seed] = finished
 
-    def _translate(self, outcome: Outcome, system: System, seed: int) -> None:
+    def _translate(self, outcome: Outcome, system: SystemPlan, seed: int) -> None:
         key = system.name, seed
         texts = {test.name: test.source.lines for test in outcome.tests}
         known = {name: list(compress(lines, outcome.known[name])) for name, lines in texts.items()}
@@ -215,7 +246,7 @@ class Reproduction:
             outcome.lines_per_second[key] = sum(map(len, texts.values())) / sum(seconds)
 
     def _work(
-        self, system: System, seed: int, search: TranslateConfig, texts: Mapping[str, Sequence[str]], ending: str
+        self, system: SystemPlan, seed: int, search: TranslateConfig, texts: Mapping[str, Sequence[str]], ending: str
     ) -> dict[str, TextTranslation]:
         """The translations of the test sets by one model."""
         model, folder = self._plan.model_folder(system, seed), self._plan.work / "translations"
@@ -230,7 +261,7 @@ class Reproduction:
 
     def _tell(self, what: str, already: bool = False) -> None:
         self._number += 1
-        self._listen(Step(self._number, self._total, what, already))
+        self._listen(StepBegun(self._number, self._total, what, already))
 
     def _check(self) -> None:
         if self._halted:
@@ -250,7 +281,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def sized(system: System, corpus: Corpus) -> ModelConfig:
+def sized(system: SystemPlan, corpus: Corpus) -> ModelConfig:
     """The model's settings with the sizes of the corpus's vocabularies."""
     return dataclasses.replace(
         system.model,

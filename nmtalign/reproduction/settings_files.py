@@ -11,17 +11,17 @@ from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import languages, with_budget
-from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 
 SETTINGS = "settings"
 
 
-def settings_file(plan: Plan, system: System) -> Path:
+def settings_file(plan: ReproductionPlan, system: SystemPlan) -> Path:
     """The nmtalign.toml of a system, in the folder of the report."""
     return plan.request.folder / SETTINGS / f"{system.name}.toml"
 
 
-def write_settings(plan: Plan, system: System) -> None:
+def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
     """Writes all settings of a system as an nmtalign.toml, with which every plain subcommand does what was done."""
     path = settings_file(plan, system)
     corpus = Corpus.open(plan.corpus_folder(system))

@@ -16,7 +16,7 @@ _ERROR = f"{_SPEAKER}error: "
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """A training: what its lines are told under, and the arguments of `nmtalign`."""
 
     name: str
@@ -26,14 +26,14 @@ class Job:
 class SideBySide:
     """Runs jobs, so many at once; `stop` ends them all as soon as nothing is lost by it."""
 
-    def __init__(self, begins: Callable[[Job], None], tells: Callable[[str], None]) -> None:
+    def __init__(self, begins: Callable[[TrainingJob], None], tells: Callable[[str], None]) -> None:
         """`begins` and `tells`, of a line that a job says, are called by other threads."""
         self._begins, self._tells = begins, tells
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, jobs: Sequence[Job], at_once: int) -> dict[str, str]:
+    def run(self, jobs: Sequence[TrainingJob], at_once: int) -> dict[str, str]:
         """Returns what was wrong with those that failed, by their names, once all have ended."""
         with ThreadPoolExecutor(at_once) as pool:
             futures = {job.name: pool.submit(self._run, job) for job in jobs}
@@ -54,7 +54,7 @@ class SideBySide:
         for process in tuple(self._running):
             how(process)
 
-    def _run(self, job: Job) -> str:
+    def _run(self, job: TrainingJob) -> str:
         """What was wrong, or nothing."""
         with self._lock:  # so that none begins unseen while all are told to end
             if self._stopped:

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.reproduction.events import Happening
-from nmtalign.reproduction.plan import Plan, Request, make_plan
-from nmtalign.reproduction.report import begin_folder, write_report
-from nmtalign.reproduction.results import Results, gather
-from nmtalign.reproduction.running import Reproduction
-from nmtalign.reproduction.scales import SCALES, Budget, Scale
+from nmtalign.reproduction.experiments import SCALES, EqualBudget, Scale
+from nmtalign.reproduction.plan import ReproductionPlan, ReproductionRequest, make_plan
+from nmtalign.reproduction.reproduction_report import begin_folder, write_report
+from nmtalign.reproduction.reproduction_results import Results, gather
+from nmtalign.reproduction.running import Happening, Reproduction
 from nmtalign.sample import write_sample
 from nmtalign.workspace import load_workspace
 
 SMALLEST = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}
 SEARCH = "\n[translate]\nmax_length_ratio = 1.0\n[score]\nbootstrap = 20\n"
-Made = Callable[..., Plan]
+Made = Callable[..., ReproductionPlan]
 
 
 @pytest.fixture(scope="session")
@@ -59,11 +58,11 @@ def plan(smallest: Scale, workspace: Path) -> Made:
 
 
 def make_plan_in(
-    workspace: Path, scale: Scale, budget: Budget | None = None, folder: str = "reproduction", **more: object
-) -> Plan:
-    request = Request(
+    workspace: Path, scale: Scale, budget: EqualBudget | None = None, folder: str = "reproduction", **more: object
+) -> ReproductionPlan:
+    request = ReproductionRequest(
         scale,
-        budget or Budget("updates", 3),
+        budget or EqualBudget("updates", 3),
         folder=workspace / folder,
         flags={"beam": 1, "threads": 1},
         **more,  # type: ignore[arg-type]
@@ -71,7 +70,7 @@ def make_plan_in(
     return make_plan(request, load_workspace(workspace / "nmtalign.toml"))
 
 
-def reach(plan: Plan, said: list[Happening] | None = None) -> Results:
+def reach(plan: ReproductionPlan, said: list[Happening] | None = None) -> Results:
     """Runs a plan and writes its report."""
     begin_folder(plan)
     heard = said if said is not None else []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmtalign.reproduction.chapters import trend
+from nmtalign.reproduction.report_tables import trend
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.reproduction.reordering import most_reordered, reordering, sure_links
+from nmtalign.reproduction.reproduction_results import most_reordered, reordering, sure_links
 
 
 def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:

@@ -4,19 +4,18 @@ import contextlib
 import csv
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sacrebleu
 import torch
+from helpers.pages import PageReader
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
-from nmtalign.reproduction.events import Failed, Halted, Step
-from nmtalign.reproduction.experiment import PAPER_MODELS
+from nmtalign.reproduction.experiments import PAPER_MODELS, EqualBudget
 from nmtalign.reproduction.paper import PAPER
-from nmtalign.reproduction.scales import Budget
+from nmtalign.reproduction.running import Failed, Halted, StepBegun
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
@@ -88,31 +87,10 @@ def test_pictures_sentences_and_links(results):
     assert text.count("- **RNNencdec-30**: ") == 2  # two sentences side by side
 
 
-class _Reader(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags: list[str] = []
-        self.targets: list[str] = []
-        self.ids: list[str] = []
-
-    def handle_starttag(self, name, attributes):
-        self.tags.append(name)
-        for key, value in attributes:
-            if key in ("src", "href", "xlink:href"):
-                self.targets.append(value)
-            if key == "id":
-                self.ids.append(value)
-
-
 def test_the_page_stands_alone(results):
-    page = (results.plan.request.folder / "report.html").read_text(encoding="utf-8")
-    reader = _Reader()
-    reader.feed(page)
-    assert reader.tags.count("svg") == 4
-    assert "script" not in reader.tags
-    assert all(target.startswith(("#", "data:")) for target in reader.targets)
-    assert len(set(reader.ids)) == len(reader.ids)
-    assert {target[1:] for target in reader.targets if target.startswith("#part")} <= set(reader.ids)
+    reader = PageReader((results.plan.request.folder / "report.html").read_text(encoding="utf-8"))
+    reader.check()
+    assert len([attributes for attributes in reader.attributes("svg") if attributes.get("role") == "img"]) == 4
 
 
 def test_data_files(results):
@@ -143,7 +121,7 @@ def test_no_date_and_the_same_again(results):
 
 
 def test_interrupted_and_gone_on_with_is_the_same_report(plan, monkeypatch):
-    budget = Budget("updates", 12)  # more than there are between two reports
+    budget = EqualBudget("updates", 12)  # more than there are between two reports
     whole = reach(plan(budget, "whole", models=TWO)).plan.request.folder
     cut = plan(budget, "cut", models=TWO)
     stopped = running.Reproduction(cut, lambda happening: None, _listener_that_stops(lambda: stopped))
@@ -199,7 +177,7 @@ def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypa
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
     assert rows_of(text, "| model | BLEU |")[0][1] == "–"
-    numbers = [happening.number for happening in said if isinstance(happening, Step)]
+    numbers = [happening.number for happening in said if isinstance(happening, StepBegun)]
     assert numbers == sorted(numbers)
     assert numbers[-1] <= 5
 
@@ -253,7 +231,7 @@ def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, works
         for language in ("en", "fr"):
             (workspace / f"{part}.{language}").write_text("".join(f"{word} {word}\n" for word in words))
     toml.write_text(toml.read_text().replace('gold = "test.align"\n', ""))
-    results = reach(plan(Budget("updates", 150), models="RNNencdec-50"))
+    results = reach(plan(EqualBudget("updates", 150), models="RNNencdec-50"))
     outcome, known = results.outcome, results.outcome.known["test"]
     assert 0 < known.sum() < len(known)
     key = "RNNencdec-50", 1234
@@ -298,7 +276,7 @@ def test_several_test_sets_and_seeds(plan, workspace):
 
 def test_a_budget_made_larger_is_told_of(plan):
     reach(plan(models="RNNsearch-50"))
-    results = reach(plan(Budget("updates", 5), models="RNNsearch-50"))
+    results = reach(plan(EqualBudget("updates", 5), models="RNNsearch-50"))
     assert [trained.updates for trained in results.trained.values()] == [5]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     assert "RNNsearch-50, seed 1234, went on after a smaller budget was spent (at update 3)" in text

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.reproduction.events import Failed, Noted, Step
-from nmtalign.reproduction.side_by_side import Job, SideBySide
+from nmtalign.reproduction.running import Failed, Noted, StepBegun
+from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 from tests.reproduction.conftest import reach
 
 TWO = "RNNencdec-50,RNNsearch-50"
@@ -27,7 +27,7 @@ def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
         assert weights[0].read_bytes() == weights[1].read_bytes()
     assert (turns / "scores.csv").read_bytes() == (both / "scores.csv").read_bytes()
     assert "--jobs 2" in (both / "report.md").read_text(encoding="utf-8")
-    steps = [happening for happening in said if isinstance(happening, Step)]
+    steps = [happening for happening in said if isinstance(happening, StepBegun)]
     assert [step.number for step in steps] == list(range(1, 6))
     assert {step.what for step in steps[1:3]} == {f"training {name}, seed 1234" for name in TWO.split(",")}
     lines = [happening.text for happening in said if isinstance(happening, Noted)]
@@ -51,7 +51,7 @@ def test_one_that_fails_is_told_of_by_its_own_line(plan):
 def test_what_is_said_and_how_it_ended():
     said, begun = [], []
     work = SideBySide(begun.append, said.append)
-    jobs = [Job("good", ("--version",)), Job("bad", ("info", "nowhere"))]
+    jobs = [TrainingJob("good", ("--version",)), TrainingJob("bad", ("info", "nowhere"))]
     problems = work.run(jobs, 1)
     assert begun == jobs
     assert list(problems) == ["bad"]
@@ -61,7 +61,7 @@ def test_what_is_said_and_how_it_ended():
 
 def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeypatch):
     work = SideBySide(lambda job: None, lambda line: None)
-    killed = Job("killed", ("score", "-r", "waits-for-its-standard-input"))
+    killed = TrainingJob("killed", ("score", "-r", "waits-for-its-standard-input"))
     popen = subprocess.Popen
 
     def start(command, **options):
@@ -73,7 +73,7 @@ def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeyp
         return process
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    jobs = [killed, Job("never started", ("starts",)), Job("good", ("--version",))]
+    jobs = [killed, TrainingJob("never started", ("starts",)), TrainingJob("good", ("--version",))]
     assert work.run(jobs, 1) == {
         "killed": "its process was killed by SIGKILL, perhaps for lack of memory",
         "never started": "its process could not be started: Cannot allocate memory",
@@ -88,8 +88,8 @@ def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
         threading.Timer(1.0, work.stop).start()
 
     work = SideBySide(begins, lambda line: None)
-    waits = Job("waits for its standard input", ("score", "-r", str(workspace / "test.fr")))
-    assert work.run([waits, Job("late", ("--version",))], 1) == {}
+    waits = TrainingJob("waits for its standard input", ("score", "-r", str(workspace / "test.fr")))
+    assert work.run([waits, TrainingJob("late", ("--version",))], 1) == {}
     assert begun == [waits.name]
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from nmtalign.decoding.keeping import KeepingTranslator
-from nmtalign.reproduction.events import Halted
+from nmtalign.reproduction.running import Halted
 from nmtalign.reproduction.translations import TextTranslation
 from tests.reproduction.conftest import reach
 

@@ -1,15 +1,29 @@
 """Figure 2 and what goes with it: scores by length, alignment error rates, learning curves, ablations."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmtalign.alignment.heatmap import draw, heatmap_svg
+from nmtalign.alignment.panels import Panel
+from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.figures import svg_for_page, usual_settings
-from nmtalign.reproduction.cells import NOTHING, count, mean_and_spread, number, p_value, score
-from nmtalign.reproduction.chapters import by_name
-from nmtalign.reproduction.document import Block, Figure, Heading, Paragraph, Table
-from nmtalign.reproduction.plan import System
-from nmtalign.reproduction.results import Results, Scored
+from nmtalign.report.document import (
+    NOTHING,
+    Block,
+    DataTable,
+    Figure,
+    Heading,
+    NamedText,
+    Paragraph,
+    SentenceTexts,
+    Span,
+)
+from nmtalign.reproduction.plan import SystemPlan
+from nmtalign.reproduction.report_tables import by_name, count, mean_and_spread, number, p_value, score
+from nmtalign.reproduction.reproduction_results import Results, Scored, reordering, sure_links
 from nmtalign.scoring.figure import by_length_svg, draw_by_length
+from nmtalign.scoring.lengths import word_counts
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 
 FIGURES = "figures"
@@ -27,7 +41,7 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         yield _length_table(scored, results.plan.baseline.name)
 
 
-def _length_table(scored: Scored, baseline: str) -> Table:
+def _length_table(scored: Scored, baseline: str) -> DataTable:
     report = scored.paper
     last = len(report.metrics) - 1
     names = [system.name for system in report.systems]
@@ -41,7 +55,7 @@ def _length_table(scored: Scored, baseline: str) -> Table:
             own = system.everything.breakdowns[0].parts[number_]
             cells += [score(own, last)] if system.name == baseline else [score(own, last), p_value(own, part, last)]
         rows.append(cells)
-    return Table(head, rows, f"{scored.test.name}: {report.metrics[-1]} by length; p is against {baseline}")
+    return DataTable(head, rows, f"{scored.test.name}: {report.metrics[-1]} by length; p is against {baseline}")
 
 
 def error_rates(results: Results) -> Iterator[Block]:
@@ -54,7 +68,7 @@ def error_rates(results: Results) -> Iterator[Block]:
         for (name, seed), rates in results.rates.items()
     ]
     caption = "Links of the largest weight of each target word, between source and reference of the test set, percent."
-    yield Table(("model", "seed", "AER", "precision", "recall", "F1"), rows, caption)
+    yield DataTable(("model", "seed", "AER", "precision", "recall", "F1"), rows, caption)
 
 
 def curves(results: Results, folder: Path) -> Iterator[Block]:
@@ -86,10 +100,10 @@ def ablations(results: Results) -> Iterator[Block]:
         metric = scored.paper.metrics[-1]
         head = ("ablation", "variant", "base", metric, "difference", "p", "words/s", "lines/s", "parameters")
         rows = [_ablation_row(results, scored, system) for system in variants]
-        yield Table(head, rows, f"{scored.test.name}; words/s of training, lines/s of translation", words=3)
+        yield DataTable(head, rows, f"{scored.test.name}; words/s of training, lines/s of translation", words=3)
 
 
-def _ablation_row(results: Results, scored: Scored, system: System) -> list[str]:
+def _ablation_row(results: Results, scored: Scored, system: SystemPlan) -> list[str]:
     experiment, seed = system.experiment, results.plan.seeds[0]
     key = system.name, seed
     report = scored.bases.get(experiment.base)
@@ -115,3 +129,58 @@ def _ablation_row(results: Results, scored: Scored, system: System) -> list[str]
         number(results.outcome.lines_per_second.get(key), 1),
         count(trained.parameters if trained else None),
     ]
+
+
+def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
+    """Soft alignments of chosen or of the most reordered sentences."""
+    request = results.plan.request
+    if not results.pictures:
+        if request.reordered and any(system.model.attention != "none" for system in results.outcome.translated()):
+            yield Heading("Figure 3: soft alignments")
+            yield Paragraph("No sentence to draw: in none of 30 words or less does the model look at a word surely.")
+        return
+    name = results.pictures[0][0]
+    which = "chosen sentences" if request.sentences else "the most reordered sentences"
+    yield Heading("Figure 3: soft alignments")
+    yield Paragraph(
+        f"{name}, {which} of {results.outcome.tests[0].name} and its own translations: source along x, translation "
+        "along y, white is a weight of 1. A weight says from where the model read, and not why it wrote a word."
+        + ("" if request.text else " Words are shown by their places: the text may not be passed on.")
+    )
+    for _, record in results.pictures:
+        shown = record if request.text else without_words(record)
+        line, turned = record.sentence_id + 1, reordering(sure_links(record))
+        file = f"{FIGURES}/alignment-{line}.png"
+        panel = Panel(shown)
+        draw([panel], folder / file)
+        caption = f"line {line}; {100 * turned:.0f}% of the pairs of sure links cross"
+        yield Figure(file, caption, heatmap_svg([panel], caption), "natural")
+
+
+def without_words(record: AlignmentRecord) -> AlignmentRecord:
+    """The record with places, from 1, for words."""
+    source, target = (tuple(str(place + 1) for place in range(len(side))) for side in (record.source, record.target))
+    return dataclasses.replace(record, source=source, target=target)
+
+
+def side_by_side(results: Results) -> Iterator[Block]:
+    """The longest or the chosen sentences, as the paper's models translate them."""
+    request, test = results.plan.request, results.outcome.tests[0]
+    if not request.text or not (request.long or request.sentences):
+        return
+    lengths = word_counts(test.source.lines)
+    longest = sorted(range(len(lengths)), key=lambda number: (-int(lengths[number]), number))[: request.long]
+    chosen = [number - 1 for number in request.sentences] or longest
+    yield Heading("Long sentences, side by side")
+    yield Paragraph("What a model forgets of a long sentence is seen best at its end (the paper's section 5.2.2).")
+    seed = results.plan.seeds[0]
+    systems = [system for system in results.outcome.translated() if not system.experiment.ablation]
+    for line in chosen:
+        texts = [
+            NamedText("source", Span(test.source.lines[line])),
+            NamedText("reference", Span(test.reference.lines[line])),
+        ]
+        for system in systems:
+            translation = results.outcome.translations[system.name, seed][test.name][line]
+            texts.append(NamedText(system.name, Span(translation), system=True))
+        yield SentenceTexts(f"Line {line + 1}, {lengths[line]} words", texts)

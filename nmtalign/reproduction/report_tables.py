@@ -1,17 +1,62 @@
 """The paper's tables with ours beside them: BLEU, training, seeds, and what was to show."""
 
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from nmtalign.reproduction.cells import NOTHING, count, mean_and_spread, number, p_value, score, share, short
-from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
-from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP
+from nmtalign.report.document import NOTHING, Block, DataTable, Heading, Paragraph
+from nmtalign.reproduction.experiments import BASELINE, FLAGSHIP
 from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
-from nmtalign.reproduction.results import LONG, Results, Scored
+from nmtalign.reproduction.reproduction_results import LONG, Results, Scored
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.scoring.report import Part, Report, SystemReport
 
 Systems = Mapping[str, SystemReport]
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """`1,234.56`; a dash where there is none."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """`1,234`."""
+    return number(value, 0)
+
+
+def score(part: Part, metric: int) -> str:
+    """`26.75 [26.01, 27.44]`: a score and its 95% interval, as far as they are known."""
+    interval = part.intervals[metric] if part.intervals else None
+    value = number(part.values[metric])
+    return f"{value} [{interval.low:.2f}, {interval.high:.2f}]" if interval and value != NOTHING else value
+
+
+def p_value(part: Part, first: Part, metric: int) -> str:
+    """Of the paired bootstrap against the first system of the report; of no difference there is none."""
+    values = part.p_values.get("bs", ())
+    found = values[metric] if values and part.values[metric] != first.values[metric] else None
+    return NOTHING if found is None else f"{found:.3f}"
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """`26.75 ± 0.31`: mean and standard deviation of several seeds, the value alone of one."""
+    if not values or not all(map(math.isfinite, values)):
+        return NOTHING
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
+
+
+def short(value: float) -> str:
+    """Three digits that count: `0.0042`, `1.23`, `109`."""
+    if not math.isfinite(value) or value >= 1000:
+        return count(value)
+    return f"{value:.4f}" if value < 0.1 else f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """`87.3%`."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
 
 
 def by_name(report: Report) -> dict[str, SystemReport]:
@@ -35,7 +80,7 @@ def opening(results: Results) -> Iterator[Block]:
     if failures:
         rows = [(name, str(seed), problem) for (name, seed), problem in failures.items()]
         yield Heading("What failed", 2)
-        yield Table(("experiment", "seed", "problem"), rows, words=3)
+        yield DataTable(("experiment", "seed", "problem"), rows, words=3)
     for note in results.notes:
         yield Paragraph(note)
 
@@ -61,7 +106,7 @@ def table_one(results: Results) -> Iterator[Block]:
         yield _seeds(results)
 
 
-def _table_one(results: Results, scored: Scored) -> Table:
+def _table_one(results: Results, scored: Scored) -> DataTable:
     report = scored.paper
     systems = by_name(report)
     first = results.plan.baseline.name
@@ -79,7 +124,7 @@ def _table_one(results: Results, scored: Scored) -> Table:
         "word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU (multi-bleu) "
         "on other data, after another training."
     )
-    return Table(head, rows, caption)
+    return DataTable(head, rows, caption)
 
 
 def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow | None) -> list[str]:
@@ -93,7 +138,7 @@ def _row_one(system: SystemReport | None, name: str, report: Report, paper: Pape
     return [f"{name} (more text)" if name == MOSES else name, *cells, p, *ours]
 
 
-def _seeds(results: Results) -> Table:
+def _seeds(results: Results) -> DataTable:
     scored = results.scored[0]
     rows = []
     for system in results.plan.systems:
@@ -107,7 +152,7 @@ def _seeds(results: Results) -> Table:
         f"{scored.test.name}, over seeds: mean and standard deviation of {metric}. All other tables are of the first "
         "seed."
     )
-    return Table(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
+    return DataTable(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
 
 
 def table_two(results: Results) -> Iterator[Block]:
@@ -140,7 +185,7 @@ def table_two(results: Results) -> Iterator[Block]:
         "Losses are nats a sentence: of training the mean over the last tenth of the updates, of dev that of the "
         "weights kept. Hours are of training alone, looks at dev included. Words of a model with subwords are pieces."
     )
-    yield Table((*head, "train loss", "dev loss"), rows, caption)
+    yield DataTable((*head, "train loss", "dev loss"), rows, caption)
 
 
 def what_shows(results: Results) -> Iterator[Block]:
@@ -150,7 +195,7 @@ def what_shows(results: Results) -> Iterator[Block]:
         yield Heading("Does the paper's claim show?")
         metric = results.scored[0].paper.metrics[-1]
         caption = f"{metric}; p is that of a paired bootstrap test against {BASELINE}"
-        yield Table(("test set", "claim", "here", "shows"), rows, caption, words=4)
+        yield DataTable(("test set", "claim", "here", "shows"), rows, caption, words=4)
 
 
 def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:

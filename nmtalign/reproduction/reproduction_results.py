@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.gold import ErrorRates, GoldFile
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.record import AlignmentRecord, Link
 from nmtalign.config import AlignConfig
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.corpora import languages
-from nmtalign.reproduction.experiment import FLAGSHIP
-from nmtalign.reproduction.plan import TOGETHER, Plan, System
-from nmtalign.reproduction.reordering import most_reordered
+from nmtalign.reproduction.experiments import FLAGSHIP
+from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.cuts import Cut, by_length
 from nmtalign.scoring.lengths import parse_buckets
@@ -33,6 +32,9 @@ from nmtalign.training.curves import Curves, read_curves
 
 LONG = 50  # words: longer sentences are longer than any that the models were trained on
 _SEED = 12345  # sacreBLEU's, of the samples
+
+_SURE = 0.5  # weight of a look that counts: of spread ones the largest says little of an order
+_FEWEST, _LONGEST = 6, 30  # words of either side that make an order; words that a picture has room for
 
 Table = list[Statistics]
 
@@ -78,7 +80,7 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ReproductionPlan:
         """What was planned."""
         return self.outcome.plan
 
@@ -115,14 +117,14 @@ def _parts(test: TestSet, outcome: Outcome) -> list[str]:
     return [test.name] if test.name in outcome.known else [each.name for each in outcome.tests]
 
 
-def metrics_of(plan: Plan) -> MetricOptions:
+def metrics_of(plan: ReproductionPlan) -> MetricOptions:
     """BLEU, and where the language is known multi-bleu, which the paper has."""
     language = languages(plan.workspace)[1]
     names = ("bleu", "multi-bleu") if has_rules(language) else ("bleu",)
     return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
 
 
-def resampling_of(plan: Plan) -> Resampling:
+def resampling_of(plan: ReproductionPlan) -> Resampling:
     """How intervals and p-values are drawn."""
     seed = plan.scoring.seed
     return Resampling(plan.scoring.bootstrap, plan.scoring.trials, _SEED if seed is None else seed)
@@ -163,26 +165,30 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
 
 
 def _measure(
-    plan: Plan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
+    plan: ReproductionPlan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
 ) -> dict[Key, Table]:
     """The statistics of every model's translations of some test sets, one after the other."""
     texts = [[line for name in parts for line in found[name]] for found in translations.values()]
     return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan)), strict=True))
 
 
-def _cuts(plan: Plan, source: Sequence[str]) -> list[Cut]:
+def _cuts(plan: ReproductionPlan, source: Sequence[str]) -> list[Cut]:
     return [by_length([source], parse_buckets(ends)) for ends in (plan.scoring.buckets, str(LONG))]
 
 
 def _report(
-    plan: Plan, systems: Sequence[System], tables: Mapping[Key, Table], seed: int, cuts: Sequence[Cut] = ()
+    plan: ReproductionPlan,
+    systems: Sequence[SystemPlan],
+    tables: Mapping[Key, Table],
+    seed: int,
+    cuts: Sequence[Cut] = (),
 ) -> Report:
     names = [system.name for system in systems]
     chosen = [tables[name, seed] for name in names]
     return make_report(names, chosen, breakdowns=cuts, resampling=resampling_of(plan), tests=("bs",))
 
 
-def _words_an_epoch(plan: Plan, system: System) -> int:
+def _words_an_epoch(plan: ReproductionPlan, system: SystemPlan) -> int:
     """Target words of the pairs that are short enough, `</s>` counted."""
     train = Corpus.open(plan.corpus_folder(system)).splits["train"]
     chosen = eligible(train, system.training.max_length)
@@ -241,7 +247,7 @@ def _align(results: Results) -> None:
             results.pictures = _pictures(results, system, loaded)
 
 
-def _align_config(plan: Plan) -> AlignConfig:
+def _align_config(plan: ReproductionPlan) -> AlignConfig:
     flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
     return plan.workspace.resolve(AlignConfig, "align", flags)
 
@@ -253,7 +259,7 @@ def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: A
     return gold.finish()
 
 
-def _pictures(results: Results, system: System, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
+def _pictures(results: Results, system: SystemPlan, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
     """The alignments of chosen sentences, or of the most reordered ones, with the model's own translations."""
     outcome, request = results.outcome, results.plan.request
     test = outcome.tests[0]
@@ -267,3 +273,42 @@ def _pictures(results: Results, system: System, loaded: LoadedModel) -> list[tup
     ]
     chosen = records if request.sentences else most_reordered(records, request.reordered)
     return [(system.name, record) for record in chosen if not record.empty()]
+
+
+def reordering(links: Collection[Link]) -> float:
+    """The share of pairs of links that cross: (1 - Kendall's tau) / 2, 0 in order and 1 from back to front.
+
+    Pairs with a word in common are left out; 0 where no pair is left.
+    """
+    ordered = sorted(links)
+    crossing = counted = 0
+    for number, (source, target) in enumerate(ordered):
+        for other_source, other_target in ordered[number + 1 :]:
+            if other_source != source and other_target != target:
+                counted += 1
+                crossing += other_target < target
+    return crossing / counted if counted else 0.0
+
+
+def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[AlignmentRecord]:
+    """The records with the most reordering first, of those that have links enough and words few enough to be drawn.
+
+    A sentence that was drawn already in the same words is not taken again.
+    """
+    ranked: list[tuple[float, int, AlignmentRecord]] = []
+    for record in records:
+        links = sure_links(record)
+        fewest = min(len({link[side] for link in links}) for side in (0, 1))
+        if fewest >= _FEWEST and max(len(record.source), len(record.target)) <= _LONGEST:
+            ranked.append((-reordering(links), record.sentence_id, record))
+    ranked.sort(key=lambda one: one[:2])
+    chosen: dict[tuple[Sequence[str], Sequence[str]], AlignmentRecord] = {}
+    for _, _, record in ranked:
+        if len(chosen) < most:
+            chosen.setdefault((record.source, record.target), record)
+    return list(chosen.values())
+
+
+def sure_links(record: AlignmentRecord) -> list[Link]:
+    """The links of at least half of a word's weight."""
+    return record.links("threshold", _SURE)
