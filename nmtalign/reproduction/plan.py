@@ -1,4 +1,4 @@
-"""From experiments to a plan: every setting resolved, which models are trained or shared, in which folders."""
+"""From a request to a plan: all settings resolved, which models are trained or shared, and their folders."""
 
 import dataclasses
 import re
@@ -24,29 +24,29 @@ from nmtalign.workspace import Workspace
 
 PathPair = tuple[Path, Path]
 Settings = Mapping[str, Any]
-TOGETHER = "together"  # all test sets as one
-WORK = "work"  # the folder of corpora and models, in that of the report
+TOGETHER = "together"  # the name of all test sets as one
+WORK = "work"  # the folder of corpora and models, within the folder of the report
 FIRST_SEED = 1234
 _BASE_CORPUS = "corpus"
-_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # of [train]: how, not what
+_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # the only settings of [train] that apply
 
 
 @dataclass(frozen=True)
 class ReproductionRequest:
-    """What is asked for, before anything is resolved."""
+    """What the user asks for."""
 
     scale: Scale
     budget: EqualBudget | None = None
-    models: str = ""  # names with commas, "" = the paper's four
+    models: str = ""  # comma-separated names; "" means the four models of the article
     ablations: str = "none"
     seeds: int = 1
     folder: Path = Path("reproduction")
-    sentences: tuple[int, ...] = ()  # lines of the test set, from 1
-    long: int = 3  # of the longest sentences, shown side by side
-    reordered: int = 4  # of the most reordered sentences, drawn
-    jobs: int = 1  # models that are trained at once
-    text: bool = True  # sentences of the corpus may stand in the report
-    flags: Settings = dataclasses.field(default_factory=dict)  # of machine and search, None = not given
+    sentences: tuple[int, ...] = ()  # lines of the test set to show, counted from 1
+    long: int = 3  # number of the longest sentences whose translations are shown
+    reordered: int = 4  # number of the most reordered sentences that are drawn
+    jobs: int = 1  # models that are trained at the same time
+    text: bool = True  # whether the report may contain sentences of the corpus
+    flags: Settings = dataclasses.field(default_factory=dict)  # for machine and search; None means not given
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -57,14 +57,14 @@ class ReproductionRequest:
 
 @dataclass(frozen=True)
 class SystemPlan:
-    """A row of the tables: a model and a search with it."""
+    """A row of the tables: a model and its search."""
 
     experiment: Experiment
-    model: ModelConfig  # its vocabulary sizes are the corpus's in the end
-    training: TrainingConfig  # of the first seed; without the budget
+    model: ModelConfig  # without the vocabulary sizes, which the corpus determines
+    training: TrainingConfig  # with the first seed and without the budget
     prep: PrepConfig
     search: TranslateConfig
-    trained_as: str  # the experiment whose models these are: its own, or one with the same settings
+    trained_as: str  # the experiment that trains its models: itself, or an earlier one with the same settings
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class SystemPlan:
 
 @dataclass(frozen=True)
 class ReproductionPlan:
-    """All that is to be done, in order."""
+    """Everything to do, in order."""
 
     request: ReproductionRequest
     workspace: Workspace
@@ -85,55 +85,55 @@ class ReproductionPlan:
 
     @property
     def budget(self) -> EqualBudget:
-        """What every model may use."""
+        """The budget of every model."""
         return self.request.budget or self.request.scale.budget
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of the models of one system."""
+        """The seeds of the models of each system."""
         return tuple(FIRST_SEED + number for number in range(self.request.seeds))
 
     @property
     def work(self) -> Path:
-        """Where corpora and models are."""
+        """The folder of corpora and models."""
         return self.request.folder / WORK
 
     def models(self) -> Iterator[tuple[SystemPlan, int]]:
-        """Every model that is trained: the first system that has it, and its seed; first seeds first."""
+        """Yields every model that is trained as (system, seed); all models of the first seed come first."""
         for seed in self.seeds:
             yield from ((system, seed) for system in self.systems if system.trained_as == system.name)
 
     def model_folder(self, system: SystemPlan, seed: int) -> Path:
-        """The model directory."""
+        """The directory of a model."""
         return self.work / "models" / f"{system.trained_as}.seed-{seed}"
 
     def corpus_folder(self, system: SystemPlan) -> Path:
-        """The prepared corpus."""
+        """The folder of a system's prepared corpus."""
         name = next(name for name, prep in self.corpora.items() if prep == system.prep)
         return self.work / "corpora" / name
 
     @property
     def base_corpus(self) -> Path:
-        """The corpus whose words the sentences without an unknown word are made of."""
+        """The corpus whose vocabularies decide which sentences have no unknown word."""
         return self.work / "corpora" / _BASE_CORPUS
 
     @property
     def of_paper(self) -> tuple[SystemPlan, ...]:
-        """The systems that the paper has."""
+        """The systems of the article, without the ablations."""
         return tuple(system for system in self.systems if not system.experiment.ablation)
 
     def named(self, name: str) -> SystemPlan | None:
-        """The system of that name."""
+        """The system of that name, or None."""
         return next((system for system in self.systems if system.name == name), None)
 
     @property
     def baseline(self) -> SystemPlan:
-        """What the paper's models are compared with: the fixed vector, or the first model there is."""
+        """The system with which the others are compared: RNNencdec-50, or the first model if it is not trained."""
         return self.named(BASELINE) or self.of_paper[0]
 
 
 def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
-    """Resolves everything; raises UsageError for what cannot be, an ablation whose setting is not known by its name."""
+    """Resolves all settings; raises UsageError for what cannot be trained, with the name of the model or ablation."""
     tests = _tests(workspace)
     base_prep = workspace.resolve(PrepConfig, "prep", {})
     systems: list[SystemPlan] = []
@@ -167,7 +167,7 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
 
 
 def _experiments(request: ReproductionRequest) -> list[Experiment]:
-    """The chosen models and ablations, with what those are compared with, in the order of the report."""
+    """Returns the chosen models and ablations, and the bases of the ablations, in the order of the report."""
     known = {experiment.name: experiment for experiment in PAPER_MODELS}
     names = [name.strip() for name in request.models.split(",")] if request.models else list(known)
     for name in names:
@@ -190,11 +190,11 @@ def _resolved(
         (f"scale {request.scale.name}", request.scale.settings),
         (where, {name: value for name, value in section.items() if name in _MACHINE}),
         (origin, experiment.changed),
-        # No model ends before its budget does.
+        # Every model uses its whole budget.
         ("command line", {**flags, "patience": 0, "seed": FIRST_SEED}),
     )
     search_flags = {name: value for name, value in flags.items() if name in field_names(TranslateConfig)}
-    search_flags.pop("precision", None)  # of training
+    search_flags.pop("precision", None)  # it applies to training only
     return SystemPlan(
         experiment,
         resolve(ModelConfig, *layers),
@@ -211,7 +211,7 @@ def _resolved(
 
 
 def _same_model(system: SystemPlan, before: Sequence[SystemPlan]) -> str:
-    """The first system with the same model, or its own name."""
+    """Returns the name of the first system with the same model, corpus and training, or the system's own name."""
     for other in before:
         if (other.model, other.training, other.prep) == (system.model, system.training, system.prep):
             return other.trained_as

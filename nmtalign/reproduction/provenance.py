@@ -1,4 +1,4 @@
-"""What it takes to get every figure again: the command, the plain subcommands, versions, signatures."""
+"""How to get the numbers of a report again: its commands, scores.csv, training.csv and settings.json."""
 
 import csv
 import dataclasses
@@ -32,7 +32,7 @@ _PACKAGES = ("torch", "numpy", "h5py", "sacrebleu", "sacremoses", "sentencepiece
 
 
 def again(results: Results) -> Iterator[Block]:
-    """The section of the report that says how to get its figures again."""
+    """The section of the report that explains how to get its numbers again."""
     plan = results.plan
     yield Heading("How to get these figures again")
     yield Paragraph("All of it, from the folder of `nmtalign.toml`; the same command goes on where it was cut off:")
@@ -59,7 +59,7 @@ def again(results: Results) -> Iterator[Block]:
 
 
 def whole_command(plan: ReproductionPlan) -> str:
-    """The command that made the report."""
+    """Returns the command that makes the report."""
     request = plan.request
     parts = ["nmtalign", "reproduce", "--scale", request.scale.name]
     parts += [f"--{plan.budget.unit}", f"{plan.budget.amount:.15g}"]
@@ -79,7 +79,7 @@ def whole_command(plan: ReproductionPlan) -> str:
 
 
 def _steps(results: Results) -> Iterator[str]:
-    """prep, train, translate, score and align, as one would type them."""
+    """Yields the commands prep, train, translate, score, align and aer that lead to the same numbers."""
     plan = results.plan
     systems = [system for system in plan.systems if (system.name, plan.seeds[0]) in results.outcome.translations]
     for name in plan.corpora:
@@ -110,14 +110,14 @@ def _steps(results: Results) -> Iterator[str]:
 
 
 def _groups(results: Results) -> Iterator[Sequence[str]]:
-    """The systems that are scored together, the one that the others are tested against first."""
+    """Yields the systems that are scored together, first the one against which the others are tested."""
     scored = results.scored[0]
     for report in (scored.paper, *scored.bases.values()):
         yield [system.name for system in report.systems]
 
 
 def _score_command(plan: ReproductionPlan, test: str, names: Sequence[str], *, known: bool = False) -> str:
-    """Of all sentences, or for the last column of Table 1, with `known`, of those without an unknown word."""
+    """The command for all sentences, or with `known` for those without an unknown word (last column of Table 1)."""
     source, reference = plan.tests[test]
     end = ".known.txt" if known else ".txt"
     parts = ["nmtalign score", *(f"{name}={name}.{test}{end}" for name in names), "-r", _shown(plan, reference)]
@@ -132,19 +132,19 @@ def _score_command(plan: ReproductionPlan, test: str, names: Sequence[str], *, k
 
 
 def _shown(plan: ReproductionPlan, path: Path) -> str:
-    """A path from the folder of the report, for a shell."""
+    """A path relative to the folder of the report, quoted for a shell."""
     return shlex.quote(path_from(plan.request.folder / "report.md", path))
 
 
 def write_scores(results: Results, path: Path) -> None:
-    """Every score of every system: those of `nmtalign score --format csv`, and of each test set, base and seed."""
+    """Writes every score of every system: the rows of `nmtalign score --format csv` with test set, base and seed."""
     first = results.plan.seeds[0]
     rows: list[Mapping[str, Any]] = []
     for scored in results.scored:
         reports = {"": scored.paper, **scored.bases}
         for base, report in reports.items():
             common = {"test": scored.test.name, "compared_with": base or report.systems[0].name, "seed": first}
-            # A base stands in the reports of its ablations too, only to be compared with.
+            # The report of an ablation contains its base only for the comparison.
             rows += [common | row for row in csv_rows(report) if not base or row["system"] != base]
         for (name, seed), value in scored.bleu.items():
             if seed != first:
@@ -157,7 +157,7 @@ def write_scores(results: Results, path: Path) -> None:
 
 
 def write_training(results: Results, path: Path) -> None:
-    """What every training took, a row a model; times are here and in the tables alone."""
+    """Writes cost and losses of every training, a row for each model."""
     rows = []
     for (name, seed), trained in results.trained.items():
         figures = {
@@ -177,7 +177,7 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
 
 
 def write_facts(results: Results, path: Path) -> None:
-    """All settings, versions, seeds, hashes, signatures and the machine."""
+    """Writes all settings, versions, seeds, hashes and signatures, and a description of the machine."""
     plan = results.plan
     report = results.scored[0].paper
     facts = {
@@ -228,12 +228,12 @@ def _system(results: Results, system: SystemPlan) -> dict[str, Any]:
             folder = plan.model_folder(system, seed)
             facts["hashes"][str(seed)] = hash_of(folder, sha256_of(find_weights(folder, "best")))
     except (NmtalignError, OSError):
-        pass  # an experiment that failed: the report says why
+        pass  # the experiment failed, and the report gives the reason
     return facts
 
 
 def machine() -> dict[str, Any]:
-    """What the figures of speed were measured on."""
+    """Describes the machine on which the speeds were measured."""
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {"system": platform.system(), "processor": _processor(), "cores": os.cpu_count(), "gpus": gpus}
 

@@ -1,4 +1,4 @@
-"""Figure 2 and what goes with it: scores by length, alignment error rates, learning curves, ablations."""
+"""Figures 2 and 3 of the article, learning curves, error rates, ablations, and translations of long sentences."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ FIGURES = "figures"
 
 
 def lengths(results: Results, folder: Path) -> Iterator[Block]:
-    """BLEU over the length of the source, drawn and as a table."""
+    """Figure 2: BLEU over the length of the source, as a picture and as a table."""
     yield Heading("Figure 2: BLEU by length of the sentence")
     for scored in results.scored:
         metric = scored.paper.metrics[-1]
@@ -59,7 +59,7 @@ def _length_table(scored: Scored, baseline: str) -> DataTable:
 
 
 def error_rates(results: Results) -> Iterator[Block]:
-    """How far the models' links are from links made by hand."""
+    """The alignment error rates of the models against links made by hand."""
     if not results.rates:
         return
     yield Heading("Alignment error rate")
@@ -72,7 +72,7 @@ def error_rates(results: Results) -> Iterator[Block]:
 
 
 def curves(results: Results, folder: Path) -> Iterator[Block]:
-    """Loss, perplexity, dev BLEU and speed while the paper's models were trained, coloured as in Figure 2."""
+    """Loss, perplexity, dev BLEU and speed during the training of the article's models, in the colours of Figure 2."""
     names = by_name(results.scored[0].paper)
     seed = results.plan.seeds[0]
     drawn = {name: results.curves[name, seed] for name in names if (name, seed) in results.curves}
@@ -87,7 +87,7 @@ def curves(results: Results, folder: Path) -> Iterator[Block]:
 
 
 def ablations(results: Results) -> Iterator[Block]:
-    """What each part is worth, against its base."""
+    """The effect of each ablation: its score minus the score of its base."""
     variants = [system for system in results.plan.systems if system.experiment.ablation]
     if not variants:
         return
@@ -132,7 +132,7 @@ def _ablation_row(results: Results, scored: Scored, system: SystemPlan) -> list[
 
 
 def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
-    """Soft alignments of chosen or of the most reordered sentences."""
+    """Figure 3: soft alignments of the chosen or of the most reordered sentences."""
     request = results.plan.request
     if not results.pictures:
         if request.reordered and any(system.model.attention != "none" for system in results.outcome.translated()):
@@ -158,13 +158,13 @@ def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
 
 
 def without_words(record: AlignmentRecord) -> AlignmentRecord:
-    """The record with places, from 1, for words."""
+    """The record with numbers, counted from 1, in place of words."""
     source, target = (tuple(str(place + 1) for place in range(len(side))) for side in (record.source, record.target))
     return dataclasses.replace(record, source=source, target=target)
 
 
 def side_by_side(results: Results) -> Iterator[Block]:
-    """The longest or the chosen sentences, as the paper's models translate them."""
+    """The translations of the longest or of the chosen sentences by the models of the article (section 5.2.2)."""
     request, test = results.plan.request, results.outcome.tests[0]
     if not request.text or not (request.long or request.sentences):
         return

@@ -1,4 +1,4 @@
-"""Writes the folder of a report: report.md, report.html, figures, data, settings."""
+"""Writes the folder of a report: report.md, report.html, figures, data files and settings."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ MARKDOWN, PAGE = "report.md", "report.html"
 
 
 def begin_folder(plan: ReproductionPlan) -> None:
-    """Makes the folder of the report, and keeps corpora and models out of git; raises UsageError without matplotlib."""
+    """Creates the folder of the report, its corpora and models hidden from git; raises UsageError without matplotlib."""
     need_matplotlib()
     folder = plan.work
     make_folder(folder)
@@ -26,7 +26,7 @@ def begin_folder(plan: ReproductionPlan) -> None:
 
 
 def write_report(results: Results) -> Path:
-    """Writes everything anew and returns where the Markdown is; pictures of an earlier report go."""
+    """Writes all files, removes the pictures of an earlier report, and returns the path of the Markdown file."""
     folder, plan = results.plan.request.folder, results.plan
     figures = folder / report_figures.FIGURES
     with disk_errors(figures):
@@ -45,7 +45,7 @@ def write_report(results: Results) -> Path:
 
 
 def make_document(results: Results) -> Document:
-    """The report; its PNG files are written on the way."""
+    """Returns the report as a document, and writes its PNG files."""
     folder = results.plan.request.folder
     blocks = [
         *report_tables.opening(results),

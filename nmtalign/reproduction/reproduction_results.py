@@ -1,4 +1,4 @@
-"""From what a plan reached to figures: scores with intervals and tests, training, alignments."""
+"""Computes all numbers of a report: scores with intervals and tests, training, alignment error rates, reordering."""
 
 import dataclasses
 import math
@@ -30,31 +30,31 @@ from nmtalign.scoring.texts import Text
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
-LONG = 50  # words: longer sentences are longer than any that the models were trained on
-_SEED = 12345  # sacreBLEU's, of the samples
+LONG = 50  # words; no training pair of the article's models is longer
+_SEED = 12345  # sacreBLEU's seed of the bootstrap
 
-_SURE = 0.5  # weight of a look that counts: of spread ones the largest says little of an order
-_FEWEST, _LONGEST = 6, 30  # words of either side that make an order; words that a picture has room for
+_SURE = 0.5  # smallest weight of a link that counts for reordering; spread weights say little about the order
+_FEWEST, _LONGEST = 6, 30  # linked words on each side, at least; words on each side of a picture, at most
 
 Table = list[Statistics]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One test set: the reports of the first seed's models, and the BLEU of every seed's."""
+    """One test set: the score reports of the models of the first seed, and the BLEU of the models of every seed."""
 
     test: TestSet
-    paper: Report  # the paper's models, the baseline first
-    bases: Mapping[str, Report]  # a base and its ablations, by the name of the base, which comes first
-    bleu: Mapping[Key, float]  # the last metric of the report: tokenised where the language is known
-    known: Mapping[Key, float]  # the same of the paper's models' sentences without an unknown word, `<unk>` banned
+    paper: Report  # the models of the article, the baseline first
+    bases: Mapping[str, Report]  # by the name of a base: the base, which comes first, and its ablations
+    bleu: Mapping[Key, float]  # the last metric of the report: tokenised BLEU if the language is known
+    known: Mapping[Key, float]  # the same for the models of the article on the sentences without an unknown word
     sentences: int
     sentences_known: int
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training took, from its log."""
+    """The cost and the loss of a training, from its log."""
 
     updates: int
     epochs: float
@@ -62,31 +62,31 @@ class Trained:
     words: float
     device: str
     parameters: int
-    train_loss: float  # nats a sentence, nan where it is not known
-    dev_loss: float  # of the look whose weights were kept
+    train_loss: float  # nats per sentence, nan if it is not known
+    dev_loss: float  # of the validation whose weights were kept
     words_per_second: float
 
 
 @dataclass
 class Results:
-    """All figures of a reproduction."""
+    """All numbers of a reproduction."""
 
     outcome: Outcome
-    scored: list[Scored]  # all test sets together first, where there are several
+    scored: list[Scored]  # of several test sets, all of them together come first
     trained: dict[Key, Trained] = field(default_factory=dict)
     curves: dict[Key, Curves] = field(default_factory=dict)
-    rates: dict[Key, ErrorRates] = field(default_factory=dict)  # AER, where gold links are given
-    pictures: list[tuple[str, AlignmentRecord]] = field(default_factory=list)  # (system, what is drawn)
+    rates: dict[Key, ErrorRates] = field(default_factory=dict)  # alignment error rates, if there are gold links
+    pictures: list[tuple[str, AlignmentRecord]] = field(default_factory=list)  # (system, alignment to draw)
     notes: list[str] = field(default_factory=list)
 
     @property
     def plan(self) -> ReproductionPlan:
-        """What was planned."""
+        """The plan."""
         return self.outcome.plan
 
 
 def gather(outcome: Outcome) -> Results:
-    """Scores everything."""
+    """Computes all numbers."""
     results = Results(outcome, [_scored(outcome, test) for test in _tests(outcome)])
     for (name, seed), _ in outcome.finished.items():
         system = next(system for system in outcome.plan.systems if system.name == name)
@@ -104,7 +104,7 @@ def gather(outcome: Outcome) -> Results:
 
 
 def _tests(outcome: Outcome) -> list[TestSet]:
-    """The test sets, and before several of them all together."""
+    """The test sets; several test sets are preceded by all of them together."""
     if len(outcome.tests) == 1:
         return outcome.tests
     source = [line for test in outcome.tests for line in test.source.lines]
@@ -113,19 +113,19 @@ def _tests(outcome: Outcome) -> list[TestSet]:
 
 
 def _parts(test: TestSet, outcome: Outcome) -> list[str]:
-    """The names of the test sets that a test set consists of."""
+    """The names of the test sets of which a test set consists."""
     return [test.name] if test.name in outcome.known else [each.name for each in outcome.tests]
 
 
 def metrics_of(plan: ReproductionPlan) -> MetricOptions:
-    """BLEU, and where the language is known multi-bleu, which the paper has."""
+    """BLEU, and the article's multi-bleu if its tokeniser has rules for the language."""
     language = languages(plan.workspace)[1]
     names = ("bleu", "multi-bleu") if has_rules(language) else ("bleu",)
     return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
 
 
 def resampling_of(plan: ReproductionPlan) -> Resampling:
-    """How intervals and p-values are drawn."""
+    """The settings of the bootstrap."""
     seed = plan.scoring.seed
     return Resampling(plan.scoring.bootstrap, plan.scoring.trials, _SEED if seed is None else seed)
 
@@ -136,7 +136,7 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
     tables = _measure(plan, parts, outcome.translations, test.reference.lines)
     first, there = plan.seeds[0], outcome.translated()
     paper = [system for system in there if not system.experiment.ablation]
-    paper.sort(key=lambda system: system.name != plan.baseline.name)  # the first one is what the others are tested with
+    paper.sort(key=lambda system: system.name != plan.baseline.name)  # the others are tested against the first one
     paper = paper or there
     report = _report(plan, paper, tables, first, _cuts(plan, test.source.lines))
     tables_known: dict[Key, Table] = {}
@@ -167,7 +167,7 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
 def _measure(
     plan: ReproductionPlan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
 ) -> dict[Key, Table]:
-    """The statistics of every model's translations of some test sets, one after the other."""
+    """The statistics of every model's translations of some test sets, joined."""
     texts = [[line for name in parts for line in found[name]] for found in translations.values()]
     return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan)), strict=True))
 
@@ -189,7 +189,7 @@ def _report(
 
 
 def _words_an_epoch(plan: ReproductionPlan, system: SystemPlan) -> int:
-    """Target words of the pairs that are short enough, `</s>` counted."""
+    """The number of target words, with `</s>`, of the pairs that are short enough for training."""
     train = Corpus.open(plan.corpus_folder(system)).splits["train"]
     chosen = eligible(train, system.training.max_length)
     return int(train.target_lengths[chosen].sum()) + len(chosen)
@@ -212,7 +212,7 @@ def _trained(curves: Curves, words_an_epoch: int) -> Trained:
 
 
 def _last_loss(curves: Curves) -> float:
-    """The mean over the last tenth of the updates, in nats a sentence."""
+    """The mean loss of the last tenth of the updates, in nats per sentence."""
     total = weight = 0.0
     before = 0
     for point in curves.progress:
@@ -224,7 +224,7 @@ def _last_loss(curves: Curves) -> float:
 
 
 def _align(results: Results) -> None:
-    """Error rates of every model with attention, and what is drawn of the paper's."""
+    """Adds the error rates of every model with attention, and the alignments to draw."""
     outcome, plan = results.outcome, results.plan
     gold = plan.workspace.gold if "test" in plan.tests else None
     seen = next((system for system in outcome.translated() if system.name == FLAGSHIP), None)
@@ -253,14 +253,14 @@ def _align_config(plan: ReproductionPlan) -> AlignConfig:
 
 
 def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
-    """How far a model's links between source and reference are from links made by hand."""
+    """Compares a model's links between source and reference with links made by hand."""
     for record in align_pairs(loaded, zip(test.source.lines, test.reference.lines, strict=True), config):
         gold.compare(record.links(), len(record.source), len(record.target))
     return gold.finish()
 
 
 def _pictures(results: Results, system: SystemPlan, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
-    """The alignments of chosen sentences, or of the most reordered ones, with the model's own translations."""
+    """The alignments of the model's own translations, for the chosen or for the most reordered sentences."""
     outcome, request = results.outcome, results.plan.request
     test = outcome.tests[0]
     lines = outcome.translations[system.name, results.plan.seeds[0]][test.name]
@@ -276,9 +276,9 @@ def _pictures(results: Results, system: SystemPlan, loaded: LoadedModel) -> list
 
 
 def reordering(links: Collection[Link]) -> float:
-    """The share of pairs of links that cross: (1 - Kendall's tau) / 2, 0 in order and 1 from back to front.
+    """Returns the share of pairs of links that cross: (1 - Kendall's tau) / 2, from 0 (same order) to 1 (reversed).
 
-    Pairs with a word in common are left out; 0 where no pair is left.
+    Pairs of links that share a word do not count; without other pairs the share is 0.
     """
     ordered = sorted(links)
     crossing = counted = 0
@@ -291,9 +291,10 @@ def reordering(links: Collection[Link]) -> float:
 
 
 def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[AlignmentRecord]:
-    """The records with the most reordering first, of those that have links enough and words few enough to be drawn.
+    """Returns the `most` records with the most reordering, the most reordered first.
 
-    A sentence that was drawn already in the same words is not taken again.
+    A record counts if it has enough links and if its sentences are short enough for a picture. Of records with the
+    same words only the first one counts.
     """
     ranked: list[tuple[float, int, AlignmentRecord]] = []
     for record in records:
@@ -310,5 +311,5 @@ def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[Alignm
 
 
 def sure_links(record: AlignmentRecord) -> list[Link]:
-    """The links of at least half of a word's weight."""
+    """Returns the links that have at least half of the weight of their target word."""
     return record.links("threshold", _SURE)

@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 import torch
 from helpers.pages import PageReader
+from helpers.reproductions import TWO, make_plan_in, reach
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
@@ -20,9 +21,7 @@ from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
 from nmtalign.training.loop import Trainer
-from tests.reproduction.conftest import make_plan_in, reach
 
-TWO = "RNNencdec-50,RNNsearch-50"
 NAMES = [experiment.name for experiment in PAPER_MODELS]
 LINK = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 
@@ -219,7 +218,7 @@ def test_every_ablation_is_trained_and_compared_with_its_base(plan):
 
 def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch):
     monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(TrainingError("diverged")))
-    with pytest.raises(NmtalignError, match="no model came to translate: diverged"):
+    with pytest.raises(NmtalignError, match="no model could be trained: diverged"):
         reach(plan(models="RNNsearch-50"))
 
 

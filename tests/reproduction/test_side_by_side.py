@@ -10,12 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.reproductions import TWO, reach
 
 from nmtalign.reproduction.running import Failed, Noted, StepBegun
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
-from tests.reproduction.conftest import reach
-
-TWO = "RNNencdec-50,RNNsearch-50"
 
 
 def test_two_at_once_make_the_models_that_they_make_in_turn(plan):

