@@ -17,7 +17,7 @@ MARKDOWN, PAGE = "report.md", "report.html"
 
 
 def begin_folder(plan: ReproductionPlan) -> None:
-    """Creates the folder of the report, its corpora and models hidden from git; raises UsageError without matplotlib."""
+    """Creates the folder of the report and hides its models from git; raises UsageError without matplotlib."""
     need_matplotlib()
     folder = plan.work
     make_folder(folder)

@@ -14,6 +14,7 @@ from helpers.reproductions import TWO, make_plan_in, reach
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
+from nmtalign.reproduction.corpora import Corpora
 from nmtalign.reproduction.experiments import PAPER_MODELS, EqualBudget
 from nmtalign.reproduction.paper import PAPER
 from nmtalign.reproduction.running import Failed, Halted, StepBegun
@@ -149,10 +150,31 @@ def _listener_that_stops(reproduction):
     return listener_of
 
 
+def test_a_failed_experiment_is_in_the_report_and_the_others_continue(plan, monkeypatch):
+    run = Trainer.run
+
+    def fails(self):
+        if "RNNencdec-30" in str(self.folder):
+            raise TrainingError("the loss was not finite 10 times in a row")
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", fails)
+    said = []
+    results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
+    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    reason = "the loss was not finite 10 times in a row"
+    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
+    assert rows_of(text, "| model | BLEU |")[0][1] == "–"
+    numbers = [happening.number for happening in said if isinstance(happening, StepBegun)]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] <= 5
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (TrainingError("the loss was not finite 10 times in a row"), "the loss was not finite 10 times in a row"),
+        (TrainingError("diverged"), "diverged"),
         (
             torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB."),
             "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -161,24 +183,12 @@ def _listener_that_stops(reproduction):
     ],
     ids=["ours", "device memory", "memory"],
 )
-def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypatch, error, reason):
-    run = Trainer.run
-
-    def fails(self):
-        if "RNNencdec-30" in str(self.folder):
-            raise error
-        return run(self)
-
-    monkeypatch.setattr(Trainer, "run", fails)
+def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch, error, reason):
+    monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(error))
     said = []
-    results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
-    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
-    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
-    assert rows_of(text, "| model | BLEU |")[0][1] == "–"
-    numbers = [happening.number for happening in said if isinstance(happening, StepBegun)]
-    assert numbers == sorted(numbers)
-    assert numbers[-1] <= 5
+    with pytest.raises(NmtalignError, match=f"^no model could be trained: {re.escape(reason)}$"):
+        reach(plan(models="RNNsearch-50"), said)
+    assert [happening.problem for happening in said if isinstance(happening, Failed)] == [reason]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)], ids=repr)
@@ -216,12 +226,6 @@ def test_every_ablation_is_trained_and_compared_with_its_base(plan):
     assert set(compared) == {system.name for system in results.plan.systems}
 
 
-def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch):
-    monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(TrainingError("diverged")))
-    with pytest.raises(NmtalignError, match="no model could be trained: diverged"):
-        reach(plan(models="RNNsearch-50"))
-
-
 def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, workspace):
     toml = workspace / "nmtalign.toml"
     toml.write_text(re.sub("shortlist = .*", "shortlist = 8", toml.read_text()))
@@ -251,13 +255,6 @@ def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, works
     assert "--no-allow-unk" in text
 
 
-def test_the_workspace_may_ban_it_everywhere(plan, workspace):
-    toml = workspace / "nmtalign.toml"
-    toml.write_text(toml.read_text().replace("[translate]\n", "[translate]\nallow_unk = false\n"))
-    results = reach(plan(models="RNNsearch-50"))
-    assert "never written, in any column" in (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-
-
 def test_several_test_sets_and_seeds(plan, workspace):
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
@@ -273,16 +270,21 @@ def test_several_test_sets_and_seeds(plan, workspace):
     assert (results.plan.request.folder / "figures" / "alignment-1.png").is_file()
 
 
-def test_a_budget_made_larger_is_told_of(plan):
+def test_a_larger_budget_and_a_search_without_unknown_words_are_in_the_report(plan, workspace):
+    toml = workspace / "nmtalign.toml"
+    toml.write_text(toml.read_text().replace("[translate]\n", "[translate]\nallow_unk = false\n"))
     reach(plan(models="RNNsearch-50"))
     results = reach(plan(EqualBudget("updates", 5), models="RNNsearch-50"))
     assert [trained.updates for trained in results.trained.values()] == [5]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     assert "RNNsearch-50, seed 1234, went on after a smaller budget was spent (at update 3)" in text
+    assert "never written, in any column" in text
 
 
-def test_what_was_prepared_of_other_text_is_not_taken(plan, workspace):
-    reach(plan(models="RNNsearch-50"))
+def test_a_corpus_of_other_text_is_not_used(plan, workspace):
+    made = plan(models="RNNsearch-50")
+    Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
+    assert Corpora(made).is_made("corpus")
     with (workspace / "train.en").open("a") as english, (workspace / "train.fr").open("a") as french:
         english.write("A fox.\n")
         french.write("Un renard.\n")
