@@ -51,17 +51,23 @@ def _inline(text: Inline) -> str:
 
 
 def _span(span: Span) -> str:
-    if span.target:
+    if span.target or not span.text:
         return ""
+    line = printable(re.sub(r"[\r\n]+", " ", span.text))
     if span.style == "code":
-        fence = "``" if "`" in span.text else "`"
-        space = " " * (len(fence) - 1)
-        return f"{fence}{space}{printable(span.text)}{space}{fence}"
-    text = _MARKUP.sub(r"\\\1", printable(re.sub(r"[\r\n]+", " ", span.text)))
+        return _code(line)
+    text = _MARKUP.sub(r"\\\1", line)
     if span.style in ("sub", "tag"):
         return f" ({text})"
     around = _AROUND.get(span.style, "")
     return f"{around}{text}{around}"
+
+
+def _code(text: str) -> str:
+    """Code between backquotes, as many of them as the text does not contain one after the other."""
+    runs = [len(run) for run in re.findall("`+", text)]
+    fence = "`" * (max(runs, default=0) + 1)
+    return f"{fence} {text} {fence}" if runs else f"{fence}{text}{fence}"
 
 
 def _block(block: Block) -> Iterator[str]:

@@ -230,7 +230,7 @@ class Reproduction:
         key = system.name, seed
         texts = {test.name: test.source.lines for test in outcome.tests}
         known = {name: list(compress(lines, outcome.known[name])) for name, lines in texts.items()}
-        # Second column of Table 1: on these sentences the models must not write <unk> (section 5.2.1).
+        # Second column of Table 1: on these sentences the models must not write <unk> (section 5.1).
         banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
         work = self._work(system, seed, system.search, texts, "")
         of_known = {} if system.experiment.ablation else self._work(system, seed, banned, known, ".known")

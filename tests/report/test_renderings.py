@@ -38,6 +38,7 @@ HOSTILE = [
     "# heading",
     "> quote",
     "``` code",
+    "one ` two `` three ``` end`",
     "||| --- |||",
     "- - -",
     "1)",

@@ -1,4 +1,4 @@
-"""What is trained: settings resolved, models shared, budgets turned into updates, one line for what cannot be."""
+"""What is trained: settings are resolved, models are shared, budgets become updates, mistakes are one line."""
 
 import dataclasses
 
@@ -80,7 +80,7 @@ def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
             assert len(differs) == 1, (system.name, differs)
 
 
-def test_what_is_the_same_model_is_trained_once(texts):
+def test_equal_models_are_trained_once(texts):
     plan = make_plan(ReproductionRequest(SCALES["paper"], models="RNNsearch-50", ablations="beam,loss"), texts)
     assert [system.name for system, _ in plan.models()] == ["RNNsearch-50", "loss-mean"]
     shared = {system.name: system.trained_as for system in plan.systems}
@@ -98,7 +98,7 @@ def test_the_base_of_an_ablation_is_trained_too(texts):
     ]
 
 
-def test_an_ablation_whose_setting_is_not_known_is_named(texts, monkeypatch):
+def test_an_ablation_with_an_unknown_setting_is_named(texts, monkeypatch):
     unknown = Experiment("gone", "rnnsearch-50", "RNNsearch-50", "magic", changed={"wizardry": True})
     monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [unknown])
     with pytest.raises(UsageError, match="ablation magic: unknown setting 'wizardry'"):
@@ -109,7 +109,7 @@ def test_an_ablation_whose_setting_is_not_known_is_named(texts, monkeypatch):
         make_plan(ReproductionRequest(SCALES["tiny"]), texts)
 
 
-def test_names_that_are_not_known(texts):
+def test_unknown_names_are_refused(texts):
     with pytest.raises(UsageError, match="--ablations spell: unknown; give all, none, or some of encoder,"):
         chosen_ablations("cell,spell", SCALES["tiny"])
     with pytest.raises(UsageError, match="--models Moses: unknown; give some of RNNencdec-30,"):
@@ -140,7 +140,7 @@ def test_a_budget_of_words_is_as_many_sentences_for_every_vocabulary(plan):
 
 
 @pytest.mark.parametrize("name", ["test", "together", "a b", "a/b"])
-def test_a_test_set_of_a_name_that_cannot_be(workspace, name):
+def test_a_bad_name_of_a_test_set_is_refused(workspace, name):
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write(f'[corpus.tests]\n"{name}" = ["dev.en", "dev.fr"]\n')
     with pytest.raises(UsageError, match=r"\[corpus.tests\] .*: give it another name"):

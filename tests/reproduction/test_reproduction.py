@@ -1,4 +1,4 @@
-"""From a workspace to a report: whole, interrupted and gone on with, with experiments that fail."""
+"""From a workspace to a report: complete runs, interrupted runs, and runs in which experiments fail."""
 
 import contextlib
 import csv
@@ -110,7 +110,7 @@ def test_data_files(results):
     assert set(facts["texts"]) >= {"train source", "test target", "gold"}
 
 
-def test_no_date_and_the_same_again(results):
+def test_the_report_has_no_date_and_a_second_run_gives_the_same_bytes(results):
     folder = results.plan.request.folder
     names = ("report.md", "report.html", "scores.csv", "training.csv", "settings.json")
     before = {name: (folder / name).read_bytes() for name in names}
@@ -120,7 +120,7 @@ def test_no_date_and_the_same_again(results):
     assert [happening.already for happening in said if happening.what.startswith(("prep", "transl"))] == [True] * 5
 
 
-def test_interrupted_and_gone_on_with_is_the_same_report(plan, monkeypatch):
+def test_an_interrupted_run_resumes_and_gives_the_same_report(plan, monkeypatch):
     budget = EqualBudget("updates", 12)  # more than there are between two reports
     whole = reach(plan(budget, "whole", models=TWO)).plan.request.folder
     cut = plan(budget, "cut", models=TWO)
@@ -292,6 +292,6 @@ def test_a_corpus_of_other_text_is_not_used(plan, workspace):
         reach(plan(models="RNNsearch-50"))
 
 
-def test_a_sentence_that_is_not_there(plan):
+def test_a_line_beyond_the_test_set_is_refused(plan):
     with pytest.raises(UsageError, match=r"--sentences 13: .*test\.en has lines 1 to 12"):
         reach(plan(sentences=(13,)))

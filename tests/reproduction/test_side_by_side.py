@@ -1,4 +1,4 @@
-"""Trainings in processes of their own: the same models as in turn, failures told of, all ended together."""
+"""Trainings side by side: they give the same models, report failures, and end together."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from nmtalign.reproduction.running import Failed, Noted, StepBegun
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 
 
-def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
+def test_trainings_side_by_side_give_the_same_models(plan):
     turns = reach(plan(folder="turns", models=TWO)).plan.request.folder
     said = []
     both = reach(plan(folder="both", models=TWO, jobs=2, seeds=1), said).plan.request.folder
@@ -32,7 +32,7 @@ def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
     assert any(line.startswith("RNNsearch-50: training: ") for line in lines)
 
 
-def test_one_that_fails_is_told_of_by_its_own_line(plan):
+def test_a_failure_is_reported_with_the_line_of_its_command(plan):
     asked = plan(models=TWO, jobs=2)
     broken = asked.model_folder(asked.systems[0], 1234)
     broken.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_one_that_fails_is_told_of_by_its_own_line(plan):
     assert list(results.outcome.translations) == [("RNNsearch-50", 1234)]
 
 
-def test_what_is_said_and_how_it_ended():
+def test_messages_and_errors_of_jobs():
     said, begun = [], []
     work = SideBySide(begun.append, said.append)
     jobs = [TrainingJob("good", ("--version",)), TrainingJob("bad", ("info", "nowhere"))]
@@ -57,7 +57,7 @@ def test_what_is_said_and_how_it_ended():
     assert not problems["bad"].startswith("nmtalign")
 
 
-def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeypatch):
+def test_a_job_that_is_killed_or_cannot_start_fails_alone(monkeypatch):
     work = SideBySide(lambda job: None, lambda line: None)
     killed = TrainingJob("killed", ("score", "-r", "waits-for-its-standard-input"))
     popen = subprocess.Popen
@@ -78,7 +78,7 @@ def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeyp
     }
 
 
-def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
+def test_stop_ends_all_jobs_and_no_other_starts(workspace):
     begun = []
 
     def begins(job):
@@ -93,7 +93,7 @@ def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_no_training_outlives_what_started_it(workspace: Path, how):
+def test_no_training_outlives_its_parent(workspace: Path, how):
     command = [sys.executable, "-m", "nmtalign", "reproduce", "--scale", "tiny", "--updates", "100000"]
     options = ["--models", TWO, "--jobs", "2", "--threads", "1", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

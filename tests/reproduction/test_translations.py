@@ -1,4 +1,4 @@
-"""The translation of a text by a model: gone on with where it was cut off, and written as it is scored."""
+"""The translation of a text by a model resumes after an interruption and is written as it is scored."""
 
 import json
 import shutil

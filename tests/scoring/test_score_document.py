@@ -177,7 +177,7 @@ def test_a_picture_brings_its_drawing_and_nothing_else(read, page):
 
 
 @pytest.mark.parametrize("svg", ["", "<p>no picture</p>", "<svg", "words"])
-def test_what_is_no_picture_is_refused(svg):
+def test_a_text_that_is_no_svg_is_refused(svg):
     with pytest.raises(UsageError, match=r"^Figure 2: the picture is not an SVG"):
         page_of(example.report(), figures=[("Figure 2", svg)])
 
@@ -187,7 +187,7 @@ def bare() -> Report:
     return Report(("BLEU",), ("BLEU|x",), (SystemReport("one", Section(Part("all", 2, (12.345,), 0.98))),))
 
 
-def test_what_the_report_has_not_is_not_there():
+def test_a_small_report_has_only_its_own_sections():
     read = PageReader(page_of(bare()))
     sections = [attributes["id"] for attributes in read.attributes("section")]
     assert sections == ["scores", "about"]
