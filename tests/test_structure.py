@@ -23,7 +23,7 @@ LAYERS = [
     {"errors", "version", "untrusted"},
     {"files", "checks"},
     {"config", "model_files"},
-    {"presets", "tensor_file", "hdf5", "figures"},
+    {"presets", "tensor_file", "hdf5", "figures", "report"},
     {"workspace"},
     {"text", "sample"},
     {"data"},

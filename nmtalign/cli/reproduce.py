@@ -23,10 +23,9 @@ from nmtalign.errors import UsageError
 from nmtalign.workspace import load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.reproduction.events import Happening
-    from nmtalign.reproduction.plan import Plan
-    from nmtalign.reproduction.running import Outcome, Reproduction
-    from nmtalign.reproduction.scales import Budget
+    from nmtalign.reproduction.experiments import EqualBudget
+    from nmtalign.reproduction.plan import ReproductionPlan
+    from nmtalign.reproduction.running import Happening, Outcome, Reproduction
 
 BUDGET, WHAT, REPORT = "Budget of each model (one of the three)", "What is trained", "Report"
 
@@ -119,10 +118,10 @@ def _reproduce(given: dict[str, Any]) -> None:
     workspace = load_workspace(given["config"])
     choose_wait_policy()
     bound_caches()
-    from nmtalign.reproduction.plan import Request, make_plan
-    from nmtalign.reproduction.scales import scale as named_scale
+    from nmtalign.reproduction.experiments import scale as named_scale
+    from nmtalign.reproduction.plan import ReproductionRequest, make_plan
 
-    request = Request(
+    request = ReproductionRequest(
         scale=named_scale(given["scale"]),
         budget=_budget({unit: given[unit] for unit in ("updates", "words", "hours")}),
         folder=given["output"],
@@ -133,9 +132,9 @@ def _reproduce(given: dict[str, Any]) -> None:
     _run(make_plan(request, workspace), given["quiet"])
 
 
-def _run(plan: "Plan", quiet: bool) -> None:
-    from nmtalign.reproduction.report import begin_folder, write_report
-    from nmtalign.reproduction.results import gather
+def _run(plan: "ReproductionPlan", quiet: bool) -> None:
+    from nmtalign.reproduction.reproduction_report import begin_folder, write_report
+    from nmtalign.reproduction.reproduction_results import gather
     from nmtalign.reproduction.running import Reproduction
 
     tell = notifier(quiet)
@@ -152,7 +151,7 @@ def _run(plan: "Plan", quiet: bool) -> None:
 
 
 def _reach(reproduction: "Reproduction", stopped: list[int]) -> "Outcome":
-    from nmtalign.reproduction.events import Halted
+    from nmtalign.reproduction.running import Halted
 
     try:
         return reproduction.run()
@@ -160,15 +159,15 @@ def _reach(reproduction: "Reproduction", stopped: list[int]) -> "Outcome":
         raise Stopped(stopped[0] if stopped else signal.SIGINT, "; the same command goes on from there") from None
 
 
-def _budget(given: dict[str, float | None]) -> "Budget | None":
-    from nmtalign.reproduction.scales import Budget
+def _budget(given: dict[str, float | None]) -> "EqualBudget | None":
+    from nmtalign.reproduction.experiments import EqualBudget
 
     chosen = [(unit, amount) for unit, amount in given.items() if amount is not None]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0][0]} and --{chosen[1][0]}: give one budget, the same for every model")
     unit: Any
     for unit, amount in chosen:
-        return Budget(unit, amount)
+        return EqualBudget(unit, amount)
     return None
 
 
@@ -180,9 +179,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _tell(happening: "Happening", tell: Any) -> None:
-    from nmtalign.reproduction.events import Failed, Step
+    from nmtalign.reproduction.running import Failed, StepBegun
 
-    if isinstance(happening, Step):
+    if isinstance(happening, StepBegun):
         done = ": done before" if happening.already else ""
         tell(f"[{happening.number}/{happening.total}] {happening.what}{done}")
     elif isinstance(happening, Failed):

@@ -83,7 +83,7 @@ def write_page(task: Task, report: "Report", read: Read, panels: Panels) -> None
     if task.html is None:
         return
     from nmtalign.cli.score_attention import svgs
-    from nmtalign.scoring.page import build_page
+    from nmtalign.scoring.score_document import build_page
 
     title = f"{', '.join(read.names)}: scores of {len(read.references[0].lines):,} sentences"
     page = build_page(

@@ -1,1 +1,5 @@
-"""The paper's experiments on any corpus: what is trained, how it is compared, and the report of it."""
+"""The experiments of Bahdanau et al. (2015) on any corpus: train, translate, compare, and write a report.
+
+`plan` resolves what is asked for, `running` trains and translates, `reproduction_results` computes all numbers, and
+`reproduction_report` writes the folder of the report.
+"""

@@ -1,4 +1,4 @@
-"""The prepared corpora of a plan: made once, and known again by the texts and settings that they were made of."""
+"""The prepared corpora of a plan, and its budget in updates. A file in each corpus records its texts and settings."""
 
 import dataclasses
 import json
@@ -14,17 +14,17 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.presets import preset
-from nmtalign.reproduction.plan import Plan, System
-from nmtalign.reproduction.scales import Budget
+from nmtalign.reproduction.experiments import EqualBudget
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 
 _IDENTITY = "made-of.json"
-_LOOK = 10  # updates between looks at dev, at least
+_FEWEST = 10  # updates between validations, at least
 
 
 def languages(workspace: Workspace) -> tuple[str, str]:
-    """Of source and target, as the workspace says or the names of the training text end."""
+    """Returns the languages of source and target: those of the workspace, or the endings of the training files."""
     named = workspace.source_language, workspace.target_language
     source, target = (
         language or path.name.removesuffix(".gz").rpartition(".")[2].lower()
@@ -33,8 +33,8 @@ def languages(workspace: Workspace) -> tuple[str, str]:
     return source, target
 
 
-def text_hashes(plan: Plan) -> dict[str, str]:
-    """The SHA-256 of every text file, by `train source` and so on; raises InputError for one that is missing."""
+def text_hashes(plan: ReproductionPlan) -> dict[str, str]:
+    """Returns the SHA-256 of every text file by its role (`train source`); raises InputError for a missing file."""
     hashes = {}
     pairs = {name: plan.workspace.pairs[name] for name in ("train", "dev")} | dict(plan.tests)
     for name, pair in pairs.items():
@@ -47,15 +47,15 @@ def text_hashes(plan: Plan) -> dict[str, str]:
 
 
 class Corpora:
-    """Makes the corpora of a plan."""
+    """Prepares the corpora of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReproductionPlan) -> None:
         self._plan = plan
         hashes = text_hashes(plan)
         self._texts = {name: value for name, value in hashes.items() if name.split()[0] in plan.workspace.pairs}
 
     def is_made(self, name: str) -> bool:
-        """Whether the corpus is there; raises UsageError where another one is in its place."""
+        """Whether the corpus is prepared; raises UsageError if the folder holds a corpus of other texts or settings."""
         folder = self._folder(name)
         try:
             held = read_json(folder / _IDENTITY)
@@ -69,7 +69,7 @@ class Corpora:
         return True
 
     def make(self, name: str, progress: Callable[[int], None], notify: Callable[[str], None]) -> None:
-        """Prepares it; what is raised on the way by `progress` or `notify` ends it with nothing left behind."""
+        """Prepares the corpus; if `progress` or `notify` raises, the preparation ends and leaves nothing behind."""
         folder, pairs = self._folder(name), self._plan.workspace.pairs
         config, both = self._plan.corpora[name], languages(self._plan.workspace)
         prepare(pairs["train"], folder, config, both, pairs["dev"], pairs.get("test"), progress, notify, True)
@@ -85,20 +85,21 @@ class Corpora:
         return {"texts": self._texts, "prep": settings, "languages": list(languages(self._plan.workspace))}
 
 
-def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> TrainingConfig:
-    """The training of one model: its seed, the budget, and looks at dev after every twentieth of it.
+def with_budget(plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, seed: int) -> TrainingConfig:
+    """Returns the training settings of one model with its seed, its budget, and 20 validations within the budget.
 
-    A budget of words is turned into updates, by the mean of target words (`</s>` counted) that the pairs of the base
-    corpus have within the preset's length, so that models with other words or subwords see as many sentences.
+    A budget of words becomes a number of updates. The conversion uses the mean number of target words (with `</s>`) of
+    the pairs of the base corpus within the preset's maximum length, so that a model sees the same number of sentences
+    whatever its vocabulary.
     """
     budget = plan.budget
     config = dataclasses.replace(system.training, seed=seed)
     if budget.unit == "hours":
         seconds = max(1, round(budget.amount * 3600))
-        look = f"{max(1, seconds // 20)}s"
-        return dataclasses.replace(config, max_time=f"{seconds}s", validate_every=look)
+        interval = f"{max(1, seconds // 20)}s"
+        return dataclasses.replace(config, max_time=f"{seconds}s", validate_every=interval)
     updates = _updates_of(budget, plan, system, corpus, config)
-    every = max(_LOOK, math.ceil(updates / 20))
+    every = max(_FEWEST, math.ceil(updates / 20))
     return dataclasses.replace(
         config,
         max_updates=updates,
@@ -109,7 +110,9 @@ def with_budget(plan: Plan, system: System, corpus: Corpus, seed: int) -> Traini
     )
 
 
-def _updates_of(budget: Budget, plan: Plan, system: System, corpus: Corpus, config: TrainingConfig) -> int:
+def _updates_of(
+    budget: EqualBudget, plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, config: TrainingConfig
+) -> int:
     if budget.unit == "updates":
         return max(1, round(budget.amount))
     base = Corpus.open(plan.base_corpus).splits["train"]

@@ -1,4 +1,4 @@
-"""What the paper reports of its models, to stand beside ours (PAPER sections 4 and 7)."""
+"""The results of Bahdanau et al. (2015), Tables 1 and 2, which a report shows beside its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of the paper's Tables 1 and 2; None for what is not in them."""
+    """A row of Tables 1 and 2; None where the article has no number."""
 
-    bleu: float  # tokenised, all sentences of newstest2014
-    no_unk: float  # sentences without an unknown word, the word for them banned
+    bleu: float  # tokenised BLEU of all sentences of newstest2014
+    no_unk: float  # of the sentences without an unknown word, where the model must not write <unk>
     updates: int | None = None
     epochs: float | None = None
     hours: int | None = None
     device: str = ""
-    train_loss: float | None = None  # nats a sentence
+    train_loss: float | None = None  # nats per sentence
     dev_loss: float | None = None
 
 
@@ -24,7 +24,7 @@ PAPER: Mapping[str, PaperRow] = {
     "RNNencdec-50": PaperRow(17.82, 26.71, 600_000, 4.5, 108, "Quadro K-6000", 44.0, 43.6),
     "RNNsearch-50": PaperRow(26.75, 34.16, 288_000, 2.2, 111, "Quadro K-6000", 40.7, 38.1),
 }
-# Beside the four: trained until dev stopped improving, and the phrase-based system.
+# A model that was trained until it stopped improving on dev, and the phrase-based system.
 LONGER = "RNNsearch-50*"
 MOSES = "Moses"
 OTHERS: Mapping[str, PaperRow] = {

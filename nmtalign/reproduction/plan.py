@@ -1,4 +1,4 @@
-"""From experiments to a plan: every setting resolved, which models are trained or shared, in which folders."""
+"""From a request to a plan: all settings resolved, which models are trained or shared, and their folders."""
 
 import dataclasses
 import re
@@ -19,36 +19,34 @@ from nmtalign.config import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset, translate_config
-from nmtalign.reproduction.ablations import chosen_ablations
-from nmtalign.reproduction.experiment import BASELINE, PAPER_MODELS, Experiment
-from nmtalign.reproduction.scales import Budget, Scale
+from nmtalign.reproduction.experiments import BASELINE, PAPER_MODELS, EqualBudget, Experiment, Scale, chosen_ablations
 from nmtalign.workspace import Workspace
 
 PathPair = tuple[Path, Path]
 Settings = Mapping[str, Any]
-TOGETHER = "together"  # all test sets as one
-WORK = "work"  # the folder of corpora and models, in that of the report
+TOGETHER = "together"  # the name of all test sets as one
+WORK = "work"  # the folder of corpora and models, within the folder of the report
 FIRST_SEED = 1234
 _BASE_CORPUS = "corpus"
-_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # of [train]: how, not what
+_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # the only settings of [train] that apply
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked for, before anything is resolved."""
+class ReproductionRequest:
+    """What the user asks for."""
 
     scale: Scale
-    budget: Budget | None = None
-    models: str = ""  # names with commas, "" = the paper's four
+    budget: EqualBudget | None = None
+    models: str = ""  # comma-separated names; "" means the four models of the article
     ablations: str = "none"
     seeds: int = 1
     folder: Path = Path("reproduction")
-    sentences: tuple[int, ...] = ()  # lines of the test set, from 1
-    long: int = 3  # of the longest sentences, shown side by side
-    reordered: int = 4  # of the most reordered sentences, drawn
-    jobs: int = 1  # models that are trained at once
-    text: bool = True  # sentences of the corpus may stand in the report
-    flags: Settings = dataclasses.field(default_factory=dict)  # of machine and search, None = not given
+    sentences: tuple[int, ...] = ()  # lines of the test set to show, counted from 1
+    long: int = 3  # number of the longest sentences whose translations are shown
+    reordered: int = 4  # number of the most reordered sentences that are drawn
+    jobs: int = 1  # models that are trained at the same time
+    text: bool = True  # whether the report may contain sentences of the corpus
+    flags: Settings = dataclasses.field(default_factory=dict)  # for machine and search; None means not given
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -58,15 +56,15 @@ class Request:
 
 
 @dataclass(frozen=True)
-class System:
-    """A row of the tables: a model and a search with it."""
+class SystemPlan:
+    """A row of the tables: a model and its search."""
 
     experiment: Experiment
-    model: ModelConfig  # its vocabulary sizes are the corpus's in the end
-    training: TrainingConfig  # of the first seed; without the budget
+    model: ModelConfig  # without the vocabulary sizes, which the corpus determines
+    training: TrainingConfig  # with the first seed and without the budget
     prep: PrepConfig
     search: TranslateConfig
-    trained_as: str  # the experiment whose models these are: its own, or one with the same settings
+    trained_as: str  # the experiment that trains its models: itself, or an earlier one with the same settings
 
     @property
     def name(self) -> str:
@@ -75,70 +73,70 @@ class System:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that is to be done, in order."""
+class ReproductionPlan:
+    """Everything to do, in order."""
 
-    request: Request
+    request: ReproductionRequest
     workspace: Workspace
-    systems: tuple[System, ...]
+    systems: tuple[SystemPlan, ...]
     corpora: Mapping[str, PrepConfig]  # by the name of the folder
     tests: Mapping[str, PathPair]
     scoring: ScoreConfig
 
     @property
-    def budget(self) -> Budget:
-        """What every model may use."""
+    def budget(self) -> EqualBudget:
+        """The budget of every model."""
         return self.request.budget or self.request.scale.budget
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of the models of one system."""
+        """The seeds of the models of each system."""
         return tuple(FIRST_SEED + number for number in range(self.request.seeds))
 
     @property
     def work(self) -> Path:
-        """Where corpora and models are."""
+        """The folder of corpora and models."""
         return self.request.folder / WORK
 
-    def models(self) -> Iterator[tuple[System, int]]:
-        """Every model that is trained: the first system that has it, and its seed; first seeds first."""
+    def models(self) -> Iterator[tuple[SystemPlan, int]]:
+        """Yields every model that is trained as (system, seed); all models of the first seed come first."""
         for seed in self.seeds:
             yield from ((system, seed) for system in self.systems if system.trained_as == system.name)
 
-    def model_folder(self, system: System, seed: int) -> Path:
-        """The model directory."""
+    def model_folder(self, system: SystemPlan, seed: int) -> Path:
+        """The directory of a model."""
         return self.work / "models" / f"{system.trained_as}.seed-{seed}"
 
-    def corpus_folder(self, system: System) -> Path:
-        """The prepared corpus."""
+    def corpus_folder(self, system: SystemPlan) -> Path:
+        """The folder of a system's prepared corpus."""
         name = next(name for name, prep in self.corpora.items() if prep == system.prep)
         return self.work / "corpora" / name
 
     @property
     def base_corpus(self) -> Path:
-        """The corpus whose words the sentences without an unknown word are made of."""
+        """The corpus whose vocabularies decide which sentences have no unknown word."""
         return self.work / "corpora" / _BASE_CORPUS
 
     @property
-    def of_paper(self) -> tuple[System, ...]:
-        """The systems that the paper has."""
+    def of_paper(self) -> tuple[SystemPlan, ...]:
+        """The systems of the article, without the ablations."""
         return tuple(system for system in self.systems if not system.experiment.ablation)
 
-    def named(self, name: str) -> System | None:
-        """The system of that name."""
+    def named(self, name: str) -> SystemPlan | None:
+        """The system of that name, or None."""
         return next((system for system in self.systems if system.name == name), None)
 
     @property
-    def baseline(self) -> System:
-        """What the paper's models are compared with: the fixed vector, or the first model there is."""
+    def baseline(self) -> SystemPlan:
+        """The system with which the others are compared: RNNencdec-50, or the first model if it is not trained."""
         return self.named(BASELINE) or self.of_paper[0]
 
 
-def make_plan(request: Request, workspace: Workspace) -> Plan:
-    """Resolves everything; raises UsageError for what cannot be, an ablation whose setting is not known by its name."""
+def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
+    """Resolves all settings; raises UsageError for what cannot be trained, with the name of the model or ablation."""
     tests = _tests(workspace)
     base_prep = workspace.resolve(PrepConfig, "prep", {})
-    systems: list[System] = []
+    systems: list[SystemPlan] = []
     for experiment in _experiments(request):
         system = _resolved(request, workspace, experiment, base_prep)
         systems.append(dataclasses.replace(system, trained_as=_same_model(system, systems)))
@@ -146,7 +144,9 @@ def make_plan(request: Request, workspace: Workspace) -> Plan:
     for system in systems:
         if system.prep not in corpora.values():
             corpora[system.name] = system.prep
-    return Plan(request, workspace, tuple(systems), corpora, tests, workspace.resolve(ScoreConfig, "score", {}))
+    return ReproductionPlan(
+        request, workspace, tuple(systems), corpora, tests, workspace.resolve(ScoreConfig, "score", {})
+    )
 
 
 def _tests(workspace: Workspace) -> dict[str, PathPair]:
@@ -166,8 +166,8 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
     return {**first, **workspace.tests}
 
 
-def _experiments(request: Request) -> list[Experiment]:
-    """The chosen models and ablations, with what those are compared with, in the order of the report."""
+def _experiments(request: ReproductionRequest) -> list[Experiment]:
+    """Returns the chosen models and ablations, and the bases of the ablations, in the order of the report."""
     known = {experiment.name: experiment for experiment in PAPER_MODELS}
     names = [name.strip() for name in request.models.split(",")] if request.models else list(known)
     for name in names:
@@ -178,7 +178,9 @@ def _experiments(request: Request) -> list[Experiment]:
     return [*(one for name, one in known.items() if name in wanted), *variants]
 
 
-def _resolved(request: Request, workspace: Workspace, experiment: Experiment, base: PrepConfig) -> System:
+def _resolved(
+    request: ReproductionRequest, workspace: Workspace, experiment: Experiment, base: PrepConfig
+) -> SystemPlan:
     origin = f"ablation {experiment.ablation}" if experiment.ablation else experiment.name
     check_keys(origin, experiment.changed, field_names(ModelConfig, TrainingConfig))
     where, section = workspace.section("train")
@@ -188,12 +190,12 @@ def _resolved(request: Request, workspace: Workspace, experiment: Experiment, ba
         (f"scale {request.scale.name}", request.scale.settings),
         (where, {name: value for name, value in section.items() if name in _MACHINE}),
         (origin, experiment.changed),
-        # No model ends before its budget does.
+        # Every model uses its whole budget.
         ("command line", {**flags, "patience": 0, "seed": FIRST_SEED}),
     )
     search_flags = {name: value for name, value in flags.items() if name in field_names(TranslateConfig)}
-    search_flags.pop("precision", None)  # of training
-    return System(
+    search_flags.pop("precision", None)  # it applies to training only
+    return SystemPlan(
         experiment,
         resolve(ModelConfig, *layers),
         resolve(TrainingConfig, *layers),
@@ -208,8 +210,8 @@ def _resolved(request: Request, workspace: Workspace, experiment: Experiment, ba
     )
 
 
-def _same_model(system: System, before: Sequence[System]) -> str:
-    """The first system with the same model, or its own name."""
+def _same_model(system: SystemPlan, before: Sequence[SystemPlan]) -> str:
+    """Returns the name of the first system with the same model, corpus and training, or the system's own name."""
     for other in before:
         if (other.model, other.training, other.prep) == (system.model, system.training, system.prep):
             return other.trained_as

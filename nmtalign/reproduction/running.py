@@ -1,4 +1,4 @@
-"""Does what a plan says, step by step; what is done already is not done again."""
+"""Carries out a plan: prepares corpora, trains, translates. Steps that an earlier run completed are skipped."""
 
 import dataclasses
 import gc
@@ -15,10 +15,9 @@ from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.reproduction.corpora import Corpora, with_budget
-from nmtalign.reproduction.events import Failed, Halted, Listener, Noted, Step
-from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.settings_files import settings_file, write_settings
-from nmtalign.reproduction.side_by_side import Job, SideBySide
+from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 from nmtalign.reproduction.translations import TextTranslation
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
@@ -33,6 +32,38 @@ ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
 
 
 @dataclass(frozen=True)
+class StepBegun:
+    """A step begins, or an earlier run completed it."""
+
+    number: int  # from 1
+    total: int
+    what: str  # `training RNNsearch-50, seed 1234`
+    already: bool = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An experiment failed; the others continue."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A message of a training."""
+
+    text: str
+
+
+Happening = StepBegun | Failed | Noted
+
+
+class Halted(Exception):  # noqa: N818
+    """`Reproduction.stop` ended the run; everything that was completed or saved is kept."""
+
+
+@dataclass(frozen=True)
 class TestSet:
     """A test set as text."""
 
@@ -43,39 +74,39 @@ class TestSet:
 
 @dataclass
 class Outcome:
-    """What was reached: everything that the report is made of."""
+    """The results of a run, from which the report is made."""
 
-    plan: Plan
+    plan: ReproductionPlan
     tests: list[TestSet]
-    finished: dict[Key, Finished] = field(default_factory=dict)  # by the system whose model it is
-    known: dict[str, Mask] = field(default_factory=dict)  # by test set: (N,) no unknown word on either side
+    finished: dict[Key, Finished] = field(default_factory=dict)  # by the system that trained the model
+    known: dict[str, Mask] = field(default_factory=dict)  # by test set: (N,) sentences without an unknown word
     translations: dict[Key, Translations] = field(default_factory=dict)
-    # Of the paper's models, the sentences without an unknown word alone; `<unk>` is banned there.
+    # The same sentences, translated by the models of the article without permission to write `<unk>`.
     of_known: dict[Key, Translations] = field(default_factory=dict)
-    lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation; where it was measured
+    lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation, where it was measured
     failures: dict[Key, str] = field(default_factory=dict)
 
-    def translated(self) -> list[System]:
-        """The systems of which the first seed has translated every test set."""
+    def translated(self) -> list[SystemPlan]:
+        """The systems whose model of the first seed has translated every test set."""
         seed = self.plan.seeds[0]
         return [system for system in self.plan.systems if (system.name, seed) in self.translations]
 
 
 class Reproduction:
-    """Runs a plan. `run` again after an interruption goes on; `stop` ends it as soon as nothing is lost by it."""
+    """Runs a plan. `stop` ends it after the state is saved, and a new `run` of the same plan resumes there."""
 
-    def __init__(self, plan: Plan, listen: Listener, listener_of: ListenerOf) -> None:
-        """`listener_of` gives, for a model directory, who hears the events of its training."""
+    def __init__(self, plan: ReproductionPlan, listen: Callable[[Happening], None], listener_of: ListenerOf) -> None:
+        """`listener_of` returns the listener for the training events of a model directory."""
         self._plan, self._listen, self._listener_of = plan, listen, listener_of
         self._trainer: Trainer | None = None
         self._side_by_side: SideBySide | None = None
-        self._begun: set[Key] = set()  # models whose training was told of
+        self._begun: set[Key] = set()  # models whose start was reported
         self._halted: str | None = None
         self._number = 0
         self._total = len(plan.corpora) + sum(1 for _ in plan.models()) + len(plan.systems) * len(plan.seeds)
 
     def stop(self, reason: str) -> None:
-        """Asks for an end; may be called from a signal handler."""
+        """Asks for an end; a signal handler may call it."""
         self._halted = reason
         if self._trainer is not None:
             self._trainer.stop(reason)
@@ -83,9 +114,9 @@ class Reproduction:
             self._side_by_side.stop()
 
     def run(self) -> Outcome:
-        """Corpora, models, translations; raises Halted after `stop`, and the first error where nothing could be done.
+        """Prepares, trains and translates; raises Halted after `stop`, and the first error if no model could translate.
 
-        An experiment that fails is told of, and stands in the outcome; the others go on.
+        If an experiment fails, the failure is reported and recorded in the outcome, and the other experiments continue.
         """
         outcome = Outcome(self._plan, self._read_tests())
         self._prepare(outcome)
@@ -99,7 +130,7 @@ class Reproduction:
             for seed in self._plan.seeds:
                 self._guarded(self._translate, outcome, (system.name, seed))
         if not outcome.translations:
-            raise NmtalignError(f"no model came to translate: {next(iter(outcome.failures.values()))}")
+            raise NmtalignError(f"no model could be trained: {next(iter(outcome.failures.values()))}")
         return outcome
 
     def _read_tests(self) -> list[TestSet]:
@@ -132,8 +163,8 @@ class Reproduction:
                 unable = [system for system in self._plan.systems if self._plan.corpus_folder(system).name == name]
                 outcome.failures |= {(system.name, seed): problem for system in unable for seed in self._plan.seeds}
 
-    def _guarded(self, work: Callable[[Outcome, System, int], None], outcome: Outcome, key: Key) -> None:
-        """Does the work, unless the model has failed before; what fails now is noted."""
+    def _guarded(self, work: Callable[[Outcome, SystemPlan, int], None], outcome: Outcome, key: Key) -> None:
+        """Does the work unless the model has already failed, and records a failure."""
         self._check()
         system = next(system for system in self._plan.systems if system.name == key[0])
         if problem := outcome.failures.get(key) or outcome.failures.get((system.trained_as, key[1])):
@@ -144,7 +175,7 @@ class Reproduction:
             work(outcome, system, key[1])
         except Halted:
             raise
-        except Exception as error:  # whatever it is, it concerns this experiment alone
+        except Exception as error:  # any error concerns only this experiment
             outcome.failures[key] = one_line(error)
             self._listen(Failed(system.name, outcome.failures[key]))
         finally:
@@ -153,8 +184,8 @@ class Reproduction:
             free_memory()
 
     def _train_side_by_side(self, outcome: Outcome) -> None:
-        """Trains all models, several at once; `_train` then finds them done."""
-        plan, keys, jobs = self._plan, dict[str, Key](), list[Job]()
+        """Trains several models at the same time; `_train` then finds them complete."""
+        plan, keys, jobs = self._plan, dict[str, Key](), list[TrainingJob]()
         threads = plan.request.flags.get("threads") or max(1, (os.cpu_count() or 1) // plan.request.jobs)
         for system, seed in plan.models():
             if (system.name, seed) in outcome.failures:
@@ -163,7 +194,7 @@ class Reproduction:
             folder = plan.model_folder(system, seed)
             name = folder.name if len(plan.seeds) > 1 else system.name
             where = ("--config", str(settings_file(plan, system)), "-o", str(folder))
-            jobs.append(Job(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
+            jobs.append(TrainingJob(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
             keys[name] = system.name, seed
 
         self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), lambda line: self._listen(Noted(line)))
@@ -178,7 +209,7 @@ class Reproduction:
             self._begun.add(key)
             self._tell(f"training {key[0]}, seed {key[1]}")
 
-    def _train(self, outcome: Outcome, system: System, seed: int) -> None:
+    def _train(self, outcome: Outcome, system: SystemPlan, seed: int) -> None:
         self._begin((system.name, seed))
         folder = self._plan.model_folder(system, seed)
         corpus = Corpus.open(self._plan.corpus_folder(system))
@@ -187,7 +218,7 @@ class Reproduction:
             self._trainer = trainer = Trainer(
                 corpus, folder, system.experiment.preset, sized(system, corpus), config, listen
             )
-            if self._halted:  # it came while the model was made
+            if self._halted:  # `stop` was called while the model was created
                 trainer.close()
                 raise Halted(self._halted)
             finished = trainer.run()
@@ -195,11 +226,11 @@ class Reproduction:
             raise Halted(finished.reason)
         outcome.finished[system.name, seed] = finished
 
-    def _translate(self, outcome: Outcome, system: System, seed: int) -> None:
+    def _translate(self, outcome: Outcome, system: SystemPlan, seed: int) -> None:
         key = system.name, seed
         texts = {test.name: test.source.lines for test in outcome.tests}
         known = {name: list(compress(lines, outcome.known[name])) for name, lines in texts.items()}
-        # PAPER: the second column of Table 1.
+        # Second column of Table 1: on these sentences the models must not write <unk> (section 5.1).
         banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
         work = self._work(system, seed, system.search, texts, "")
         of_known = {} if system.experiment.ablation else self._work(system, seed, banned, known, ".known")
@@ -215,9 +246,9 @@ class Reproduction:
             outcome.lines_per_second[key] = sum(map(len, texts.values())) / sum(seconds)
 
     def _work(
-        self, system: System, seed: int, search: TranslateConfig, texts: Mapping[str, Sequence[str]], ending: str
+        self, system: SystemPlan, seed: int, search: TranslateConfig, texts: Mapping[str, Sequence[str]], ending: str
     ) -> dict[str, TextTranslation]:
-        """The translations of the test sets by one model."""
+        """The translation of each test set by one model."""
         model, folder = self._plan.model_folder(system, seed), self._plan.work / "translations"
         return {
             test: TextTranslation(model, search, lines, folder / f"{system.name}.seed-{seed}.{test}{ending}.txt")
@@ -230,7 +261,7 @@ class Reproduction:
 
     def _tell(self, what: str, already: bool = False) -> None:
         self._number += 1
-        self._listen(Step(self._number, self._total, what, already))
+        self._listen(StepBegun(self._number, self._total, what, already))
 
     def _check(self) -> None:
         if self._halted:
@@ -238,20 +269,20 @@ class Reproduction:
 
 
 def one_line(error: Exception) -> str:
-    """The reason of a failure for the report; the kind of error too where it is not one of nmtalign's own."""
+    """Returns the reason of a failure in one line, with the type of an error that is not nmtalign's own."""
     text = " ".join(str(error).split())
     return text if isinstance(error, NmtalignError) else f"{type(error).__name__}: {text[:300]}".removesuffix(": ")
 
 
 def free_memory() -> None:
-    """Gives back the memory of an experiment that failed, so that the next one has it."""
+    """Frees the memory of a failed experiment for the next one."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
-def sized(system: System, corpus: Corpus) -> ModelConfig:
-    """The model's settings with the sizes of the corpus's vocabularies."""
+def sized(system: SystemPlan, corpus: Corpus) -> ModelConfig:
+    """Returns the settings of the model with the vocabulary sizes of the corpus."""
     return dataclasses.replace(
         system.model,
         source_vocabulary_size=len(corpus.source_vocabulary),

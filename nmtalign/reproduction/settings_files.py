@@ -1,4 +1,4 @@
-"""Every setting of a system as an nmtalign.toml, with which the plain subcommands do what was done."""
+"""All settings of one system as an nmtalign.toml, with which every subcommand repeats what `reproduce` did."""
 
 import dataclasses
 import json
@@ -11,18 +11,18 @@ from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import languages, with_budget
-from nmtalign.reproduction.plan import Plan, System
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 
 SETTINGS = "settings"
 
 
-def settings_file(plan: Plan, system: System) -> Path:
-    """The nmtalign.toml of a system, in the folder of the report."""
+def settings_file(plan: ReproductionPlan, system: SystemPlan) -> Path:
+    """The path of a system's nmtalign.toml, in the folder of the report."""
     return plan.request.folder / SETTINGS / f"{system.name}.toml"
 
 
-def write_settings(plan: Plan, system: System) -> None:
-    """Writes all settings of a system as an nmtalign.toml, with which every plain subcommand does what was done."""
+def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
+    """Writes the nmtalign.toml of a system."""
     path = settings_file(plan, system)
     corpus = Corpus.open(plan.corpus_folder(system))
     model = dataclasses.asdict(system.model)
@@ -59,7 +59,7 @@ def write_settings(plan: Plan, system: System) -> None:
 
 
 def _all(settings: TranslateConfig | ScoreConfig) -> dict[str, Any]:
-    """Every setting that has a value, so that none is implied by others in another way than it was here."""
+    """Every setting that has a value, so that no setting is derived from others differently than it was here."""
     return {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
 
 
@@ -68,12 +68,12 @@ def _lexicon(file: Path, search: TranslateConfig) -> dict[str, str]:
 
 
 def path_from(file: Path, path: Path) -> str:
-    """The path as it is written in a file: from the file's own folder."""
+    """The path relative to the folder of the file that contains it."""
     return Path(os.path.relpath(path, file.parent)).as_posix()
 
 
 def _assignments(settings: Mapping[str, Any]) -> str:
-    # What JSON writes of texts, numbers, truth values and lists of them, TOML reads.
+    # JSON and TOML write strings, numbers, truth values and lists of them in the same way.
     return "".join(
         f"{name if name.isidentifier() else json.dumps(name)} = {json.dumps(value, ensure_ascii=False)}\n"
         for name, value in settings.items()

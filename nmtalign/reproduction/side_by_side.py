@@ -1,6 +1,7 @@
-"""Several trainings at once, each the plain `nmtalign train` in a process of its own.
+"""Trains several models at once, each by an `nmtalign train` in its own process.
 
-Of small models one thread computes nearly as fast as two: side by side they use the processor better than in turn.
+One thread trains a small model nearly as fast as two threads, so trainings side by side use the processor better than
+trainings one after the other.
 """
 
 import signal
@@ -11,30 +12,30 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-_SPEAKER = "nmtalign: "  # begins every line of a command
-_ERROR = f"{_SPEAKER}error: "
+_PREFIX = "nmtalign: "  # of every line that a command prints
+_ERROR = f"{_PREFIX}error: "
 
 
 @dataclass(frozen=True)
-class Job:
-    """A training: what its lines are told under, and the arguments of `nmtalign`."""
+class TrainingJob:
+    """A training: the name for its messages, and the arguments of `nmtalign`."""
 
     name: str
     arguments: Sequence[str]
 
 
 class SideBySide:
-    """Runs jobs, so many at once; `stop` ends them all as soon as nothing is lost by it."""
+    """Runs trainings at the same time; `stop` ends all of them after they have saved their state."""
 
-    def __init__(self, begins: Callable[[Job], None], tells: Callable[[str], None]) -> None:
-        """`begins` and `tells`, of a line that a job says, are called by other threads."""
+    def __init__(self, begins: Callable[[TrainingJob], None], tells: Callable[[str], None]) -> None:
+        """Other threads call `begins` when a training starts, and `tells` with every line that it prints."""
         self._begins, self._tells = begins, tells
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, jobs: Sequence[Job], at_once: int) -> dict[str, str]:
-        """Returns what was wrong with those that failed, by their names, once all have ended."""
+    def run(self, jobs: Sequence[TrainingJob], at_once: int) -> dict[str, str]:
+        """Waits for all trainings and returns the error message of each one that failed, by its name."""
         with ThreadPoolExecutor(at_once) as pool:
             futures = {job.name: pool.submit(self._run, job) for job in jobs}
             try:
@@ -46,7 +47,7 @@ class SideBySide:
         return {name: problem for name, problem in problems.items() if problem}
 
     def stop(self) -> None:
-        """May be called from a signal handler."""
+        """Asks all trainings to end; a signal handler may call it."""
         self._end(subprocess.Popen.terminate)
 
     def _end(self, how: Callable[[subprocess.Popen[str]], None]) -> None:
@@ -54,13 +55,13 @@ class SideBySide:
         for process in tuple(self._running):
             how(process)
 
-    def _run(self, job: Job) -> str:
-        """What was wrong, or nothing."""
-        with self._lock:  # so that none begins unseen while all are told to end
+    def _run(self, job: TrainingJob) -> str:
+        """Runs one training and returns its error message, which is empty on success."""
+        with self._lock:  # no process may start unseen while `_end` ends all of them
             if self._stopped:
                 return ""
             self._begins(job)
-            # In a session of its own it gets the signals of this process alone, and not the terminal's as well.
+            # In its own session the process gets signals only from this process, and not from the terminal as well.
             try:
                 process = subprocess.Popen(  # noqa: S603
                     [sys.executable, "-P", "-m", "nmtalign.cli.job", *job.arguments],
@@ -77,16 +78,16 @@ class SideBySide:
             self._running.add(process)
         if self._stopped:
             process.terminate()
-        said = ""
+        last = ""
         with process:
             for line in process.stderr or ():
-                said = line.rstrip("\n")
-                if not said.startswith(_ERROR):
-                    self._tells(f"{job.name}: {said.removeprefix(_SPEAKER)}")
+                last = line.rstrip("\n")
+                if not last.startswith(_ERROR):
+                    self._tells(f"{job.name}: {last.removeprefix(_PREFIX)}")
         self._running.discard(process)
         if self._stopped or not process.returncode:
             return ""
         if process.returncode < 0:
             name = signal.Signals(-process.returncode).name
             return f"its process was killed by {name}" + (", perhaps for lack of memory" if name == "SIGKILL" else "")
-        return said.removeprefix(_ERROR) if said.startswith(_ERROR) else f"it ended with {process.returncode}: {said}"
+        return last.removeprefix(_ERROR) if last.startswith(_ERROR) else f"it ended with {process.returncode}: {last}"

@@ -1,20 +1,15 @@
 """The page of `nmtalign view` in a real headless browser; skipped where Debian's chromium is not installed."""
 
-import importlib.util
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import browser as driver
 
 from nmtalign.alignment.record import AlignmentRecord
 from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.alignment.view import PageOptions, write_page
 from nmtalign.alignment.view import page as page_module
-
-spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
-driver = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(driver)
 
 pytestmark = [
     pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),

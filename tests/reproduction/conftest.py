@@ -1,25 +1,19 @@
 """A reproduction in seconds: models of a few units, a few updates, the sample corpus."""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.reproductions import make_plan_in
 
-from nmtalign.reproduction.events import Happening
-from nmtalign.reproduction.plan import Plan, Request, make_plan
-from nmtalign.reproduction.report import begin_folder, write_report
-from nmtalign.reproduction.results import Results, gather
-from nmtalign.reproduction.running import Reproduction
-from nmtalign.reproduction.scales import SCALES, Budget, Scale
+from nmtalign.reproduction.experiments import SCALES, Scale
+from nmtalign.reproduction.plan import ReproductionPlan
 from nmtalign.sample import write_sample
-from nmtalign.workspace import load_workspace
 
 SMALLEST = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}
 SEARCH = "\n[translate]\nmax_length_ratio = 1.0\n[score]\nbootstrap = 20\n"
-Made = Callable[..., Plan]
 
 
 @pytest.fixture(scope="session")
@@ -48,34 +42,11 @@ def make_sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.fixture
 def workspace(make_sample: Callable[[], Path]) -> Path:
-    """A workspace of one's own."""
+    """A workspace for one test."""
     return make_sample()
 
 
 @pytest.fixture
-def plan(smallest: Scale, workspace: Path) -> Made:
-    """A plan for the workspace; by default four models, three updates each, a beam of one."""
+def plan(smallest: Scale, workspace: Path) -> Callable[..., ReproductionPlan]:
+    """Makes a plan for the workspace; the arguments are those of `make_plan_in`."""
     return functools.partial(make_plan_in, workspace, smallest)
-
-
-def make_plan_in(
-    workspace: Path, scale: Scale, budget: Budget | None = None, folder: str = "reproduction", **more: object
-) -> Plan:
-    request = Request(
-        scale,
-        budget or Budget("updates", 3),
-        folder=workspace / folder,
-        flags={"beam": 1, "threads": 1},
-        **more,  # type: ignore[arg-type]
-    )
-    return make_plan(request, load_workspace(workspace / "nmtalign.toml"))
-
-
-def reach(plan: Plan, said: list[Happening] | None = None) -> Results:
-    """Runs a plan and writes its report."""
-    begin_folder(plan)
-    heard = said if said is not None else []
-    reproduction = Reproduction(plan, heard.append, lambda folder: contextlib.nullcontext(lambda event: None))
-    results = gather(reproduction.run())
-    write_report(results)
-    return results

@@ -1,4 +1,4 @@
-"""What is trained: settings resolved, models shared, budgets turned into updates, one line for what cannot be."""
+"""What is trained: settings are resolved, models are shared, budgets become updates, mistakes are one line."""
 
 import dataclasses
 
@@ -7,11 +7,9 @@ import pytest
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
 from nmtalign.presets import PRESETS
-from nmtalign.reproduction.ablations import ablations, chosen_ablations
 from nmtalign.reproduction.corpora import Corpora, with_budget
-from nmtalign.reproduction.experiment import Experiment
-from nmtalign.reproduction.plan import Request, make_plan
-from nmtalign.reproduction.scales import SCALES, Budget
+from nmtalign.reproduction.experiments import SCALES, EqualBudget, Experiment, ablations, chosen_ablations
+from nmtalign.reproduction.plan import ReproductionRequest, make_plan
 from nmtalign.workspace import Workspace, load_workspace
 
 ASKED = [
@@ -35,7 +33,7 @@ def texts(workspace) -> Workspace:
 
 
 def test_at_the_papers_scale_the_four_models_are_the_presets(texts):
-    plan = make_plan(Request(SCALES["paper"]), texts)
+    plan = make_plan(ReproductionRequest(SCALES["paper"]), texts)
     for system in plan.systems:
         settings = dataclasses.asdict(system.model) | dataclasses.asdict(system.training)
         for name, value in PRESETS[system.experiment.preset].items():
@@ -45,7 +43,7 @@ def test_at_the_papers_scale_the_four_models_are_the_presets(texts):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_all_models_of_the_paper_are_trained_alike(texts, scale):
-    plan = make_plan(Request(SCALES[scale]), texts)
+    plan = make_plan(ReproductionRequest(SCALES[scale]), texts)
     trainings = {dataclasses.replace(system.training, max_length=0) for system in plan.systems}
     assert len(trainings) == 1
     assert len({system.prep for system in plan.systems}) == 1
@@ -54,7 +52,7 @@ def test_all_models_of_the_paper_are_trained_alike(texts, scale):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
-    plan = make_plan(Request(SCALES[scale], ablations="all"), texts)
+    plan = make_plan(ReproductionRequest(SCALES[scale], ablations="all"), texts)
     assert list(ablations(SCALES[scale])) == ASKED
     names = [system.name for system in plan.systems]
     assert len(set(names)) == len(names)
@@ -82,15 +80,15 @@ def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
             assert len(differs) == 1, (system.name, differs)
 
 
-def test_what_is_the_same_model_is_trained_once(texts):
-    plan = make_plan(Request(SCALES["paper"], models="RNNsearch-50", ablations="beam,loss"), texts)
+def test_equal_models_are_trained_once(texts):
+    plan = make_plan(ReproductionRequest(SCALES["paper"], models="RNNsearch-50", ablations="beam,loss"), texts)
     assert [system.name for system, _ in plan.models()] == ["RNNsearch-50", "loss-mean"]
     shared = {system.name: system.trained_as for system in plan.systems}
     assert shared["beam-1"] == shared["beam-12"] == shared["loss-sum"] == "RNNsearch-50"
 
 
 def test_the_base_of_an_ablation_is_trained_too(texts):
-    plan = make_plan(Request(SCALES["tiny"], models="RNNencdec-30", ablations="cell,reverse"), texts)
+    plan = make_plan(ReproductionRequest(SCALES["tiny"], models="RNNencdec-30", ablations="cell,reverse"), texts)
     assert [system.name for system in plan.systems] == [
         "RNNencdec-30",
         "RNNencdec-50",
@@ -100,32 +98,32 @@ def test_the_base_of_an_ablation_is_trained_too(texts):
     ]
 
 
-def test_an_ablation_whose_setting_is_not_known_is_named(texts, monkeypatch):
+def test_an_ablation_with_an_unknown_setting_is_named(texts, monkeypatch):
     unknown = Experiment("gone", "rnnsearch-50", "RNNsearch-50", "magic", changed={"wizardry": True})
     monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [unknown])
     with pytest.raises(UsageError, match="ablation magic: unknown setting 'wizardry'"):
-        make_plan(Request(SCALES["tiny"]), texts)
+        make_plan(ReproductionRequest(SCALES["tiny"]), texts)
     wrong = dataclasses.replace(unknown, changed={"attention": "sorcery"})
     monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [wrong])
     with pytest.raises(UsageError, match='ablation magic: attention = "sorcery": must be one of'):
-        make_plan(Request(SCALES["tiny"]), texts)
+        make_plan(ReproductionRequest(SCALES["tiny"]), texts)
 
 
-def test_names_that_are_not_known(texts):
+def test_unknown_names_are_refused(texts):
     with pytest.raises(UsageError, match="--ablations spell: unknown; give all, none, or some of encoder,"):
         chosen_ablations("cell,spell", SCALES["tiny"])
     with pytest.raises(UsageError, match="--models Moses: unknown; give some of RNNencdec-30,"):
-        make_plan(Request(SCALES["tiny"], models="Moses"), texts)
+        make_plan(ReproductionRequest(SCALES["tiny"], models="Moses"), texts)
     with pytest.raises(UsageError, match=r"\[corpus\] names no train text"):
-        make_plan(Request(SCALES["tiny"]), Workspace())
+        make_plan(ReproductionRequest(SCALES["tiny"]), Workspace())
     with pytest.raises(UsageError, match="must be greater than 0"):
-        Budget("hours", 0)
+        EqualBudget("hours", 0)
     with pytest.raises(UsageError, match="--seeds 0"):
-        Request(SCALES["tiny"], seeds=0)
+        ReproductionRequest(SCALES["tiny"], seeds=0)
 
 
 def test_a_budget_of_words_is_as_many_sentences_for_every_vocabulary(plan):
-    made = plan(Budget("words", 20_000), models="RNNencdec-30,RNNsearch-50", ablations="vocabulary")
+    made = plan(EqualBudget("words", 20_000), models="RNNencdec-30,RNNsearch-50", ablations="vocabulary")
     corpora = Corpora(made)
     for name in made.corpora:
         corpora.make(name, lambda pairs: None, lambda step: None)
@@ -142,11 +140,11 @@ def test_a_budget_of_words_is_as_many_sentences_for_every_vocabulary(plan):
 
 
 @pytest.mark.parametrize("name", ["test", "together", "a b", "a/b"])
-def test_a_test_set_of_a_name_that_cannot_be(workspace, name):
+def test_a_bad_name_of_a_test_set_is_refused(workspace, name):
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write(f'[corpus.tests]\n"{name}" = ["dev.en", "dev.fr"]\n')
     with pytest.raises(UsageError, match=r"\[corpus.tests\] .*: give it another name"):
-        make_plan(Request(SCALES["tiny"]), load_workspace(workspace / "nmtalign.toml"))
+        make_plan(ReproductionRequest(SCALES["tiny"]), load_workspace(workspace / "nmtalign.toml"))
 
 
 def test_test_sets_are_pairs_in_a_table(workspace):
@@ -161,7 +159,7 @@ def test_test_sets_are_pairs_in_a_table(workspace):
 
 
 def test_a_budget_of_hours(plan):
-    made = plan(Budget("hours", 0.5))
+    made = plan(EqualBudget("hours", 0.5))
     Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
     config = with_budget(made, made.systems[0], Corpus.open(made.base_corpus), 7)
     assert (config.max_time, config.validate_every, config.max_updates, config.seed) == ("1800s", "90s", 0, 7)

@@ -1,29 +1,28 @@
-"""From a workspace to a report: whole, interrupted and gone on with, with experiments that fail."""
+"""From a workspace to a report: complete runs, interrupted runs, and runs in which experiments fail."""
 
 import contextlib
 import csv
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sacrebleu
 import torch
+from helpers.pages import PageReader
+from helpers.reproductions import TWO, make_plan_in, reach
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
-from nmtalign.reproduction.events import Failed, Halted, Step
-from nmtalign.reproduction.experiment import PAPER_MODELS
+from nmtalign.reproduction.corpora import Corpora
+from nmtalign.reproduction.experiments import PAPER_MODELS, EqualBudget
 from nmtalign.reproduction.paper import PAPER
-from nmtalign.reproduction.scales import Budget
+from nmtalign.reproduction.running import Failed, Halted, StepBegun
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
 from nmtalign.training.loop import Trainer
-from tests.reproduction.conftest import make_plan_in, reach
 
-TWO = "RNNencdec-50,RNNsearch-50"
 NAMES = [experiment.name for experiment in PAPER_MODELS]
 LINK = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 
@@ -88,31 +87,10 @@ def test_pictures_sentences_and_links(results):
     assert text.count("- **RNNencdec-30**: ") == 2  # two sentences side by side
 
 
-class _Reader(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags: list[str] = []
-        self.targets: list[str] = []
-        self.ids: list[str] = []
-
-    def handle_starttag(self, name, attributes):
-        self.tags.append(name)
-        for key, value in attributes:
-            if key in ("src", "href", "xlink:href"):
-                self.targets.append(value)
-            if key == "id":
-                self.ids.append(value)
-
-
 def test_the_page_stands_alone(results):
-    page = (results.plan.request.folder / "report.html").read_text(encoding="utf-8")
-    reader = _Reader()
-    reader.feed(page)
-    assert reader.tags.count("svg") == 4
-    assert "script" not in reader.tags
-    assert all(target.startswith(("#", "data:")) for target in reader.targets)
-    assert len(set(reader.ids)) == len(reader.ids)
-    assert {target[1:] for target in reader.targets if target.startswith("#part")} <= set(reader.ids)
+    reader = PageReader((results.plan.request.folder / "report.html").read_text(encoding="utf-8"))
+    reader.check()
+    assert len([attributes for attributes in reader.attributes("svg") if attributes.get("role") == "img"]) == 4
 
 
 def test_data_files(results):
@@ -132,7 +110,7 @@ def test_data_files(results):
     assert set(facts["texts"]) >= {"train source", "test target", "gold"}
 
 
-def test_no_date_and_the_same_again(results):
+def test_the_report_has_no_date_and_a_second_run_gives_the_same_bytes(results):
     folder = results.plan.request.folder
     names = ("report.md", "report.html", "scores.csv", "training.csv", "settings.json")
     before = {name: (folder / name).read_bytes() for name in names}
@@ -142,8 +120,8 @@ def test_no_date_and_the_same_again(results):
     assert [happening.already for happening in said if happening.what.startswith(("prep", "transl"))] == [True] * 5
 
 
-def test_interrupted_and_gone_on_with_is_the_same_report(plan, monkeypatch):
-    budget = Budget("updates", 12)  # more than there are between two reports
+def test_an_interrupted_run_resumes_and_gives_the_same_report(plan, monkeypatch):
+    budget = EqualBudget("updates", 12)  # more than there are between two reports
     whole = reach(plan(budget, "whole", models=TWO)).plan.request.folder
     cut = plan(budget, "cut", models=TWO)
     stopped = running.Reproduction(cut, lambda happening: None, _listener_that_stops(lambda: stopped))
@@ -172,10 +150,31 @@ def _listener_that_stops(reproduction):
     return listener_of
 
 
+def test_a_failed_experiment_is_in_the_report_and_the_others_continue(plan, monkeypatch):
+    run = Trainer.run
+
+    def fails(self):
+        if "RNNencdec-30" in str(self.folder):
+            raise TrainingError("the loss was not finite 10 times in a row")
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", fails)
+    said = []
+    results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
+    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
+    reason = "the loss was not finite 10 times in a row"
+    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
+    assert rows_of(text, "| model | BLEU |")[0][1] == "–"
+    numbers = [happening.number for happening in said if isinstance(happening, StepBegun)]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] <= 5
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (TrainingError("the loss was not finite 10 times in a row"), "the loss was not finite 10 times in a row"),
+        (TrainingError("diverged"), "diverged"),
         (
             torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB."),
             "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -184,24 +183,12 @@ def _listener_that_stops(reproduction):
     ],
     ids=["ours", "device memory", "memory"],
 )
-def test_one_that_fails_stands_in_the_report_and_the_others_go_on(plan, monkeypatch, error, reason):
-    run = Trainer.run
-
-    def fails(self):
-        if "RNNencdec-30" in str(self.folder):
-            raise error
-        return run(self)
-
-    monkeypatch.setattr(Trainer, "run", fails)
+def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch, error, reason):
+    monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(error))
     said = []
-    results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
-    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
-    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-    assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
-    assert rows_of(text, "| model | BLEU |")[0][1] == "–"
-    numbers = [happening.number for happening in said if isinstance(happening, Step)]
-    assert numbers == sorted(numbers)
-    assert numbers[-1] <= 5
+    with pytest.raises(NmtalignError, match=f"^no model could be trained: {re.escape(reason)}$"):
+        reach(plan(models="RNNsearch-50"), said)
+    assert [happening.problem for happening in said if isinstance(happening, Failed)] == [reason]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)], ids=repr)
@@ -239,12 +226,6 @@ def test_every_ablation_is_trained_and_compared_with_its_base(plan):
     assert set(compared) == {system.name for system in results.plan.systems}
 
 
-def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch):
-    monkeypatch.setattr(Trainer, "run", lambda self: (_ for _ in ()).throw(TrainingError("diverged")))
-    with pytest.raises(NmtalignError, match="no model came to translate: diverged"):
-        reach(plan(models="RNNsearch-50"))
-
-
 def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, workspace):
     toml = workspace / "nmtalign.toml"
     toml.write_text(re.sub("shortlist = .*", "shortlist = 8", toml.read_text()))
@@ -253,7 +234,7 @@ def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, works
         for language in ("en", "fr"):
             (workspace / f"{part}.{language}").write_text("".join(f"{word} {word}\n" for word in words))
     toml.write_text(toml.read_text().replace('gold = "test.align"\n', ""))
-    results = reach(plan(Budget("updates", 150), models="RNNencdec-50"))
+    results = reach(plan(EqualBudget("updates", 150), models="RNNencdec-50"))
     outcome, known = results.outcome, results.outcome.known["test"]
     assert 0 < known.sum() < len(known)
     key = "RNNencdec-50", 1234
@@ -274,13 +255,6 @@ def test_the_word_for_unknown_words_counts_in_the_first_column_alone(plan, works
     assert "--no-allow-unk" in text
 
 
-def test_the_workspace_may_ban_it_everywhere(plan, workspace):
-    toml = workspace / "nmtalign.toml"
-    toml.write_text(toml.read_text().replace("[translate]\n", "[translate]\nallow_unk = false\n"))
-    results = reach(plan(models="RNNsearch-50"))
-    assert "never written, in any column" in (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-
-
 def test_several_test_sets_and_seeds(plan, workspace):
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
@@ -296,16 +270,21 @@ def test_several_test_sets_and_seeds(plan, workspace):
     assert (results.plan.request.folder / "figures" / "alignment-1.png").is_file()
 
 
-def test_a_budget_made_larger_is_told_of(plan):
+def test_a_larger_budget_and_a_search_without_unknown_words_are_in_the_report(plan, workspace):
+    toml = workspace / "nmtalign.toml"
+    toml.write_text(toml.read_text().replace("[translate]\n", "[translate]\nallow_unk = false\n"))
     reach(plan(models="RNNsearch-50"))
-    results = reach(plan(Budget("updates", 5), models="RNNsearch-50"))
+    results = reach(plan(EqualBudget("updates", 5), models="RNNsearch-50"))
     assert [trained.updates for trained in results.trained.values()] == [5]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     assert "RNNsearch-50, seed 1234, went on after a smaller budget was spent (at update 3)" in text
+    assert "never written, in any column" in text
 
 
-def test_what_was_prepared_of_other_text_is_not_taken(plan, workspace):
-    reach(plan(models="RNNsearch-50"))
+def test_a_corpus_of_other_text_is_not_used(plan, workspace):
+    made = plan(models="RNNsearch-50")
+    Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
+    assert Corpora(made).is_made("corpus")
     with (workspace / "train.en").open("a") as english, (workspace / "train.fr").open("a") as french:
         english.write("A fox.\n")
         french.write("Un renard.\n")
@@ -313,6 +292,6 @@ def test_what_was_prepared_of_other_text_is_not_taken(plan, workspace):
         reach(plan(models="RNNsearch-50"))
 
 
-def test_a_sentence_that_is_not_there(plan):
+def test_a_line_beyond_the_test_set_is_refused(plan):
     with pytest.raises(UsageError, match=r"--sentences 13: .*test\.en has lines 1 to 12"):
         reach(plan(sentences=(13,)))

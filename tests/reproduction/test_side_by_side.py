@@ -1,4 +1,4 @@
-"""Trainings in processes of their own: the same models as in turn, failures told of, all ended together."""
+"""Trainings side by side: they give the same models, report failures, and end together."""
 
 import errno
 import os
@@ -10,15 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.reproductions import TWO, reach
 
-from nmtalign.reproduction.events import Failed, Noted, Step
-from nmtalign.reproduction.side_by_side import Job, SideBySide
-from tests.reproduction.conftest import reach
-
-TWO = "RNNencdec-50,RNNsearch-50"
+from nmtalign.reproduction.running import Failed, Noted, StepBegun
+from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 
 
-def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
+def test_trainings_side_by_side_give_the_same_models(plan):
     turns = reach(plan(folder="turns", models=TWO)).plan.request.folder
     said = []
     both = reach(plan(folder="both", models=TWO, jobs=2, seeds=1), said).plan.request.folder
@@ -27,14 +25,14 @@ def test_two_at_once_make_the_models_that_they_make_in_turn(plan):
         assert weights[0].read_bytes() == weights[1].read_bytes()
     assert (turns / "scores.csv").read_bytes() == (both / "scores.csv").read_bytes()
     assert "--jobs 2" in (both / "report.md").read_text(encoding="utf-8")
-    steps = [happening for happening in said if isinstance(happening, Step)]
+    steps = [happening for happening in said if isinstance(happening, StepBegun)]
     assert [step.number for step in steps] == list(range(1, 6))
     assert {step.what for step in steps[1:3]} == {f"training {name}, seed 1234" for name in TWO.split(",")}
     lines = [happening.text for happening in said if isinstance(happening, Noted)]
     assert any(line.startswith("RNNsearch-50: training: ") for line in lines)
 
 
-def test_one_that_fails_is_told_of_by_its_own_line(plan):
+def test_a_failure_is_reported_with_the_line_of_its_command(plan):
     asked = plan(models=TWO, jobs=2)
     broken = asked.model_folder(asked.systems[0], 1234)
     broken.mkdir(parents=True)
@@ -48,10 +46,10 @@ def test_one_that_fails_is_told_of_by_its_own_line(plan):
     assert list(results.outcome.translations) == [("RNNsearch-50", 1234)]
 
 
-def test_what_is_said_and_how_it_ended():
+def test_messages_and_errors_of_jobs():
     said, begun = [], []
     work = SideBySide(begun.append, said.append)
-    jobs = [Job("good", ("--version",)), Job("bad", ("info", "nowhere"))]
+    jobs = [TrainingJob("good", ("--version",)), TrainingJob("bad", ("info", "nowhere"))]
     problems = work.run(jobs, 1)
     assert begun == jobs
     assert list(problems) == ["bad"]
@@ -59,9 +57,9 @@ def test_what_is_said_and_how_it_ended():
     assert not problems["bad"].startswith("nmtalign")
 
 
-def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeypatch):
+def test_a_job_that_is_killed_or_cannot_start_fails_alone(monkeypatch):
     work = SideBySide(lambda job: None, lambda line: None)
-    killed = Job("killed", ("score", "-r", "waits-for-its-standard-input"))
+    killed = TrainingJob("killed", ("score", "-r", "waits-for-its-standard-input"))
     popen = subprocess.Popen
 
     def start(command, **options):
@@ -73,14 +71,14 @@ def test_one_that_is_killed_or_cannot_be_started_is_a_failure_of_its_own(monkeyp
         return process
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    jobs = [killed, Job("never started", ("starts",)), Job("good", ("--version",))]
+    jobs = [killed, TrainingJob("never started", ("starts",)), TrainingJob("good", ("--version",))]
     assert work.run(jobs, 1) == {
         "killed": "its process was killed by SIGKILL, perhaps for lack of memory",
         "never started": "its process could not be started: Cannot allocate memory",
     }
 
 
-def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
+def test_stop_ends_all_jobs_and_no_other_starts(workspace):
     begun = []
 
     def begins(job):
@@ -88,14 +86,14 @@ def test_an_end_reaches_all_that_run_and_none_begins_after_it(workspace):
         threading.Timer(1.0, work.stop).start()
 
     work = SideBySide(begins, lambda line: None)
-    waits = Job("waits for its standard input", ("score", "-r", str(workspace / "test.fr")))
-    assert work.run([waits, Job("late", ("--version",))], 1) == {}
+    waits = TrainingJob("waits for its standard input", ("score", "-r", str(workspace / "test.fr")))
+    assert work.run([waits, TrainingJob("late", ("--version",))], 1) == {}
     assert begun == [waits.name]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_no_training_outlives_what_started_it(workspace: Path, how):
+def test_no_training_outlives_its_parent(workspace: Path, how):
     command = [sys.executable, "-m", "nmtalign", "reproduce", "--scale", "tiny", "--updates", "100000"]
     options = ["--models", TWO, "--jobs", "2", "--threads", "1", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -1,14 +1,14 @@
-"""The translation of a text by a model: gone on with where it was cut off, and written as it is scored."""
+"""The translation of a text by a model resumes after an interruption and is written as it is scored."""
 
 import json
 import shutil
 
 import pytest
+from helpers.reproductions import reach
 
 from nmtalign.decoding.keeping import KeepingTranslator
-from nmtalign.reproduction.events import Halted
+from nmtalign.reproduction.running import Halted
 from nmtalign.reproduction.translations import TextTranslation
-from tests.reproduction.conftest import reach
 
 
 def test_what_was_translated_before_an_interruption_is_not_translated_again(plan, tmp_path, monkeypatch):

@@ -1,9 +1,9 @@
-"""From what a plan reached to figures: scores with intervals and tests, training, alignments."""
+"""Computes all numbers of a report: scores with intervals and tests, training, alignment error rates, reordering."""
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.gold import ErrorRates, GoldFile
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.record import AlignmentRecord, Link
 from nmtalign.config import AlignConfig
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.corpora import languages
-from nmtalign.reproduction.experiment import FLAGSHIP
-from nmtalign.reproduction.plan import TOGETHER, Plan, System
-from nmtalign.reproduction.reordering import most_reordered
+from nmtalign.reproduction.experiments import FLAGSHIP
+from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.cuts import Cut, by_length
 from nmtalign.scoring.lengths import parse_buckets
@@ -31,28 +30,31 @@ from nmtalign.scoring.texts import Text
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
-LONG = 50  # words: longer sentences are longer than any that the models were trained on
-_SEED = 12345  # sacreBLEU's, of the samples
+LONG = 50  # words; no training pair of the article's models is longer
+_SEED = 12345  # sacreBLEU's seed of the bootstrap
+
+_SURE = 0.5  # smallest weight of a link that counts for reordering; spread weights say little about the order
+_FEWEST, _LONGEST = 6, 30  # linked words on each side, at least; words on each side of a picture, at most
 
 Table = list[Statistics]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One test set: the reports of the first seed's models, and the BLEU of every seed's."""
+    """One test set: the score reports of the models of the first seed, and the BLEU of the models of every seed."""
 
     test: TestSet
-    paper: Report  # the paper's models, the baseline first
-    bases: Mapping[str, Report]  # a base and its ablations, by the name of the base, which comes first
-    bleu: Mapping[Key, float]  # the last metric of the report: tokenised where the language is known
-    known: Mapping[Key, float]  # the same of the paper's models' sentences without an unknown word, `<unk>` banned
+    paper: Report  # the models of the article, the baseline first
+    bases: Mapping[str, Report]  # by the name of a base: the base, which comes first, and its ablations
+    bleu: Mapping[Key, float]  # the last metric of the report: tokenised BLEU if the language is known
+    known: Mapping[Key, float]  # the same for the models of the article on the sentences without an unknown word
     sentences: int
     sentences_known: int
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training took, from its log."""
+    """The cost and the loss of a training, from its log."""
 
     updates: int
     epochs: float
@@ -60,31 +62,31 @@ class Trained:
     words: float
     device: str
     parameters: int
-    train_loss: float  # nats a sentence, nan where it is not known
-    dev_loss: float  # of the look whose weights were kept
+    train_loss: float  # nats per sentence, nan if it is not known
+    dev_loss: float  # of the validation whose weights were kept
     words_per_second: float
 
 
 @dataclass
 class Results:
-    """All figures of a reproduction."""
+    """All numbers of a reproduction."""
 
     outcome: Outcome
-    scored: list[Scored]  # all test sets together first, where there are several
+    scored: list[Scored]  # of several test sets, all of them together come first
     trained: dict[Key, Trained] = field(default_factory=dict)
     curves: dict[Key, Curves] = field(default_factory=dict)
-    rates: dict[Key, ErrorRates] = field(default_factory=dict)  # AER, where gold links are given
-    pictures: list[tuple[str, AlignmentRecord]] = field(default_factory=list)  # (system, what is drawn)
+    rates: dict[Key, ErrorRates] = field(default_factory=dict)  # alignment error rates, if there are gold links
+    pictures: list[tuple[str, AlignmentRecord]] = field(default_factory=list)  # (system, alignment to draw)
     notes: list[str] = field(default_factory=list)
 
     @property
-    def plan(self) -> Plan:
-        """What was planned."""
+    def plan(self) -> ReproductionPlan:
+        """The plan."""
         return self.outcome.plan
 
 
 def gather(outcome: Outcome) -> Results:
-    """Scores everything."""
+    """Computes all numbers."""
     results = Results(outcome, [_scored(outcome, test) for test in _tests(outcome)])
     for (name, seed), _ in outcome.finished.items():
         system = next(system for system in outcome.plan.systems if system.name == name)
@@ -102,7 +104,7 @@ def gather(outcome: Outcome) -> Results:
 
 
 def _tests(outcome: Outcome) -> list[TestSet]:
-    """The test sets, and before several of them all together."""
+    """The test sets; several test sets are preceded by all of them together."""
     if len(outcome.tests) == 1:
         return outcome.tests
     source = [line for test in outcome.tests for line in test.source.lines]
@@ -111,19 +113,19 @@ def _tests(outcome: Outcome) -> list[TestSet]:
 
 
 def _parts(test: TestSet, outcome: Outcome) -> list[str]:
-    """The names of the test sets that a test set consists of."""
+    """The names of the test sets of which a test set consists."""
     return [test.name] if test.name in outcome.known else [each.name for each in outcome.tests]
 
 
-def metrics_of(plan: Plan) -> MetricOptions:
-    """BLEU, and where the language is known multi-bleu, which the paper has."""
+def metrics_of(plan: ReproductionPlan) -> MetricOptions:
+    """BLEU, and the article's multi-bleu if its tokeniser has rules for the language."""
     language = languages(plan.workspace)[1]
     names = ("bleu", "multi-bleu") if has_rules(language) else ("bleu",)
     return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
 
 
-def resampling_of(plan: Plan) -> Resampling:
-    """How intervals and p-values are drawn."""
+def resampling_of(plan: ReproductionPlan) -> Resampling:
+    """The settings of the bootstrap."""
     seed = plan.scoring.seed
     return Resampling(plan.scoring.bootstrap, plan.scoring.trials, _SEED if seed is None else seed)
 
@@ -134,7 +136,7 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
     tables = _measure(plan, parts, outcome.translations, test.reference.lines)
     first, there = plan.seeds[0], outcome.translated()
     paper = [system for system in there if not system.experiment.ablation]
-    paper.sort(key=lambda system: system.name != plan.baseline.name)  # the first one is what the others are tested with
+    paper.sort(key=lambda system: system.name != plan.baseline.name)  # the others are tested against the first one
     paper = paper or there
     report = _report(plan, paper, tables, first, _cuts(plan, test.source.lines))
     tables_known: dict[Key, Table] = {}
@@ -163,27 +165,31 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
 
 
 def _measure(
-    plan: Plan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
+    plan: ReproductionPlan, parts: Sequence[str], translations: Mapping[Key, Translations], reference: Sequence[str]
 ) -> dict[Key, Table]:
-    """The statistics of every model's translations of some test sets, one after the other."""
+    """The statistics of every model's translations of some test sets, joined."""
     texts = [[line for name in parts for line in found[name]] for found in translations.values()]
     return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan)), strict=True))
 
 
-def _cuts(plan: Plan, source: Sequence[str]) -> list[Cut]:
+def _cuts(plan: ReproductionPlan, source: Sequence[str]) -> list[Cut]:
     return [by_length([source], parse_buckets(ends)) for ends in (plan.scoring.buckets, str(LONG))]
 
 
 def _report(
-    plan: Plan, systems: Sequence[System], tables: Mapping[Key, Table], seed: int, cuts: Sequence[Cut] = ()
+    plan: ReproductionPlan,
+    systems: Sequence[SystemPlan],
+    tables: Mapping[Key, Table],
+    seed: int,
+    cuts: Sequence[Cut] = (),
 ) -> Report:
     names = [system.name for system in systems]
     chosen = [tables[name, seed] for name in names]
     return make_report(names, chosen, breakdowns=cuts, resampling=resampling_of(plan), tests=("bs",))
 
 
-def _words_an_epoch(plan: Plan, system: System) -> int:
-    """Target words of the pairs that are short enough, `</s>` counted."""
+def _words_an_epoch(plan: ReproductionPlan, system: SystemPlan) -> int:
+    """The number of target words, with `</s>`, of the pairs that are short enough for training."""
     train = Corpus.open(plan.corpus_folder(system)).splits["train"]
     chosen = eligible(train, system.training.max_length)
     return int(train.target_lengths[chosen].sum()) + len(chosen)
@@ -206,7 +212,7 @@ def _trained(curves: Curves, words_an_epoch: int) -> Trained:
 
 
 def _last_loss(curves: Curves) -> float:
-    """The mean over the last tenth of the updates, in nats a sentence."""
+    """The mean loss of the last tenth of the updates, in nats per sentence."""
     total = weight = 0.0
     before = 0
     for point in curves.progress:
@@ -218,7 +224,7 @@ def _last_loss(curves: Curves) -> float:
 
 
 def _align(results: Results) -> None:
-    """Error rates of every model with attention, and what is drawn of the paper's."""
+    """Adds the error rates of every model with attention, and the alignments to draw."""
     outcome, plan = results.outcome, results.plan
     gold = plan.workspace.gold if "test" in plan.tests else None
     seen = next((system for system in outcome.translated() if system.name == FLAGSHIP), None)
@@ -241,20 +247,20 @@ def _align(results: Results) -> None:
             results.pictures = _pictures(results, system, loaded)
 
 
-def _align_config(plan: Plan) -> AlignConfig:
+def _align_config(plan: ReproductionPlan) -> AlignConfig:
     flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
     return plan.workspace.resolve(AlignConfig, "align", flags)
 
 
 def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
-    """How far a model's links between source and reference are from links made by hand."""
+    """Compares a model's links between source and reference with links made by hand."""
     for record in align_pairs(loaded, zip(test.source.lines, test.reference.lines, strict=True), config):
         gold.compare(record.links(), len(record.source), len(record.target))
     return gold.finish()
 
 
-def _pictures(results: Results, system: System, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
-    """The alignments of chosen sentences, or of the most reordered ones, with the model's own translations."""
+def _pictures(results: Results, system: SystemPlan, loaded: LoadedModel) -> list[tuple[str, AlignmentRecord]]:
+    """The alignments of the model's own translations, for the chosen or for the most reordered sentences."""
     outcome, request = results.outcome, results.plan.request
     test = outcome.tests[0]
     lines = outcome.translations[system.name, results.plan.seeds[0]][test.name]
@@ -267,3 +273,43 @@ def _pictures(results: Results, system: System, loaded: LoadedModel) -> list[tup
     ]
     chosen = records if request.sentences else most_reordered(records, request.reordered)
     return [(system.name, record) for record in chosen if not record.empty()]
+
+
+def reordering(links: Collection[Link]) -> float:
+    """Returns the share of pairs of links that cross: (1 - Kendall's tau) / 2, from 0 (same order) to 1 (reversed).
+
+    Pairs of links that share a word do not count; without other pairs the share is 0.
+    """
+    ordered = sorted(links)
+    crossing = counted = 0
+    for number, (source, target) in enumerate(ordered):
+        for other_source, other_target in ordered[number + 1 :]:
+            if other_source != source and other_target != target:
+                counted += 1
+                crossing += other_target < target
+    return crossing / counted if counted else 0.0
+
+
+def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[AlignmentRecord]:
+    """Returns the `most` records with the most reordering, the most reordered first.
+
+    A record counts if it has enough links and if its sentences are short enough for a picture. Of records with the
+    same words only the first one counts.
+    """
+    ranked: list[tuple[float, int, AlignmentRecord]] = []
+    for record in records:
+        links = sure_links(record)
+        fewest = min(len({link[side] for link in links}) for side in (0, 1))
+        if fewest >= _FEWEST and max(len(record.source), len(record.target)) <= _LONGEST:
+            ranked.append((-reordering(links), record.sentence_id, record))
+    ranked.sort(key=lambda one: one[:2])
+    chosen: dict[tuple[Sequence[str], Sequence[str]], AlignmentRecord] = {}
+    for _, _, record in ranked:
+        if len(chosen) < most:
+            chosen.setdefault((record.source, record.target), record)
+    return list(chosen.values())
+
+
+def sure_links(record: AlignmentRecord) -> list[Link]:
+    """Returns the links that have at least half of the weight of their target word."""
+    return record.links("threshold", _SURE)

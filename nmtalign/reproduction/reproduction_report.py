@@ -1,24 +1,23 @@
-"""Writes the folder of a report: report.md, report.html, figures, data, settings."""
+"""Writes the folder of a report: report.md, report.html, figures, data files and settings."""
 
 from pathlib import Path
 
 from nmtalign.figures import need_matplotlib
 from nmtalign.files import atomic_text, disk_errors, make_folder
-from nmtalign.reproduction import chapters, comparisons, sentences
-from nmtalign.reproduction.commands import again
-from nmtalign.reproduction.data_files import write_facts, write_scores, write_training
-from nmtalign.reproduction.document import Document
-from nmtalign.reproduction.markdown import to_markdown
-from nmtalign.reproduction.page import to_page
-from nmtalign.reproduction.plan import WORK, Plan
-from nmtalign.reproduction.results import Results
+from nmtalign.report.document import Document
+from nmtalign.report.html_page import to_page
+from nmtalign.report.markdown import to_markdown
+from nmtalign.reproduction import report_figures, report_tables
+from nmtalign.reproduction.plan import WORK, ReproductionPlan
+from nmtalign.reproduction.provenance import again, write_facts, write_scores, write_training
+from nmtalign.reproduction.reproduction_results import Results
 from nmtalign.reproduction.settings_files import write_settings
 
 MARKDOWN, PAGE = "report.md", "report.html"
 
 
-def begin_folder(plan: Plan) -> None:
-    """Makes the folder of the report, and keeps corpora and models out of git; raises UsageError without matplotlib."""
+def begin_folder(plan: ReproductionPlan) -> None:
+    """Creates the folder of the report and hides its models from git; raises UsageError without matplotlib."""
     need_matplotlib()
     folder = plan.work
     make_folder(folder)
@@ -27,9 +26,9 @@ def begin_folder(plan: Plan) -> None:
 
 
 def write_report(results: Results) -> Path:
-    """Writes everything anew and returns where the Markdown is; pictures of an earlier report go."""
+    """Writes all files, removes the pictures of an earlier report, and returns the path of the Markdown file."""
     folder, plan = results.plan.request.folder, results.plan
-    figures = folder / comparisons.FIGURES
+    figures = folder / report_figures.FIGURES
     with disk_errors(figures):
         for old in figures.glob("*.png"):
             old.unlink()
@@ -46,19 +45,19 @@ def write_report(results: Results) -> Path:
 
 
 def make_document(results: Results) -> Document:
-    """The report; its PNG files are written on the way."""
+    """Returns the report as a document, and writes its PNG files."""
     folder = results.plan.request.folder
     blocks = [
-        *chapters.opening(results),
-        *chapters.what_shows(results),
-        *chapters.table_one(results),
-        *chapters.table_two(results),
-        *comparisons.lengths(results, folder),
-        *comparisons.ablations(results),
-        *sentences.heat_maps(results, folder),
-        *comparisons.error_rates(results),
-        *sentences.side_by_side(results),
-        *comparisons.curves(results, folder),
+        *report_tables.opening(results),
+        *report_tables.what_shows(results),
+        *report_tables.table_one(results),
+        *report_tables.table_two(results),
+        *report_figures.lengths(results, folder),
+        *report_figures.ablations(results),
+        *report_figures.heat_maps(results, folder),
+        *report_figures.error_rates(results),
+        *report_figures.side_by_side(results),
+        *report_figures.curves(results, folder),
         *again(results),
     ]
     return Document("Neural machine translation by jointly learning to align and translate, reproduced", blocks)

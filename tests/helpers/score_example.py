@@ -1,4 +1,4 @@
-"""A report with everything in it, written by hand, for tests of the page: figures that no other place of it repeats."""
+"""A hand-written report of `nmtalign score` with everything in it; no number of it occurs twice."""
 
 from itertools import count
 

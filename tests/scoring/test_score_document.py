@@ -1,24 +1,19 @@
-"""The page of a report, read back without a browser: every figure is in it, and nothing that it is given can act."""
+"""The report of `score` as a page, read without a browser, and as Markdown: every number of it is there."""
 
 import dataclasses
-import importlib.util
 import re
-from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from helpers import score_example as example
+from helpers.pages import PageReader
 
 from nmtalign.errors import UsageError
+from nmtalign.report.markdown import to_markdown
 from nmtalign.scoring.differences import Difference, Segment
-from nmtalign.scoring.page import build_page
 from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.score_document import build_page, score_document
 from nmtalign.version import __version__
 
-spec = importlib.util.spec_from_file_location("example", Path(__file__).with_name("example.py"))
-example = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(example)
-
-VOID = {"meta", "link", "br", "img", "hr"}
 SVG = (
     '<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" '
     '"http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">'
@@ -29,41 +24,6 @@ SVG = (
     '<g clip-path="url(#cut)"><use xlink:href="#mark"/><image xlink:href="http://example.org/x.png"/></g>'
     "<text>words &amp; more</text></svg>"
 )
-
-
-class Reader(HTMLParser):
-    """The elements of a page as (path, attributes), the text of each, and what is not well nested."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[tuple[str, str]] = []
-        self.faults: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.faults.append(tag)
-
-    def handle_data(self, data):
-        self.text.append((self.open[-1] if self.open else "", data))
-
-    def words(self) -> str:
-        """All that is read, without style and script."""
-        return "".join(data for tag, data in self.text if tag not in {"style", "script", "title"})
-
-    def attributes(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def page_of(report: Report, **given) -> str:
@@ -81,8 +41,8 @@ def page() -> str:
 
 
 @pytest.fixture(scope="module")
-def read(page) -> Reader:
-    return Reader(page)
+def read(page) -> PageReader:
+    return PageReader(page)
 
 
 def parts_of(report: Report) -> list[Part]:
@@ -94,39 +54,38 @@ def parts_of(report: Report) -> list[Part]:
     return parts
 
 
-def test_every_figure_of_the_report_is_there(read):
-    words, report = read.words(), example.report()
-    for part in parts_of(report):
-        assert f"{part.sentences:,}" in words
-        numbers = [value for value in (*part.values, part.length_ratio) if value is not None]
-        numbers += [end for interval in part.intervals if interval for end in (interval.low, interval.high)]
-        for number in numbers:
-            assert f"{number:.2f}" in words
-        for values in part.p_values.values():
-            assert all(f"{value:.4f}{'*' if value < 0.05 else ''}" in words for value in values)
-    for system in report.systems:
-        for interval in system.everything.whole.intervals:
-            assert f"± {interval.half_width:.2f}" in words
-            assert f"mean {interval.mean:.2f}" in words
-    for table in report.words:
-        for row in table.rows:
-            assert row.label in words
-            for counts in row.counts:
-                assert all(f"{value:.2f}" in words for value in (counts.f1, counts.precision, counts.recall))
-                assert f"{counts.matches:,} of {counts.hypothesis:,}" in words
-    for rate in (report.unknown.source, report.unknown.reference, *report.unknown.systems):
-        assert f"{100 * rate:.2f}%" in words
-    for difference in report.differences:
-        assert all(f"{difference.metric} {score:.2f}" in words for score in difference.scores)
-        assert f"Line {difference.line:,}" in words
-
-
-def test_names_signatures_settings_and_versions_are_there(read):
-    words = read.words()
-    for text in (*example.NAMES, *example.SIGNATURES, *example.LENGTHS, "12345", "1,000", "10,000", __version__):
-        assert text in words
-    assert "test.fr & more" in words
-    assert "rnnsearch-50 has the best BLEU, 28.45, significantly better than every other system." in words
+def test_every_number_of_the_report_is_in_the_page_and_in_markdown(read):
+    report = example.report()
+    markdown = to_markdown(score_document(report, title="English to French", settings={"reference": "test.fr"}))
+    for words in (read.words(), markdown.replace("\\", "")):
+        for part in parts_of(report):
+            assert f"{part.sentences:,}" in words
+            numbers = [value for value in (*part.values, part.length_ratio) if value is not None]
+            numbers += [end for interval in part.intervals if interval for end in (interval.low, interval.high)]
+            assert all(f"{number:.2f}" in words for number in numbers)
+            for values in part.p_values.values():
+                assert all(f"{value:.4f}{'*' if value < 0.05 else ''}" in words for value in values)
+        for system in report.systems:
+            for interval in system.everything.whole.intervals:
+                assert f"± {interval.half_width:.2f}" in words
+                assert f"mean {interval.mean:.2f}" in words
+        for table in report.words:
+            for row in table.rows:
+                assert row.label in words
+                for counts in row.counts:
+                    assert all(f"{value:.2f}" in words for value in (counts.f1, counts.precision, counts.recall))
+                    assert f"{counts.matches:,} of {counts.hypothesis:,}" in words
+        for rate in (report.unknown.source, report.unknown.reference, *report.unknown.systems):
+            assert f"{100 * rate:.2f}%" in words
+        for difference in report.differences:
+            assert all(f"{difference.metric} {score:.2f}" in words for score in difference.scores)
+            assert f"Line {difference.line:,}" in words
+        for text in (*example.NAMES, *example.SIGNATURES, *example.LENGTHS, "12345", "1,000", "10,000", __version__):
+            assert text in words
+        assert "test.fr" in words
+        assert "rnnsearch-50 has the best BLEU, 28.45, significantly better than every other system." in words
+    assert "a patient **dans un hôpital** ou" in markdown.replace("un patient", "a patient")
+    assert "~~d'admettre~~ est" in markdown
 
 
 def test_texts_are_there_word_for_word_and_harm_nothing(read, page):
@@ -135,11 +94,7 @@ def test_texts_are_there_word_for_word_and_harm_nothing(read, page):
         for text in (difference.source, *difference.references, *difference.texts):
             assert text.replace("\x00", "␀") in words
     assert "\x00" not in page
-    assert not read.faults
-    assert not read.open
-    assert len(read.attributes("script")) == 1
-    assert not read.attributes("img")
-    assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    read.check()
 
 
 def test_names_and_titles_are_escaped():
@@ -148,10 +103,8 @@ def test_names_and_titles_are_escaped():
     made = build_page(
         report, title=example.HOSTILE, figures=[(example.HOSTILE, SVG)], settings={example.HOSTILE: example.HOSTILE}
     )
-    read = Reader(made)
-    assert not read.faults
-    assert len(read.attributes("script")) == 1
-    assert not read.attributes("img")
+    read = PageReader(made)
+    read.check()
     assert read.words().count(example.HOSTILE) >= 6
 
 
@@ -167,23 +120,11 @@ def test_the_same_report_gives_the_same_bytes(page):
 
 
 def test_nothing_leads_out_of_the_page(read, page):
-    for _, attributes in read.elements:
-        for name in ("href", "src", "xlink:href", "action", "srcset"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:"))
     assert "http://" not in page
     assert "https://" not in page
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
-
-
-def test_ids_are_unique_and_links_lead_somewhere(read):
-    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
-    assert len(set(ids)) == len(ids)
-    links = [attributes["href"] for _, attributes in read.elements if (attributes.get("href") or "").startswith("#")]
-    assert {link[1:] for link in links} <= set(ids)
-    named = [attributes["aria-labelledby"] for _, attributes in read.elements if "aria-labelledby" in attributes]
-    assert set(named) <= set(ids)
-    assert len(links) > 8
+    assert sum((attributes.get("href") or "").startswith("#") for _, attributes in read.elements) > 8
 
 
 def test_tables_say_what_their_heads_hold(read):
@@ -214,7 +155,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(page):
 
 
 def test_segments_are_told_apart(page):
-    assert '<mark class="right" title="only in this translation, and in a reference">d&#x27;admission</mark>' in page
+    assert '<mark class="right" title="only in this translation, and in a reference">d&#39;admission</mark>' in page
     assert '<mark class="wrong" title="only in this translation, and in no reference">nul</mark>' in page
     assert '<mark class="odd" title="in both translations, but in no reference">de reconnaître</mark>' in page
 
@@ -236,7 +177,7 @@ def test_a_picture_brings_its_drawing_and_nothing_else(read, page):
 
 
 @pytest.mark.parametrize("svg", ["", "<p>no picture</p>", "<svg", "words"])
-def test_what_is_no_picture_is_refused(svg):
+def test_a_text_that_is_no_svg_is_refused(svg):
     with pytest.raises(UsageError, match=r"^Figure 2: the picture is not an SVG"):
         page_of(example.report(), figures=[("Figure 2", svg)])
 
@@ -246,8 +187,8 @@ def bare() -> Report:
     return Report(("BLEU",), ("BLEU|x",), (SystemReport("one", Section(Part("all", 2, (12.345,), 0.98))),))
 
 
-def test_what_the_report_has_not_is_not_there():
-    read = Reader(page_of(bare()))
+def test_a_small_report_has_only_its_own_sections():
+    read = PageReader(page_of(bare()))
     sections = [attributes["id"] for attributes in read.attributes("section")]
     assert sections == ["scores", "about"]
     words = read.words()
@@ -261,14 +202,14 @@ def test_a_subset_without_sentences_has_dashes():
     none = Part("all", 0, (None,), None)
     cut = Breakdown("length", "by words of the source", "words", (none,))
     report = Report(("BLEU",), ("x",), (SystemReport("one", Section(none, (cut,)), Section(none)),))
-    read = Reader(page_of(report))
+    read = PageReader(page_of(report))
     assert "–" in read.words()
     assert "None" not in read.words()
     assert "nan" not in read.words()
 
 
 def test_no_system_and_no_metric_make_a_page_as_well():
-    assert not Reader(page_of(Report((), (), ()))).faults
+    PageReader(page_of(Report((), (), ()))).check()
 
 
 @pytest.mark.parametrize(
@@ -286,7 +227,7 @@ def test_the_verdict(marks, verdict):
 
     given = [(mark,) for mark in marks] or [(), ()]
     systems = (system("a", 50.0, given[0]), system("b", 40.0, given[1]))
-    assert verdict in Reader(page_of(Report(("TER",), ("x",), systems))).words()
+    assert verdict in PageReader(page_of(Report(("TER",), ("x",), systems))).words()
 
 
 def test_buckets_of_different_sizes_have_rows_of_sizes():
@@ -295,7 +236,7 @@ def test_buckets_of_different_sizes_have_rows_of_sizes():
         cut = Breakdown("length", "by words of the translation", "words", parts)
         return SystemReport(name, Section(Part("all", 99, (1.0,), None), (cut,)))
 
-    words = Reader(page_of(Report(("BLEU",), ("x",), (system("a", (1234, 2)), system("b", (5678, 3)))))).words()
+    words = PageReader(page_of(Report(("BLEU",), ("x",), (system("a", (1234, 2)), system("b", (5678, 3)))))).words()
     assert "Sentences" in words
     assert "1,234" in words
     assert "5,678" in words
@@ -307,7 +248,7 @@ def test_a_bucket_without_sentences_stands_once_with_its_number():
     report = Report(
         ("BLEU", "TER"), ("x", "y"), (SystemReport("a", Section(Part("all", 7, (1.0, 2.0), 0.98), (cut,))),)
     )
-    words = Reader(page_of(report)).words()
+    words = PageReader(page_of(report)).words()
     assert words.count("1-5") == 3
     assert words.count(">50–") == words.count(">5") == 1
 
@@ -318,10 +259,9 @@ def test_the_subset_without_unknown_words_is_cut_as_well():
         dataclasses.replace(system, no_unk=dataclasses.replace(system.no_unk, breakdowns=system.everything.breakdowns))
         for system in report.systems
     )
-    read = Reader(page_of(dataclasses.replace(report, systems=systems)))
+    read = PageReader(page_of(dataclasses.replace(report, systems=systems)))
     assert "By words of the source (sentences without unknown words)" in read.words()
-    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
-    assert len(set(ids)) == len(ids)
+    read.check()
 
 
 def test_control_characters_and_halves_of_characters_can_be_written():

@@ -1,10 +1,9 @@
-"""An SVG file made fit to stand in the page beside others: no script, nothing from elsewhere, its ids its own."""
+"""Makes an SVG file safe inside a page: no script, no address outside of the page, ids that no other picture has."""
 
 import re
 from xml.etree import ElementTree
 
 from nmtalign.errors import UsageError
-from nmtalign.scoring.page.markup import tag, text
 
 _DROPPED = {"script", "metadata", "title", "foreignObject", "iframe", "a"}
 _LOCAL = re.compile(r"url\(\s*(['\"]?)#([^)'\"]+)\1\s*\)")
@@ -12,12 +11,12 @@ _ELSEWHERE = re.compile(r"url\(\s*['\"]?(?!#)|@import", re.IGNORECASE)
 
 
 def inline_svg(svg: str, key: str, label: str) -> str:
-    """The <svg> element of a picture file, its ids begun with `key`, named `label` for those who cannot see it.
+    """Returns the <svg> element of a picture; every id in it begins with `key`, and screen readers read `label`.
 
-    Raises UsageError where the text is no SVG.
+    Raises UsageError if the text is not an SVG.
     """
     try:
-        root = ElementTree.fromstring(svg.strip())  # noqa: S314 - a picture that this program drew
+        root = ElementTree.fromstring(svg.strip())  # noqa: S314 - this program drew the picture
     except ElementTree.ParseError as error:
         raise UsageError(f"{label}: the picture is not an SVG: {error}") from None
     if _local(root.tag) != "svg":
@@ -28,22 +27,15 @@ def inline_svg(svg: str, key: str, label: str) -> str:
     return ElementTree.tostring(root, encoding="unicode", method="xml")
 
 
-def framed(svg: str, key: str, caption: str, kind: str) -> str:
-    """A figure: the picture in a frame that scrolls where it must, its caption under it."""
-    frame = tag(
-        "div", inline_svg(svg, f"{key}-svg", caption), class_="scroll", tabindex=0, role="group", aria_label=caption
-    )
-    return tag("figure", frame + tag("figcaption", text(caption), dir="auto"), id=key, class_=kind)
-
-
 def _clean(element: ElementTree.Element, key: str) -> None:
+    """Removes what could act or load, and renames ids, in this element and in all elements within it."""
     element.tag = _local(element.tag)
     for child in list(element):
         if not isinstance(child.tag, str) or _local(child.tag) in _DROPPED:
             element.remove(child)
         else:
             _clean(child, key)
-    if element.tag == "style":  # its rules would hold for the whole page
+    if element.tag == "style":  # without the key in front its rules would apply to the whole page
         rules = element.text or ""
         element.text = "" if _ELSEWHERE.search(rules) else f"#{key} {{ {_renamed(rules, key)} }}"
     attributes = {_local(name): value for name, value in element.attrib.items()}
@@ -70,5 +62,5 @@ def _renamed(value: str, key: str) -> str:
 
 
 def _local(name: str) -> str:
-    """The name without its namespace, which the page's own kind of SVG has anyway."""
+    """The name without its namespace; inside HTML an SVG needs none."""
     return name.rpartition("}")[2]

@@ -1,23 +1,13 @@
 """The page of a report in a real headless browser; skipped where Debian's chromium is not installed."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import pytest
+from helpers import browser as driver
+from helpers import score_example as example
 
-from nmtalign.scoring.page import build_page
-
-
-def _load(path: Path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-driver = _load(Path(__file__).parents[2] / "browser.py")
-example = _load(Path(__file__).with_name("example.py"))
+from nmtalign.scoring.score_document import build_page
 
 pytestmark = [
     pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),

@@ -1,10 +1,11 @@
-"""Reordering by links, and the sentences that are drawn."""
+"""Numbers that a report computes itself: reordering by links, the sentences to draw, and the trend over buckets."""
 
 import numpy as np
 import pytest
 
 from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.reproduction.reordering import most_reordered, reordering, sure_links
+from nmtalign.reproduction.report_tables import trend
+from nmtalign.reproduction.reproduction_results import most_reordered, reordering, sure_links
 
 
 def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:
@@ -47,3 +48,17 @@ def test_spread_looks_short_and_long_sentences_are_not_drawn():
     assert sure_links(record(range(6), weight=0.4)) == []
     few = record([5, 5, 4, 4, 0, 0])  # six links, but of three source words
     assert most_reordered([record(range(6), weight=0.4), record([1, 0]), record(range(31)), few], 5) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "tau"),
+    [
+        ([1.0, 2.0, 3.0], 1.0),
+        ([3.0, 2.0, 1.0], -1.0),
+        ([2.0, 2.0], 0.0),
+        ([1.0, 3.0, 2.0], 1 / 3),
+        ([1.0, 2.0, 2.0, 3.0], 5 / 6),
+    ],
+)
+def test_trend(values, tau):
+    assert trend(values) == pytest.approx(tau)

@@ -1,26 +1,71 @@
-"""The paper's tables with ours beside them: BLEU, training, seeds, and what was to show."""
+"""The tables of a report beside those of the article: Table 1 (BLEU), Table 2 (training), seeds, and the claims."""
 
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from nmtalign.reproduction.cells import NOTHING, count, mean_and_spread, number, p_value, score, share, short
-from nmtalign.reproduction.document import Block, Heading, Paragraph, Table
-from nmtalign.reproduction.experiment import BASELINE, FLAGSHIP
+from nmtalign.report.document import NOTHING, Block, DataTable, Heading, Paragraph
+from nmtalign.reproduction.experiments import BASELINE, FLAGSHIP
 from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
-from nmtalign.reproduction.results import LONG, Results, Scored
+from nmtalign.reproduction.reproduction_results import LONG, Results, Scored
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.scoring.report import Part, Report, SystemReport
 
 Systems = Mapping[str, SystemReport]
 
 
+def number(value: float | None, digits: int = 2) -> str:
+    """`1,234.56`, or a dash for no value."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """`1,234`."""
+    return number(value, 0)
+
+
+def score(part: Part, metric: int) -> str:
+    """`26.75 [26.01, 27.44]`: a score and its 95% interval, if there is one."""
+    interval = part.intervals[metric] if part.intervals else None
+    value = number(part.values[metric])
+    return f"{value} [{interval.low:.2f}, {interval.high:.2f}]" if interval and value != NOTHING else value
+
+
+def p_value(part: Part, first: Part, metric: int) -> str:
+    """The p-value of the paired bootstrap against the first system of the report; a dash for equal scores."""
+    values = part.p_values.get("bs", ())
+    found = values[metric] if values and part.values[metric] != first.values[metric] else None
+    return NOTHING if found is None else f"{found:.3f}"
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """`26.75 ± 0.31`: mean and standard deviation over seeds; only the value if there is one seed."""
+    if not values or not all(map(math.isfinite, values)):
+        return NOTHING
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
+
+
+def short(value: float) -> str:
+    """Three significant digits: `0.0042`, `1.23`, `109`."""
+    if not math.isfinite(value) or value >= 1000:
+        return count(value)
+    return f"{value:.4f}" if value < 0.1 else f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """`87.3%`."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
+
+
 def by_name(report: Report) -> dict[str, SystemReport]:
-    """The systems of a report by their names."""
+    """The systems of a score report by their names."""
     return {system.name: system for system in report.systems}
 
 
 def opening(results: Results) -> Iterator[Block]:
-    """What was done, and what failed."""
+    """The settings that all models share, the test sets, failures and notes."""
     plan = results.plan
     scale, seeds = plan.request.scale, ", ".join(map(str, plan.seeds))
     yield Paragraph(
@@ -35,7 +80,7 @@ def opening(results: Results) -> Iterator[Block]:
     if failures:
         rows = [(name, str(seed), problem) for (name, seed), problem in failures.items()]
         yield Heading("What failed", 2)
-        yield Table(("experiment", "seed", "problem"), rows, words=3)
+        yield DataTable(("experiment", "seed", "problem"), rows, words=3)
     for note in results.notes:
         yield Paragraph(note)
 
@@ -53,7 +98,7 @@ def _unknown_words(results: Results) -> str:
 
 
 def table_one(results: Results) -> Iterator[Block]:
-    """BLEU of all sentences and of those without an unknown word, for each test set."""
+    """Table 1: BLEU of all sentences and of those without an unknown word, for each test set."""
     yield Heading("Table 1: BLEU")
     for scored in results.scored:
         yield _table_one(results, scored)
@@ -61,7 +106,7 @@ def table_one(results: Results) -> Iterator[Block]:
         yield _seeds(results)
 
 
-def _table_one(results: Results, scored: Scored) -> Table:
+def _table_one(results: Results, scored: Scored) -> DataTable:
     report = scored.paper
     systems = by_name(report)
     first = results.plan.baseline.name
@@ -79,7 +124,7 @@ def _table_one(results: Results, scored: Scored) -> Table:
         "word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU (multi-bleu) "
         "on other data, after another training."
     )
-    return Table(head, rows, caption)
+    return DataTable(head, rows, caption)
 
 
 def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow | None) -> list[str]:
@@ -93,7 +138,7 @@ def _row_one(system: SystemReport | None, name: str, report: Report, paper: Pape
     return [f"{name} (more text)" if name == MOSES else name, *cells, p, *ours]
 
 
-def _seeds(results: Results) -> Table:
+def _seeds(results: Results) -> DataTable:
     scored = results.scored[0]
     rows = []
     for system in results.plan.systems:
@@ -107,11 +152,11 @@ def _seeds(results: Results) -> Table:
         f"{scored.test.name}, over seeds: mean and standard deviation of {metric}. All other tables are of the first "
         "seed."
     )
-    return Table(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
+    return DataTable(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
 
 
 def table_two(results: Results) -> Iterator[Block]:
-    """Updates, epochs, hours, device, words, loss of train and dev."""
+    """Table 2: updates, epochs, hours, device, words, losses of train and dev."""
     yield Heading("Table 2: training")
     head = ("model", "seed", "updates", "epochs", "hours", "device", "target words", "parameters", "words/s")
     rows = []
@@ -140,17 +185,17 @@ def table_two(results: Results) -> Iterator[Block]:
         "Losses are nats a sentence: of training the mean over the last tenth of the updates, of dev that of the "
         "weights kept. Hours are of training alone, looks at dev included. Words of a model with subwords are pieces."
     )
-    yield Table((*head, "train loss", "dev loss"), rows, caption)
+    yield DataTable((*head, "train loss", "dev loss"), rows, caption)
 
 
 def what_shows(results: Results) -> Iterator[Block]:
-    """The paper's claims, each with what it rests on here, whether it holds or not."""
+    """The claims of the article (section 5): the numbers of this report, and whether they support the claim."""
     rows = [row for scored in results.scored for row in _claims(scored)]
     if rows:
         yield Heading("Does the paper's claim show?")
         metric = results.scored[0].paper.metrics[-1]
         caption = f"{metric}; p is that of a paired bootstrap test against {BASELINE}"
-        yield Table(("test set", "claim", "here", "shows"), rows, caption, words=4)
+        yield DataTable(("test set", "claim", "here", "shows"), rows, caption, words=4)
 
 
 def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
@@ -198,31 +243,31 @@ def _yes(holds: bool, significant: bool = True) -> str:
 
 
 def _gap(one: SystemReport, other: SystemReport, half: int, metric: int) -> float | None:
-    """How far the one is ahead in sentences of at most LONG words (0) or in longer ones (1)."""
+    """The difference of two systems in sentences of at most LONG words (`half` 0) or in longer ones (`half` 1)."""
     values = [_halves(system)[half].values[metric] for system in (one, other)]
     return None if values[0] is None or values[1] is None else values[0] - values[1]
 
 
 def _gaps(one: SystemReport, other: SystemReport, metric: int) -> dict[str, float]:
-    """How far the one is ahead in each bucket of lengths that has sentences, by the bucket's label."""
+    """The difference of two systems in each bucket of lengths that has sentences, by the label of the bucket."""
     parts = [system.everything.breakdowns[0].parts for system in (one, other)]
     pairs = [(mine.label, mine.values[metric], theirs.values[metric]) for mine, theirs in zip(*parts, strict=True)]
     return {label: a - b for label, a, b in pairs if a is not None and b is not None and label != "0"}
 
 
 def trend(values: Sequence[float]) -> float:
-    """Kendall's rank correlation of values with their places: 1 where each is larger than all before it."""
+    """Returns Kendall's rank correlation of the values with their order: 1 if each is larger than all before it."""
     pairs = list(combinations(values, 2))
     return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
 
 
 def _halves(system: SystemReport) -> list[Part]:
-    """The sentences of at most LONG words, and the longer ones."""
+    """The scores of the sentences of at most LONG words, and of the longer ones."""
     return [part for part in system.everything.breakdowns[1].parts if part.label != "0"]
 
 
 def _long_and_best(system: SystemReport, metric: int) -> tuple[float, float, int] | None:
-    """The score of the sentences of over LONG words, that of the best bucket, and how many the former are."""
+    """The score of the sentences of over LONG words, the score of the best bucket, and the number of long sentences."""
     half = _halves(system)[1]
     long = half.values[metric]
     values = [part.values[metric] for part in system.everything.breakdowns[0].parts]

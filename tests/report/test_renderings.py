@@ -1,0 +1,149 @@
+"""A document as Markdown and as HTML. No text of a user or of a corpus becomes markup in either of them."""
+
+import re
+
+import pytest
+from helpers.pages import PageReader
+from markdown_it import MarkdownIt
+
+from nmtalign.report.document import (
+    Bar,
+    Cell,
+    Column,
+    Commands,
+    DataTable,
+    Definitions,
+    Document,
+    Figure,
+    Folded,
+    Heading,
+    NamedText,
+    Paragraph,
+    RowGroup,
+    ScoreCard,
+    ScoreCards,
+    SentenceTexts,
+    Span,
+)
+from nmtalign.report.html_page import to_page
+from nmtalign.report.markdown import escaped, to_markdown
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"></svg>'
+HOSTILE = [
+    '</script></style></title><script>alert(1)</script><img src=x onerror="alert(1)" alt=\'',
+    '"> <a href="javascript:alert(1)">x</a> {{ 7 * 7 }} {% for %} $title &amp; &#60;b>',
+    "a|b *c* _d_ **e** [x](http://y) ![x](y) `f` ~~g~~ # h <http://z> \\| \\",
+    "- item",
+    "1. item",
+    "# heading",
+    "> quote",
+    "``` code",
+    "one ` two `` three ``` end`",
+    "||| --- |||",
+    "- - -",
+    "1)",
+    "    code",
+    "[x]: http://y",
+    "a\x00b\x1b\ud800\uffff\x85c \u202e right to left",
+]
+
+
+def everything(text: str) -> Document:
+    """A document with the text at every place that can contain one."""
+    span = Span(text)
+    figure = Figure("a.png", text, SVG)
+    cell = Cell(text, text, "winner", (span, text), Bar(0.5, (0.4, 0.6)), 1.0)
+    rows = [(span, cell), (text, text), (Span(text, "name"), Cell("–"))]
+    sentence = [NamedText(text, (span, Span(text, "wrong", text))), NamedText(text, text, text, True, True)]
+    blocks = [
+        Heading(span, key="one"),
+        Paragraph(
+            (span, " and ", Span(text, "muted"), Span(text, "tag"), Span(text, "code"), Span(text, target="one"))
+        ),
+        DataTable((text, span), rows, span, key="table"),
+        DataTable((text, Column(text, text), Column(span, text)), [(text, text, cell)], text, layout="scores paired"),
+        DataTable((span, Column(text, size=True)), groups=[RowGroup(span, rows)], layout="grid", sortable=True),
+        figure,
+        figure,
+        Heading(text, 3),
+        Folded(span, [figure]),
+        Definitions([(span, span), (text, text)], "legend"),
+        Definitions([(span, Span(text, "code"))], "signatures"),
+        SentenceTexts(span, sentence, Folded(text, [figure])),
+    ]
+    return Document(text, blocks, [Paragraph(span, "verdict"), ScoreCards([ScoreCard(text, text, cell)])])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_never_markup_in_the_page(text):
+    page = to_page(everything(text))
+    page.encode()
+    read = PageReader(page)
+    read.check()
+    visible = text.replace("\x00", "␀").replace("\x1b", "␛").translate(dict.fromkeys((0xD800, 0xFFFF, 0x85), "\ufffd"))
+    assert read.words().count(visible) >= 20
+    assert page.startswith("<!doctype html>")
+    assert to_page(everything(text)) == page
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_never_markup_in_markdown(text):
+    """Another program reads the Markdown: it finds the text, and no element that the document does not have."""
+    markdown = to_markdown(everything(text))
+    markdown.encode()
+    reader = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    kinds = [token for block in reader.parse(markdown) for token in (block, *(block.children or ()))]
+    found = {token.type for token in kinds}
+    assert not found & {"html_block", "html_inline", "link_open", "fence", "code_block", "hr", "ordered_list_open"}
+    assert sum(token.type == "heading_open" for token in kinds) == 3
+    assert sum(token.type == "table_open" for token in kinds) == 3
+    assert sum(token.type == "image" for token in kinds) == 4
+    assert {len(re.findall(r"<t[hd]\b", row)) for row in reader.render(markdown).split("</tr>")[:4]} == {2}
+    words = re.escape(" ".join(text.split())).replace(r"\ ", "[\\s\ufffd]+")
+    for code in (0x00, 0x1B, 0xD800, 0xFFFF):
+        words = words.replace(re.escape(chr(code)), ".")
+    assert len(re.findall(words, PageReader(reader.render(markdown)).words())) >= 15
+
+
+def test_markdown_of_each_block():
+    blocks = [
+        Heading("Part"),
+        Paragraph("see `a_b|c` and a_b"),
+        DataTable(("name", "`x|y`", "n"), [("a|b", "`p|q`", "1")], "caption", words=2),
+        DataTable(
+            (Span("s"), Column("All", "BLEU")), groups=[RowGroup("G", [("a", Cell("1", "± 2", "tie", ["p 3"]))])]
+        ),
+        Figure("figures/a.png", "a picture", SVG),
+        Commands(["nmtalign train"]),
+        SentenceTexts("Line 1", [NamedText("source", Span("a *b*")), NamedText("x", Span(""), "BLEU 2")]),
+    ]
+    assert to_markdown(Document("A report", blocks)).split("\n\n") == [
+        "# A report",
+        "## Part",
+        "see `a_b|c` and a\\_b",
+        "caption",
+        "| name | `x\\|y` | n |\n| --- | --- | ---: |\n| a\\|b | `p\\|q` | 1 |",
+        "| s | BLEU, All |\n| --- | ---: |\n| **G** |  |\n| a | 1 ± 2 ≈, p 3 |",
+        "![a picture](figures/a.png)",
+        "*a picture*",
+        "```sh\nnmtalign train\n```",
+        "**Line 1**",
+        "- **source**: a \\*b\\*\n- **x** (BLEU 2): (nothing)\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("plain words, with marks.", "plain words, with marks."), ("1. first", "1\\. first"), ("- dash", "\\- dash"),
+     ("2,5 - 3", "2,5 - 3"), ("<b>", "\\<b\\>"), ("a  b\nc", "a b c"), ("`", "\\`")],
+)  # fmt: skip
+def test_escaping(text, expected):
+    assert escaped(text) == expected
+
+
+def test_code_in_prose_and_a_single_backquote():
+    page = to_page(Document("A report", [Heading("Part"), Paragraph("`code` & more"), Paragraph("one ` only")]))
+    assert "<code>code</code> &amp; more" in page
+    assert "<p>one ` only</p>" in page
+    assert 'href="#part-1"' in page
+    assert "default-src 'none'" in page
