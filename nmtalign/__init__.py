@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
-    from nmtalign.decoding.results import Request, Translation
-    from nmtalign.decoding.translator import Translator
+    from nmtalign.translating.translation import Request, Translation
+    from nmtalign.translating.translator import Translator
 
 __all__ = ["Request", "Translation", "Translator", "__version__"]
 
@@ -14,13 +14,13 @@ __all__ = ["Request", "Translation", "Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Imports what needs PyTorch only when it is asked for, so that `nmtalign --help` does not."""
     if name == "Translator":
-        from nmtalign.decoding.translator import Translator
+        from nmtalign.translating.translator import Translator
 
         return Translator
     if name in ("Request", "Translation"):
-        from nmtalign.decoding import results
+        from nmtalign.translating import translation
 
-        return getattr(results, name)
+        return getattr(translation, name)
     raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")
 
 

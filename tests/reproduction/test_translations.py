@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.reproduction.events import Halted
 from nmtalign.reproduction.translations import TextTranslation
+from nmtalign.translating.keeping import KeepingTranslator
 from tests.reproduction.conftest import reach
 
 
