@@ -116,7 +116,7 @@ def find_weights(folder: Path, which: Which) -> Path:
 
 
 def hash_of(folder: Path, weights: str) -> str:
-    """The hash of a model: the SHA-256 of two SHA-256, that of config.json (it covers the words) and that of the weights."""
+    """The SHA-256 of a model: of the SHA-256 of config.json, which includes those of the words, and of the weights."""
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 

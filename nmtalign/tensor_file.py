@@ -36,12 +36,7 @@ from nmtalign.model_files import (
 from nmtalign.untrusted import open_regular, parse_json
 
 _LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
-_EARLY_METADATA = {
-    "format",
-    "format_version",
-    "update",
-    "fingerprint",
-}  # of weights that were written before checksums were introduced
+_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # of weights without a checksum
 _NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -85,9 +80,8 @@ def save_tensors(
     Only tensors that are on a GPU or not contiguous are copied, one at a time. A second thread hashes during the
     writing. Raises ResourceError if the disk refuses.
     """
-    order = sorted(
-        tensors, key=lambda name: (-tensors[name].element_size(), name)
-    )  # large elements first, so that every tensor is aligned
+    # Large elements come first, so that every tensor is aligned.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header = _header({name: tensors[name] for name in order}, metadata)
     digest = hashlib.sha256(header)
     with (
