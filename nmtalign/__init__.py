@@ -6,8 +6,8 @@ from nmtalign.version import __version__
 
 if TYPE_CHECKING:
     from nmtalign.alignment.store import AlignmentFile
-    from nmtalign.decoding.results import Request, Translation
-    from nmtalign.decoding.translator import Translator
+    from nmtalign.translating.translation import Request, Translation
+    from nmtalign.translating.translator import Translator
 
 __all__ = ["AlignmentFile", "Request", "Translation", "Translator", "__version__"]
 
@@ -19,13 +19,13 @@ def __getattr__(name: str) -> Any:
 
         return AlignmentFile
     if name == "Translator":
-        from nmtalign.decoding.translator import Translator
+        from nmtalign.translating.translator import Translator
 
         return Translator
     if name in ("Request", "Translation"):
-        from nmtalign.decoding import results
+        from nmtalign.translating import translation
 
-        return getattr(results, name)
+        return getattr(translation, name)
     raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: temporary name, flush, rename."""
+"""Atomic writing of files (temporary name, flush, rename), locks, and checksums."""
 
 import contextlib
 import errno
@@ -30,9 +30,9 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
-    """One clear line for what the operating system refused while `path` was being written, read, or whatever `verb` is.
+    """The ResourceError for an error of the operating system; `verb` describes what was to be done with `path`.
 
-    An error of another file names that file, and what was refused only as far as the system tells.
+    If the error names another file, the message names that file.
     """
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if error.filename2 is not None:
@@ -45,24 +45,24 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
 
 
 def stream_number(path: Path) -> int | None:
-    """The number of the open stream of this process that a name such as /dev/stdout stands for, else None.
+    """The number of the open stream of this process that a name such as /dev/stdout denotes, otherwise None.
 
-    To be asked before the name is: where such a stream goes to a file, the name looks like that file's.
+    Callers check this first: if such a stream is redirected to a file, the name looks like a name of that file.
     """
-    name = os.path.abspath(path)  # noqa: PTH100 - not `resolve`, which would follow it
+    name = os.path.abspath(path)  # noqa: PTH100 - `resolve` would follow links
     match = _STREAM.fullmatch(name)
     return int(match[1]) if match else _STREAMS.get(name)
 
 
 def stays_in_place(path: Path) -> bool:
-    """Whether what is there is written to and never replaced: a device, a named pipe, a stream of this process."""
+    """Whether a path is written in place and never replaced: a device, a named pipe, a stream of this process."""
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def followed(path: Path) -> Path:
-    """The name that symbolic links lead to, where a file may be missing; the name itself where it is no link.
+    """The path to which symbolic links lead, whether it exists or not; the path itself if it is no link.
 
-    This is the name to replace, so that the link stays. Raises ResourceError for links that lead in a circle.
+    Replacing this path preserves the link. Raises ResourceError for a circle of links.
     """
     if not path.is_symlink():
         return path
@@ -74,7 +74,7 @@ def followed(path: Path) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
-    """Turns the operating system's refusals to write `path`, or to do what `verb` says, into one clear line."""
+    """Turns errors of the operating system into a ResourceError; see `refusal`."""
     try:
         yield
     except OSError as error:
@@ -84,15 +84,16 @@ def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those that it is in, where they are missing; raises ResourceError."""
+    """Makes a folder and its parents if they do not exist; raises ResourceError."""
     with disk_errors(folder, "make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def keep_mode(descriptor: int, path: Path) -> None:
-    """Gives an open file the owner, the group and the mode of the file that it is to replace, if there is one.
+    """Gives an open file the owner, the group and the mode of the file that it will replace, if there is one.
 
-    What the system does not allow stays as it is. Without the same group, the group may do what others may.
+    Changes that the system does not allow are skipped. If the group cannot be kept, the new group gets only the
+    permissions of others.
     """
     if fcntl is None or not path.is_file():
         return
@@ -109,12 +110,12 @@ def keep_mode(descriptor: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
-    """Yields a temporary name beside `path`; it becomes `path` at the end, or goes if anything is raised.
+    """Yields a temporary path in the folder of `path`, and renames it to `path` at the end; after an error removes it.
 
-    The folder is made where it is missing. The content is flushed to the disk before the rename. What is there and is
-    neither file nor folder (/dev/null, a named pipe) is not replaced but written to. A symbolic link stays, and the
-    file that it leads to is replaced. The new file keeps the mode of the file that it replaces and, where possible, its
-    owner. With `keep`, the file that is replaced lives on under that name: at no moment is neither of the two whole.
+    The folder is made if it does not exist. The content is flushed to the disk before it is renamed. A path that is
+    neither a file nor a folder (/dev/null, a named pipe) is written in place. A symbolic link is preserved, and its
+    target is replaced. The new file has the mode and, if possible, the owner of the file that it replaces. With `keep`
+    the replaced file is renamed to `keep`; at every moment at least one of the two is complete.
     """
     if stays_in_place(path):
         with disk_errors(path):
@@ -139,7 +140,7 @@ def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
 
 
 def _begin(temporary: Path, final: Path) -> None:
-    """Makes the file under the temporary name where it is to replace one: only its owner may read it until then."""
+    """Creates the temporary file if it replaces a file; until it is renamed, only its owner may read it."""
     if final.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if final.is_file():
@@ -149,9 +150,9 @@ def _begin(temporary: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_text(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 text stream (only `\\n` ends a line) that becomes `path` when the block ends without an error.
+    """A UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
-    A name that ends in .gz is compressed.
+    A file whose name ends in .gz is compressed.
     """
     with atomic_path(path) as temporary:
         if path.suffix == ".gz":
@@ -166,14 +167,14 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def exclusive(stream: IO[bytes]) -> Iterator[None]:
-    """Marks an open file as being written by a living process, for `sweep`; the mark goes with the process."""
+    """Locks an open file so that `sweep` does not remove it; the lock ends with the process."""
     with contextlib.suppress(BlockingIOError):
         _mark(stream.fileno())
     yield
 
 
 def _mark(descriptor: int) -> None:
-    """Marks what is open as written by this process, where files can be marked; BlockingIOError where another has."""
+    """Locks an open file or folder if the system has locks; raises BlockingIOError if another process locked it."""
     if fcntl is None:
         return
     try:
@@ -185,10 +186,10 @@ def _mark(descriptor: int) -> None:
 
 
 def open_alone(path: Path, final: Path) -> BinaryIO:
-    """Opens a file to read and write, unbuffered, made where it is missing, and marks it as written by this process.
+    """Opens a file for unbuffered reading and writing, creates it if necessary, and locks it for this process.
 
-    It is to become `final`, and whoever may not read that may not read it either. Raises BlockingIOError where another
-    process has marked it; the mark goes with the process.
+    It will become `final` and gets the permissions of that file. Raises BlockingIOError if another process has locked
+    it. The lock ends with the process.
     """
     stream = path.open("r+b" if path.exists() else "x+b", buffering=0)
     try:
@@ -197,17 +198,17 @@ def open_alone(path: Path, final: Path) -> BinaryIO:
         stream.close()
         raise
     keep_mode(stream.fileno(), final)
-    with contextlib.suppress(OSError):  # a later run of the same user has to go on with it
+    with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
         path.chmod(path.stat().st_mode & 0o777 | 0o600)
     return stream
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Locks a folder for this process; the folder is made where it is missing. The lock ends with the process.
+    """Locks a folder for this process and makes it if it does not exist. The lock ends with the process.
 
-    Folders that were made here and are still empty at the end are removed. Raises UsageError where another process has
-    locked the folder, and ResourceError where it cannot be made.
+    Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
+    locked the folder, and ResourceError if it cannot be made.
     """
     made: list[Path] = []
     descriptor = None
@@ -215,7 +216,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         descriptor = _lock_folder(folder, made)
         yield
     finally:
-        with contextlib.suppress(OSError):  # a folder that holds files stays, and so do those above it
+        with contextlib.suppress(OSError):  # a folder with files and its parents remain
             for path in made:
                 path.rmdir()
         if descriptor is not None:
@@ -223,9 +224,9 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def _lock_folder(folder: Path, made: list[Path]) -> int | None:
-    """The descriptor that holds the lock of a folder, or None on a system without such locks.
+    """Locks a folder; returns the descriptor that holds the lock, or None on a system without locks.
 
-    The folders that had to be made are put into `made`, the innermost first.
+    Appends the folders that had to be made to `made`, the innermost first.
     """
     while True:
         with disk_errors(folder):
@@ -236,24 +237,24 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
                 return None
             try:
                 descriptor = os.open(folder, os.O_RDONLY)
-            except FileNotFoundError:  # another process has just removed the folder that it had made
+            except FileNotFoundError:  # another process has just removed it
                 continue
         try:
             _mark(descriptor)
         except BlockingIOError:
             os.close(descriptor)
-            made.clear()  # it belongs to the process that holds the lock, even while it is empty
+            made.clear()  # the folder belongs to the process with the lock, even if it is empty
             raise UsageError(
                 f"{folder}: another process is training there; wait until it has ended, or give another folder"
             ) from None
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), folder.stat()):
                 return descriptor
-        os.close(descriptor)  # the lock of a folder that is no longer there
+        os.close(descriptor)  # this lock is on a folder that was removed
 
 
 def free_space(folder: Path) -> int | None:
-    """The bytes that this process may still write to the disk of a folder; None where the system does not tell."""
+    """The free bytes on the disk of a folder; None if the system does not report them."""
     try:
         usage = shutil.disk_usage(folder)
     except (OSError, AttributeError):
@@ -262,7 +263,7 @@ def free_space(folder: Path) -> int | None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what processes that were killed have left half-written in a folder."""
+    """Removes the incomplete files that killed processes have left in a folder."""
     for path in folder.glob(f".*{_PARTIAL}"):
         with contextlib.suppress(OSError):
             if not _is_being_written(path):
@@ -279,6 +280,6 @@ def _is_being_written(path: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a regular file's bytes, in hexadecimal; OSError for a pipe or a device, which may never end."""
+    """The SHA-256 of a regular file in hexadecimal; raises OSError for a pipe or a device, which may never end."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,19 +1,20 @@
-"""The model directory: all that a model needs, relocatable, hashed, without pickled objects.
+"""The model directory: all files of a model, relocatable, with checksums and without pickled objects.
 
 | file                                | content                                                                |
 |-------------------------------------|------------------------------------------------------------------------|
-| config.json                         | format number, version, every resolved setting, SHA-256 of the next    |
-| source.vocabulary.txt               | one word a line, line number - 1 = id                                  |
-| target.vocabulary.txt               | likewise                                                               |
-| tokenizer.json (and *.spm)          | how raw text becomes words and back                                    |
+| config.json                         | format number, version, all settings, SHA-256 of the next four entries |
+| source.vocabulary.txt               | one word per line; the id is the line number - 1                       |
+| target.vocabulary.txt               | the same                                                               |
+| tokenizer.json                      | the settings of the tokenisers                                         |
+| source.spm, target.spm              | the SentencePiece models, if the model uses them                       |
 | best.safetensors                    | the weights of the best validation                                     |
-| best.previous.safetensors           | those of the best one before it                                        |
+| best.previous.safetensors           | the weights of the previous best validation                            |
 | last.safetensors                    | the weights of the last checkpoint                                     |
-| training_state.safetensors          | the last checkpoint: what it takes to go on (nmtalign.training.state)  |
-| training_state.previous.safetensors | the one before it                                                      |
-| train.jsonl                         | every event of the training, a line each                               |
-| translations                        | what `nmtalign score` has translated with it, to be used again         |
-| backward                            | the model of the other direction, where both were trained to agree     |
+| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.state)      |
+| training_state.previous.safetensors | the previous checkpoint                                                |
+| train.jsonl                         | the events of the training, one per line                               |
+| translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
+| backward                            | the model of the other direction, if both were trained together        |
 """
 
 import json
@@ -58,12 +59,12 @@ from nmtalign.untrusted import parse_json
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
-    from nmtalign.data.corpus import Corpus  # what translates has no use for HDF5
+    from nmtalign.data.corpus import Corpus  # not imported at run time: translating needs no HDF5
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with its words and its tokeniser, ready to translate or to align."""
+    """A model with its vocabularies and tokenisers, ready to translate or to align."""
 
     folder: Path
     weights_file: Path
@@ -76,26 +77,26 @@ class LoadedModel:
 
     @property
     def source_language(self) -> str:
-        """The language it reads, such as "en"."""
+        """The source language, such as "en"."""
         return str(self.settings["source_language"])
 
     @property
     def target_language(self) -> str:
-        """The language it writes."""
+        """The target language."""
         return str(self.settings["target_language"])
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over config.json, which holds the hashes of vocabularies and tokeniser, and the weights."""
+        """The SHA-256 of the model; see `hash_of`."""
         return hash_of(self.folder, sha256_of(self.weights_file))
 
 
 def create_model_directory(
     folder: Path, corpus: "Corpus", preset: str, model: ModelConfig, training: TrainingConfig
 ) -> None:
-    """Lays down everything but the weights; config.json comes last, so that a folder with one is whole.
+    """Writes all files except the weights; config.json is written last, so that a folder with it is complete.
 
-    The checkpoints of another run, and what was left half-written, go first.
+    Removes the checkpoints of another run and incomplete files first.
     """
     make_folder(folder)
     with disk_errors(folder):
@@ -124,7 +125,7 @@ def create_model_directory(
 
 
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
-    """The sizes and options that config.json records."""
+    """The model's sizes and options in config.json; raises FormatError."""
     try:
         return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
     except UsageError as error:
@@ -134,9 +135,9 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
 def load_model(
     folder: Path, device: Device = "auto", precision: Precision = "fp32", which: Which = "best"
 ) -> LoadedModel:
-    """Loads weights by memory map into a model that is made without initialisation; float32 or bf16, for inference.
+    """Loads a model for inference in float32 or bf16; its weights are mapped into memory.
 
-    Raises FormatError, naming the file, for anything missing, foreign, damaged or edited.
+    Raises FormatError with the file name for anything missing, foreign, damaged or edited.
     """
     settings = read_settings(folder)
     check_files(folder, settings)
@@ -157,7 +158,7 @@ def load_model(
 
 
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:
-    """Gives a model the weights of a file, without copying them where they are mapped."""
+    """Assigns the weights of a file to a model; on the CPU they are mapped, not copied."""
     expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     try:
         fits = read_shapes(path) == expected
@@ -170,9 +171,9 @@ def assign_weights(model: TranslationModel, path: Path, device: torch.device) ->
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
-    """What `nmtalign info` says of a model directory: every file of it is read and checked against its checksum.
+    """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
 
-    A damaged file of tensors is described by what is wrong with it, under "damaged"; any other raises FormatError.
+    For a damaged file of tensors the key "damaged" describes the damage. Any other damage raises FormatError.
     """
     settings = read_settings(folder)
     check_files(folder, settings)
@@ -193,7 +194,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
 
 
 def _describe_tensors(path: Path) -> dict[str, Any]:
-    """What a file of weights or a checkpoint holds, after all of it has been checked."""
+    """Describes a file of weights or a checkpoint after checking all its bytes."""
     try:
         metadata = check_tensors(path)
         if "position" in metadata:

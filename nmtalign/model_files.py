@@ -1,4 +1,4 @@
-"""The files of a model directory and what they say without PyTorch: names, settings, checksums, the hash of a model."""
+"""The files of a model directory as far as they can be read without PyTorch: names, settings, checksums."""
 
 import contextlib
 import hashlib
@@ -22,14 +22,14 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 Which = Literal["best", "last"]
 
-CHUNK = 8 << 20  # bytes hashed at a time
-DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # what the header of a file of tensors begins with
+CHUNK = 8 << 20  # bytes that are hashed at a time
+DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # the beginning of the header of a file of tensors
 BLANK_DIGEST = b"0" * 64
-DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # of the digest in the file
+DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # the offset of the digest in the file
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
-_PIECES = ("source.spm", "target.spm")  # hashed by every version, where there are any
-# What every version has written into config.json; a later version may have added more.
+_PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
+# Every version has written these keys into config.json; later versions add more.
 _KEYS: Mapping[str, type] = {
     "nmtalign_version": str,
     "source_language": str,
@@ -41,7 +41,7 @@ _KEYS: Mapping[str, type] = {
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """config.json of a model directory, checked; raises FormatError for a folder that holds none or a foreign one."""
+    """Reads and checks config.json of a model directory; raises FormatError if it is missing or foreign."""
     path = folder / CONFIG
     try:
         settings = read_json(path)
@@ -64,7 +64,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Raises FormatError for a key that is missing or of another type, and for a file that is not in the folder."""
+    """Raises FormatError for a missing key, a value of the wrong type, and a file name that leaves the folder."""
     for key, kind in _KEYS.items():
         if key not in settings:
             raise FormatError(f"{path}: damaged: it has no '{key}'")
@@ -85,7 +85,7 @@ def _short(value: Any) -> str:
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises FormatError naming the first vocabulary or tokeniser file that is missing or was edited."""
+    """Raises FormatError with the first vocabulary or tokeniser file that is missing or was edited."""
     there = [name for name in _PIECES if (folder / name).exists()]
     if missing := [name for name in (*_WORDS, *there) if name not in settings["files"]]:
         raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; put the original back")
@@ -107,7 +107,7 @@ def _hash_of_file(path: Path) -> str:
 
 
 def find_weights(folder: Path, which: Which) -> Path:
-    """The weights asked for; the last where there is no best yet."""
+    """The file of the requested weights; "best" falls back to the last weights before the first validation."""
     for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
         path = folder / name
         if path.is_file():
@@ -116,21 +116,21 @@ def find_weights(folder: Path, which: Which) -> Path:
 
 
 def hash_of(folder: Path, weights: str) -> str:
-    """The hash of a model: SHA-256 over that of config.json, which holds those of the words, and of its weights."""
+    """The SHA-256 of a model: of the SHA-256 of config.json, which includes those of the words, and of the weights."""
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 
 class Checksum(threading.Thread):
-    """Hashes an open file of tensors beside other work; hashlib and the reading of a file hold no lock of Python."""
+    """A thread that hashes an open file of tensors; hashlib and file reading release Python's global lock."""
 
     def __init__(self, stream: FileIO) -> None:
-        """The place of the stream moves to its end."""
-        super().__init__(daemon=True)  # a command that ends early does not wait for it
+        """The stream's position moves to its end."""
+        super().__init__(daemon=True)  # a command that ends early does not wait
         self._descriptor = os.dup(stream.fileno())
         self._matches: bool | OSError | MemoryError = False
 
     def run(self) -> None:
-        """Compares the SHA-256 of the file, with its digest as zeros, to that digest."""
+        """Compares the SHA-256 of the file, with zeros in place of the digest, to the digest."""
         try:
             with FileIO(self._descriptor, "rb") as stream:
                 stream.seek(0)
@@ -144,7 +144,7 @@ class Checksum(threading.Thread):
             self._matches = error
 
     def matches(self) -> bool:
-        """Waits for the end; whether the digest in the file is that of its bytes. Raises the error of the reading."""
+        """Waits for the thread; whether the digest in the file is correct. Raises the error of the reading."""
         self.join()
         if isinstance(self._matches, bool):
             return self._matches
@@ -155,9 +155,9 @@ _ahead: dict[tuple[int, ...], Checksum] = {}
 
 
 def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
-    """Begins to hash the weights of models that will be loaded, while PyTorch is imported.
+    """Starts hashing the weights of models that will be loaded, while PyTorch is being imported.
 
-    Whatever is wrong with them is for the loading to say.
+    Errors are ignored here; loading reports them.
     """
     for folder in folders:
         # RuntimeError: the system starts no further thread.
@@ -169,7 +169,7 @@ def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
 
 
 def checksum_of(stream: FileIO) -> Checksum:
-    """The check of an open file of tensors: the one that `check_ahead` has begun, or a new one."""
+    """The checksum of an open file of tensors: the one that `check_ahead` has started, or a new one."""
     check = _ahead.pop(_identity(stream), None)
     if check is None:
         check = Checksum(stream)
@@ -178,6 +178,6 @@ def checksum_of(stream: FileIO) -> Checksum:
 
 
 def _identity(stream: FileIO) -> tuple[int, ...]:
-    """What changes when a file is written to or replaced."""
+    """The properties that change when a file is written or replaced."""
     state = os.fstat(stream.fileno())
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns

@@ -1,7 +1,9 @@
-"""Tensors in a file that can prove itself whole: safetensors, with a SHA-256 of all its bytes in its own metadata.
+"""Safetensors files with a checksum: the metadata include the SHA-256 of all bytes of the file.
 
-The digest is the first entry of the metadata, at a fixed place, and is taken with that place filled with zeros. So any
-changed bit is noticed: in the header, in the metadata, in the digest or in a tensor.
+The digest is the first entry of the metadata, at a fixed place, and is computed with zeros at that place. Any changed
+bit is therefore detected: in the header, in the metadata, in the digest or in a tensor. The writer of the safetensors
+library (0.8) cannot be used, because it writes the metadata in random order: the digest would have no fixed place, and
+equal tensors would give different files.
 """
 
 import contextlib
@@ -33,8 +35,8 @@ from nmtalign.model_files import (
 )
 from nmtalign.untrusted import open_regular, parse_json
 
-_LONGEST_HEADER = 16 << 20  # bytes; that of the largest model has some thousands
-_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # of weights, before there were checksums
+_LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
+_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # of weights without a checksum
 _NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -52,33 +54,34 @@ _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a header records of one tensor."""
+    """The header's record of one tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
-    begin: int  # in bytes, behind the header
+    begin: int  # in bytes, after the header
     end: int
 
 
 @dataclass(frozen=True)
 class _Header:
-    """The beginning of a file of tensors."""
+    """The header of a file."""
 
-    size: int  # in bytes, the eight that hold its length included
+    size: int  # in bytes, including the eight bytes of its length
     metadata: dict[str, str]
     entries: dict[str, _Entry]
-    checksum: bool  # whether there is one; the weights of the earliest version have none
+    checksum: bool  # whether there is one; weights of the first version have none
 
 
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None
 ) -> None:
-    """Writes tensors with a format mark and a checksum, whole or not at all; what was there is kept as `keep`.
+    """Writes tensors with a format name and a checksum, atomically; an existing file is renamed to `keep`.
 
-    No tensor is copied unless it is on another device or not contiguous, and then one at a time. Hashing runs beside
-    the writing. Raises ResourceError for what the disk refuses.
+    Only tensors that are on a GPU or not contiguous are copied, one at a time. A second thread hashes during the
+    writing. Raises ResourceError if the disk refuses.
     """
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # every tensor stays aligned
+    # Large elements come first, so that every tensor is aligned.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header = _header({name: tensors[name] for name in order}, metadata)
     digest = hashlib.sha256(header)
     with (
@@ -96,11 +99,11 @@ def save_tensors(
         stream.seek(DIGEST_PLACE)
         stream.write(digest.hexdigest().encode())
         stream.flush()
-        os.fsync(stream.fileno())  # here, where the file is still held, since it takes longest
+        os.fsync(stream.fileno())  # while the file is still locked, because this takes longest
 
 
 def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Length and JSON header of a safetensors file, padded so that the first tensor is aligned."""
+    """The length and the JSON header of a safetensors file, padded so that the first tensor is aligned."""
     marks = {"sha256": BLANK_DIGEST.decode(), "format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
     entries: dict[str, object] = {"__metadata__": marks}
     end = 0
@@ -122,16 +125,16 @@ def _chunks(tensor: Tensor) -> Iterator[memoryview]:
 
 
 def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """(tensors, metadata) of a file of `save_tensors`, mapped rather than read, after all its bytes were checked.
+    """Maps a file of `save_tensors` into memory after checking all its bytes; returns (tensors, metadata).
 
-    Raises FormatError for a foreign or damaged file. Only weights of the earliest version, which had no checksum, are
-    loaded unchecked.
+    Raises FormatError for a foreign or damaged file. Only weights of the first version, which have no checksum, are
+    loaded without a check.
     """
     with _reading(path) as stream:
         header = _read_header(path, stream)
         if header.checksum:
             _check_bytes(path, stream)
-        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # tensors can be written to, the file cannot
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # writing to a tensor does not change the file
     return {name: _mapped(data, header, entry).to(device) for name, entry in header.entries.items()}, header.metadata
 
 
@@ -144,10 +147,10 @@ def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """(name, tensor in memory of its own) of a file of `save_tensors`, one after the other.
+    """Reads a file of `save_tensors` one tensor at a time: (name, tensor that does not depend on the file).
 
-    A mapped tensor would hold on to the whole file, and to its place on the disk. The bytes are not compared with the
-    checksum: the caller has done so with `check_tensors`. Raises FormatError for a file that is foreign or cut off.
+    A mapped tensor would keep the whole file open, and its space on the disk occupied. The checksum is not verified;
+    the caller uses `check_tensors` before. Raises FormatError for a foreign file and for one that is cut off.
     """
     with _reading(path) as stream:
         header = _read_header(path, stream)
@@ -161,21 +164,21 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a file of `save_tensors`, its tensors unseen; FormatError if foreign, empty or cut off."""
+    """The metadata of a file, without reading its tensors; raises FormatError if it is foreign, empty or cut off."""
     with _reading(path) as stream:
         return _read_header(path, stream).metadata
 
 
 def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """(type, shape) of every tensor by name, the tensors unseen; raises FormatError as `read_metadata`."""
+    """The (dtype, shape) of each tensor, without reading the tensors; raises FormatError like `read_metadata`."""
     with _reading(path) as stream:
         return {name: (entry.dtype, entry.shape) for name, entry in _read_header(path, stream).entries.items()}
 
 
 def check_tensors(path: Path) -> dict[str, str]:
-    """The metadata of a file of `save_tensors`, all of whose bytes have been read and found as they were written.
+    """Reads all bytes of a file, verifies the checksum and returns the metadata.
 
-    Raises FormatError that says what is wrong.
+    Raises FormatError, which describes the damage.
     """
     with _reading(path) as stream:
         header = _read_header(path, stream)
@@ -227,7 +230,7 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
-    """What a header records of one tensor; raises ValueError, KeyError or TypeError for what contradicts itself."""
+    """Reads the record of one tensor; raises ValueError, KeyError or TypeError if it is inconsistent."""
     dtype, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     if not all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end)):
         raise ValueError
@@ -237,7 +240,7 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
 
 
 def _end(entries: Mapping[str, _Entry]) -> int:
-    """Where the last tensor ends; raises ValueError where tensors overlap, or leave a gap."""
+    """The end of the last tensor; raises ValueError if tensors overlap or leave a gap."""
     end = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
         if entry.begin != end:

@@ -1,6 +1,7 @@
 """Files are whole or not there."""
 
 import contextlib
+import fcntl
 import gzip
 import os
 import shutil
@@ -163,15 +164,15 @@ def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
 
 
 def test_the_lock_of_a_folder_that_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
-    folder, mark, times = tmp_path / "model", files._mark, []
+    folder, flock, times = tmp_path / "model", fcntl.flock, []
 
-    def late(descriptor):
+    def late(descriptor, operation):
         if not times:  # another process has ended between the opening and the locking
             folder.rmdir()
         times.append(descriptor)
-        mark(descriptor)
+        flock(descriptor, operation)
 
-    monkeypatch.setattr(files, "_mark", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with alone_in(folder):
         assert len(times) == 2
         assert folder.is_dir()

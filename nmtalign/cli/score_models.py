@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from nmtalign.cli.common import bound_caches, choose_wait_policy, notifier, say
 from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
 from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.texts import Text
+from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 

@@ -31,8 +31,8 @@ from nmtalign.text.lines import STDIN
 from nmtalign.workspace import Workspace, given, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.decoding.results import ScoredPair
-    from nmtalign.decoding.translator import Translator
+    from nmtalign.translating.translation import ScoredPair
+    from nmtalign.translating.translator import Translator
 
 # Settings of section [translate] that say what a score is, and how the machine is used.
 _PENALTIES = ("length_penalty", "word_penalty", "coverage_penalty")
@@ -256,8 +256,8 @@ def _load(
     bound_caches()
     folders = model or [workspace.model]
     check_ahead(folders, which)
-    from nmtalign.decoding.translator import Translator, load_models
     from nmtalign.presets import translate_config
+    from nmtalign.translating.translator import Translator, load_models
 
     settings = translate_config(*layers)
     with naming(*layers):
@@ -276,7 +276,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
 
 def _write(task: _Task, translator: "Translator", stream: TextIO, tally: _Tally) -> None:
     """Scores everything, each line going out as it comes; flushed at once where the input may trickle."""
-    from nmtalign.decoding.inputs import Inputs
+    from nmtalign.translating.inputs import Inputs
 
     at_hand = Inputs((task.source, task.target)).at_hand
     lines = _list_lines(task, translator, tally, at_hand) if task.lists else _lines(task, translator, tally, at_hand)
@@ -287,10 +287,10 @@ def _write(task: _Task, translator: "Translator", stream: TextIO, tally: _Tally)
 
 
 def _lines(task: _Task, translator: "Translator", tally: _Tally, at_hand: bool) -> Iterator[str]:
-    from nmtalign.decoding.output import pair_json, pair_line
-    from nmtalign.decoding.rescoring import score_pairs as scored_pairs
-    from nmtalign.decoding.stream import AtHand
     from nmtalign.text.lines import read_pairs
+    from nmtalign.translating.output_formats import pair_json, pair_line
+    from nmtalign.translating.rescoring import score_pairs as scored_pairs
+    from nmtalign.translating.stream import AtHand
 
     pairs: Iterable[tuple[str, str]] = read_pairs(task.source, task.target)
     for scored in scored_pairs(translator, AtHand(pairs) if at_hand else pairs):
@@ -301,7 +301,7 @@ def _lines(task: _Task, translator: "Translator", tally: _Tally, at_hand: bool) 
 
 
 def _list_lines(task: _Task, translator: "Translator", tally: _Tally, at_hand: bool) -> Iterator[str]:
-    from nmtalign.decoding.n_best import best_first, check_feature_name, read_n_best, rescore
+    from nmtalign.translating.rescoring import best_first, check_feature_name, read_n_best, rescore
 
     check_feature_name(task.feature)
     found = rescore(translator, read_n_best(task.target, task.source), at_hand)

@@ -99,7 +99,7 @@ def _run(given_options: Mapping[str, Any]) -> None:
     with Signals() as signals:
         from nmtalign.cli.translate_alignments import Alignments
         from nmtalign.cli.translate_job import Job
-        from nmtalign.decoding.inputs import Inputs
+        from nmtalign.translating.inputs import Inputs
 
         alignments = None
         if option.alignments is not None:

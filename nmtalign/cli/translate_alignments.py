@@ -14,12 +14,12 @@ from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
 from nmtalign.cli.common import say
 from nmtalign.cli.translate_output import FileOutput, StreamOutput
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.inputs import Inputs
-from nmtalign.decoding.results import Translation
-from nmtalign.decoding.translator import Translator
 from nmtalign.errors import NmtalignError
 from nmtalign.files import sha256_of
 from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.translating.inputs import Inputs
+from nmtalign.translating.translation import Translation
+from nmtalign.translating.translator import Translator
 
 Keep = Callable[[int, Translation], None]
 

@@ -20,15 +20,15 @@ from nmtalign.cli.translate_output import (
     telling_what_is_left,
 )
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.inputs import InputRequest, Inputs, after
-from nmtalign.decoding.output import formatter
-from nmtalign.decoding.results import Translation
-from nmtalign.decoding.stream import AtHand, Rest
-from nmtalign.decoding.translator import Translator, load_models
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.model_files import Which
 from nmtalign.text.lines import STDIN
 from nmtalign.text.tokenizer import SentencePieces
+from nmtalign.translating.inputs import InputRequest, Inputs, after
+from nmtalign.translating.output_formats import formatter
+from nmtalign.translating.stream import AtHand, Rest
+from nmtalign.translating.translation import Translation
+from nmtalign.translating.translator import Translator, load_models
 
 _BUG = "this is a bug of nmtalign"
 

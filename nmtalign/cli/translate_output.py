@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 from nmtalign.cli.common import say
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.inputs import Inputs, too_many
-from nmtalign.decoding.results import Translation
-from nmtalign.decoding.resume import PartialFile
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import disk_errors, stays_in_place, stream_number
+from nmtalign.translating.inputs import Inputs, too_many
+from nmtalign.translating.resume import PartialFile
+from nmtalign.translating.translation import Translation
 
 _EVERY = 0.1  # seconds between two changes of what is shown
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.files import atomic_text, disk_errors
 from nmtalign.text.vocabulary import UNK
+from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
 
 UNKNOWN = "UNK"  # replaces `<unk>`, because every tokeniser of a metric takes it for one word

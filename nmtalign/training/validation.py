@@ -12,9 +12,10 @@ from nmtalign.core.inference import Inference
 from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.decoding.scorer import ModelScorer
-from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu
+from nmtalign.search.beam_search import beam_search
+from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.scorer import ModelScorer
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated
 from nmtalign.training.progress import perplexity

@@ -103,7 +103,7 @@ class Ours:
 
     def prepare(self, beam: int) -> None:
         """See `Variant`."""
-        from nmtalign.decoding.translator import Translator
+        from nmtalign.translating.translator import Translator
 
         self._translator = Translator.load(self._path, alignments=False, beam=beam, **self._settings)
 
@@ -158,9 +158,9 @@ def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
     from bench.floor import Floor
     from bench.search_products import SearchShape, search_products_of
-    from nmtalign.decoding.batching import default_words
     from nmtalign.model_directory import model_config
     from nmtalign.model_files import read_settings
+    from nmtalign.translating.batching import default_words
 
     torch.set_num_threads(1)
     config = model_config(Path(job.model), read_settings(Path(job.model)))

@@ -42,7 +42,7 @@ import sys, time
 from pathlib import Path
 import torch
 began = time.perf_counter()
-from nmtalign.decoding.translator import Translator
+from nmtalign.translating.translator import Translator
 from nmtalign.model_directory import load_model
 imported = time.perf_counter()
 load_model(Path(sys.argv[1]), device="cpu")

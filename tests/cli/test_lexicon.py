@@ -12,7 +12,7 @@ import pytest
 from nmtalign.alignment.store import AlignmentWriter
 from nmtalign.cli.app import main
 from nmtalign.data.corpus import Corpus
-from nmtalign.decoding.candidates import CandidateLists
+from nmtalign.search.candidates import CandidateLists
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import read_entries
 

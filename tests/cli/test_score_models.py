@@ -14,11 +14,11 @@ import pytest
 
 from nmtalign.cli.score_models import models_to_score, translate_with
 from nmtalign.config import TranslateConfig
-from nmtalign.decoding import translator
-from nmtalign.decoding.translator import Translator
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import describe_model
 from nmtalign.scoring.texts import Text
+from nmtalign.translating import translator
+from nmtalign.translating.translator import Translator
 from nmtalign.workspace import Workspace, load_workspace
 
 LINES = ["the fox sees a red boat .", "", "a boat .", "the  fox \u2028 sees"]
@@ -338,7 +338,7 @@ def test_weights_that_training_replaces_meanwhile_keep_no_translation(
 def test_the_hash_of_weights_is_noted_once_they_lie_still(
     copied: Copy, searches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nmtalign.decoding import cached
+    from nmtalign.translating import keeping as cached
 
     folder = copied("model")
     translation(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.alignment.store import AlignmentFile
-from nmtalign.decoding.translator import Translator
+from nmtalign.translating.translator import Translator
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from helpers.reproductions import reach
 
-from nmtalign.decoding.keeping import KeepingTranslator
 from nmtalign.reproduction.running import Halted
 from nmtalign.reproduction.translations import TextTranslation
+from nmtalign.translating.keeping import KeepingTranslator
 
 
 def test_what_was_translated_before_an_interruption_is_not_translated_again(plan, tmp_path, monkeypatch):

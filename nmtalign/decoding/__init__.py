@@ -1,1 +1,0 @@
-"""From a sentence to its translation: beam search, the translator of lines, unknown words, output formats."""

@@ -1,0 +1,1 @@
+"""Beam search and sampling: log-probabilities in, hypotheses out."""

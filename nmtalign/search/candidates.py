@@ -1,0 +1,126 @@
+"""Candidate lists: the target words that the translation of a sentence may use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.errors import FormatError
+from nmtalign.text.tokenizer import WORD_START
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary, read_entries
+
+_BLOCK = 1 << 16  # entries that are looked up together
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of B sentences: `words` (U,) ascending, the union; `allowed` (B, U), True for a sentence's own."""
+
+    words: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+
+    def with_words(self, words: Sequence[set[int]]) -> "Candidates":
+        """The same with more words for each sentence."""
+        union = np.union1d(self.words, list(set().union(*words)))
+        allowed = np.zeros((len(words), len(union)), np.bool_)
+        allowed[:, np.searchsorted(union, self.words)] = self.allowed
+        for row, own in zip(allowed, words, strict=True):
+            row[np.searchsorted(union, list(own))] = True
+        return Candidates(union, allowed)
+
+
+class CandidateLists:
+    """For each source word its translations in a lexicon; any sentence may also use `</s>`, `<unk>` and frequent words.
+
+    `pairs` (N, 2) are source and target ids. `frequent` is the number of frequent target words, which are the first
+    words of the vocabulary.
+    """
+
+    def __init__(self, pairs: NDArray[np.int64], source_size: int, target_size: int, frequent: int) -> None:
+        keys = np.sort(pairs[:, 0] * target_size + pairs[:, 1])
+        sources, self._targets = np.divmod(keys[np.diff(keys, prepend=-1) > 0], target_size)
+        self._ends = np.cumsum(np.bincount(sources, minlength=source_size))
+        self._counts = np.diff(self._ends, prepend=0)
+        self._target_size = target_size
+        self._always = min(UNK_ID + 1 + frequent, target_size)
+
+    @classmethod
+    def read(cls, path: Path, source: Vocabulary, target: Vocabulary, frequent: int) -> "CandidateLists":
+        """Reads a lexicon; ignores entries with a word that is not in its vocabulary.
+
+        Raises FormatError with file and line for a damaged file, and with the file for a lexicon of the other
+        direction, of words where the model uses subword pieces, or without any word of the vocabularies.
+        """
+        entries = read_entries(path)
+        found = [np.zeros((0, 2), np.int64)]
+        fit = _Fit(path, source, target)
+        while block := list(islice(entries, _BLOCK)):
+            sources, targets, _ = zip(*block, strict=True)
+            pairs = _known_pairs(source, sources, target, targets)
+            fit.count(sources, targets, len(pairs))
+            found.append(pairs)
+        fit.check()
+        return cls(np.concatenate(found), len(source), len(target), frequent)
+
+    def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:
+        """The candidates of a batch, given the source ids of its sentences."""
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        tokens = np.fromiter(chain.from_iterable(sentences), np.int64, int(lengths.sum()))
+        counts = self._counts[tokens]
+        places = np.repeat(self._ends[tokens] - np.cumsum(counts), counts)
+        places += np.arange(len(places))
+        found = self._targets[places]
+        member = np.zeros(self._target_size, np.bool_)
+        member[: self._always] = member[found] = True
+        words = np.flatnonzero(member)
+        columns = np.cumsum(member) - 1
+        allowed = np.zeros((len(lengths), len(words)), np.bool_)
+        allowed[:, : self._always] = True
+        allowed[np.repeat(np.repeat(np.arange(len(lengths)), lengths), counts), columns[found]] = True
+        return Candidates(words, allowed)
+
+
+def _known_pairs(
+    source: Vocabulary, sources: Sequence[str], target: Vocabulary, targets: Sequence[str]
+) -> NDArray[np.int64]:
+    """The ids (N, 2) of the pairs whose two words are in the vocabularies."""
+    left, right = (np.fromiter(ids, np.int64, len(sources)) for ids in (source.encode(sources), target.encode(targets)))
+    known = (left > UNK_ID) & (right > UNK_ID)
+    return np.stack((left[known], right[known]), axis=1)
+
+
+class _Fit:
+    """Counts how well a lexicon fits the vocabularies; even a wrong lexicon shares a few words with them."""
+
+    def __init__(self, path: Path, source: Vocabulary, target: Vocabulary) -> None:
+        self._path, self._source, self._target = path, source, target
+        self._entries = self._known = self._swapped = self._pieces = 0
+
+    def count(self, sources: Sequence[str], targets: Sequence[str], known: int) -> None:
+        """Counts entries: all, `known` ones, those known with source and target swapped, those of subword pieces."""
+        self._entries += len(sources)
+        self._known += known
+        if 2 * known < len(sources):
+            self._swapped += len(_known_pairs(self._target, sources, self._source, targets))
+        self._pieces += "\n".join(("", *sources)).count("\n" + WORD_START)
+
+    def check(self) -> None:
+        """Raises FormatError for a lexicon that does not fit the model."""
+        marked = sum(word.startswith(WORD_START) for word in self._source.words)
+        pieces = 10 * marked > len(self._source)
+        if not self._entries:
+            fault = "no entries"
+        elif pieces and not self._pieces:
+            fault = "a lexicon of whole words, and this model reads subword pieces"
+        elif not pieces and 2 * self._pieces > self._entries:
+            fault = "a lexicon of subword pieces, and this model reads whole words"
+        elif 4 * self._known < self._swapped:
+            fault = "a lexicon of the other direction"
+        elif not self._known:
+            fault = f"none of its {self._entries} entries has both words in the model's vocabularies"
+        else:
+            return
+        raise FormatError(f"{self._path}: {fault}; make one from the model's corpus: nmtalign lexicon DATA -o FILE")

@@ -1,0 +1,275 @@
+"""Scorers give the log-probabilities of the next word: one model, or several models as an ensemble.
+
+Beam search, sampling and forced decoding ask a scorer for one step after the other.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmtalign.core.inference import Inference
+from nmtalign.core.readout import CHUNK_CELLS, slices
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.search.candidates import Candidates
+from nmtalign.search.hypotheses import Array, Integers
+
+Average = Literal["probability", "log"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows and words with which a search continues."""
+
+    sentences: Tensor | None  # positions, among the sentences of the last step, of those that continue; None = all
+    rows: Tensor  # (R,) the row of the last step that each row continues; the rows of a sentence are adjacent
+    words: Tensor  # (R,) the id of the word that extends each row
+
+    @classmethod
+    def on(cls, device: torch.device, sentences: Integers | None, rows: Integers, words: Integers) -> "Choice":
+        """A choice that was made on the host, moved to a device."""
+        kept = None if sentences is None else torch.from_numpy(sentences).to(device)
+        return cls(kept, torch.from_numpy(rows).to(device), torch.from_numpy(words).to(device))
+
+
+class WordScores(ABC):
+    """The log-probabilities of U words for R rows; the caller asks for a few rows at a time."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(R, U)."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+
+    @abstractmethod
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """(logits (r, U), log_sums (r, 1)) of some rows; the log-probabilities are logits - log_sums.
+
+        Both are float32 (float64 for a float64 model). The caller may change them; the next call overwrites them.
+        """
+
+    def log_probs(self, rows: slice) -> Tensor:
+        """The log-probabilities (r, U) of some rows; the next call overwrites them."""
+        logits, log_sums = self.logits(rows)
+        return logits.sub_(log_sums)
+
+    def log_probs_of(self, words: Tensor) -> Tensor:
+        """The log-probability (R,) of one word (R,) in each row."""
+        found = []
+        for rows in self.parts():
+            logits, log_sums = self.logits(rows)
+            found.append((logits.gather(1, words[rows, None]) - log_sums).squeeze(1))
+        return torch.cat(found)
+
+    def parts(self) -> list[slice]:
+        """All rows, in parts that fit into the processor's cache; one part on a GPU."""
+        rows, width = self.shape
+        return list(slices(rows, width, CHUNK_CELLS if self.device.type == "cpu" else rows * width))
+
+
+@dataclass(frozen=True)
+class ScoredStep:
+    """The results of one step."""
+
+    scores: WordScores
+    weights: Tensor | None  # (R, Tx), exactly 0 at padding; None without attention
+
+
+class Session(Protocol):
+    """The steps of one search over a batch of sentences."""
+
+    def step(self, choice: Choice | None) -> ScoredStep:
+        """The next step. The first step has one row per sentence and no choice (None)."""
+
+
+class Scorer(Protocol):
+    """A model or an ensemble of models that can score words."""
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
+        """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
+
+        With candidates only their words are scored, and the probabilities of each sentence are normalised over the
+        words that it may use.
+        """
+
+
+class ModelScorer:
+    """The scores of one model."""
+
+    def __init__(self, inference: Inference) -> None:
+        self.inference = inference
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "ModelSession":
+        """See `Scorer`."""
+        return ModelSession(self.inference, source, source_mask, candidates)
+
+
+class ModelSession:
+    """The steps of one search with one model."""
+
+    def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
+        self._inference = inference
+        self._memory = inference.encode(source, mask)
+        self._state = inference.start(self._memory)
+        self._weight, self._bias = inference.output_weight, inference.output_bias[None]
+        self._bias_per_sentence = candidates is not None
+        self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
+        if candidates is not None:
+            words = torch.from_numpy(candidates.words).to(source.device)
+            allowed = torch.from_numpy(candidates.allowed).to(source.device)
+            self._weight = self._weight[words]
+            self._bias = self._bias[:, words].masked_fill(~allowed, -torch.inf)
+
+    def step(self, choice: Choice | None) -> ScoredStep:
+        """See `Session`."""
+        previous = None
+        if choice is not None:
+            if choice.sentences is not None:
+                self._memory = self._memory.select(choice.sentences)
+                self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
+            self._state, previous = self._state.select(choice.rows), choice.words
+        self._state, features, weights = self._inference.step(self._memory, self._state, previous)
+        (buffer,) = self._product_buffer.take(1, (len(features), len(self._weight)), features)
+        logits_without_bias = torch.mm(features, self._weight.t(), out=buffer)
+        return ScoredStep(SoftmaxScores(logits_without_bias, self._bias, self._softmax_buffers), weights)
+
+
+class SoftmaxScores(WordScores):
+    """The scores of logits (R, U) plus a bias: one bias for all rows (1, U), or one per sentence (B, U)."""
+
+    def __init__(self, logits_without_bias: Tensor, bias: Tensor, buffers: "_ReusedBuffers") -> None:
+        self._logits_without_bias, self._bias, self._buffers = logits_without_bias, bias, buffers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """See `WordScores`."""
+        rows, width = self._logits_without_bias.shape
+        return rows, width
+
+    @property
+    def device(self) -> torch.device:
+        """See `WordScores`."""
+        return self._logits_without_bias.device
+
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """See `WordScores`."""
+        product = self._logits_without_bias[rows]
+        logits, normalised = self._buffers.take(2, (len(product), product.shape[1]), self._bias)
+        logits.copy_(product)
+        each = len(self._logits_without_bias) // len(self._bias)  # rows that share a bias
+        first, last = rows.start // each, (rows.stop - 1) // each
+        if first == last:
+            logits.add_(self._bias[first])
+        elif rows.start % each or rows.stop % each:
+            logits.add_(self._bias[torch.arange(rows.start, rows.stop, device=logits.device) // each])
+        else:
+            logits.view(-1, each, logits.shape[1]).add_(self._bias[first : last + 1, None])
+        # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is the
+        # logarithm of the sum.
+        torch.log_softmax(logits, -1, out=normalised)
+        return logits, logits[:, :1] - normalised[:, :1]
+
+
+class _ReusedBuffers:
+    """Memory that one step after the other uses: the first use of new pages would cost as much as the work on them."""
+
+    def __init__(self) -> None:
+        self._flat = torch.empty(0)
+
+    def take(self, count: int, shape: tuple[int, int], like: Tensor) -> list[Tensor]:
+        """Returns `count` uninitialised (r, U) buffers with the dtype of `like`; they overwrite earlier ones."""
+        cells = shape[0] * shape[1]
+        if self._flat.numel() < count * cells or self._flat.dtype != like.dtype:
+            self._flat = like.new_empty(count * cells)
+        return [self._flat[number * cells : (number + 1) * cells].view(shape) for number in range(count)]
+
+
+class Ensemble:
+    """Several models as one scorer: the mean of their probabilities, or of their log-probabilities, renormalised."""
+
+    def __init__(self, scorers: Sequence[Scorer], average: Average = "probability") -> None:
+        if not scorers:
+            raise UsageError("an ensemble needs at least one model")
+        self._scorers, self._average = scorers, average
+
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "EnsembleSession":
+        """See `Scorer`."""
+        sessions = [scorer.start(source, source_mask, candidates) for scorer in self._scorers]
+        return EnsembleSession(sessions, self._average)
+
+
+class EnsembleSession:
+    """The steps of one search with several models."""
+
+    def __init__(self, sessions: Sequence[Session], average: Average) -> None:
+        self._sessions, self._average = sessions, average
+
+    def step(self, choice: Choice | None) -> ScoredStep:
+        """See `Session`; the weights are the mean over the models that have attention."""
+        steps = [session.step(choice) for session in self._sessions]
+        weights = [step.weights.float() for step in steps if step.weights is not None]
+        mean = torch.stack(weights).mean(0) if weights else None
+        return ScoredStep(_AverageScores([step.scores for step in steps], self._average), mean)
+
+
+class _AverageScores(WordScores):
+    def __init__(self, scores: Sequence[WordScores], average: Average) -> None:
+        self._scores, self._average = scores, average
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._scores[0].shape
+
+    @property
+    def device(self) -> torch.device:
+        return self._scores[0].device
+
+    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+        each = torch.stack([scores.log_probs(rows) for scores in self._scores])
+        if self._average == "log":
+            mean = each.mean(0)
+            return mean, mean.logsumexp(-1, keepdim=True)
+        total = each.logsumexp(0)
+        return total, torch.full_like(total[:, :1], math.log(len(self._scores)))
+
+
+def no_finite_probability() -> NmtalignError:
+    """The error of a model whose weights are damaged or have diverged."""
+    return NmtalignError("the model gives no finite probability: is it damaged, or has its training diverged?")
+
+
+def force(
+    scorer: Scorer, source: Tensor, source_mask: Tensor, target: Tensor, lengths: Sequence[int]
+) -> tuple[Array, Array | None]:
+    """Forced decoding: log-probabilities (B, Ty) of given target words, and coverage (B, Tx) or None.
+
+    source (B, Tx) and target (B, Ty) end with `</s>`. `lengths` of the targets include it and must not increase, so
+    that the sentences that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the
+    sum of the weights of each source word; None without attention.
+    """
+    session = scorer.start(source, source_mask)
+    steps, coverage, choice, before = list[Tensor](), None, None, len(lengths)
+    for place in range(lengths[0]):
+        rows = sum(length > place for length in lengths)
+        if place:
+            kept = torch.arange(rows, device=source.device)
+            choice = Choice(kept if rows < before else None, kept, target[:rows, place - 1])
+        step = session.step(choice)
+        steps.append(step.scores.log_probs_of(target[:rows, place]))
+        if step.weights is not None:
+            coverage = source.new_zeros(source.shape, dtype=torch.float32) if coverage is None else coverage
+            coverage[:rows] += step.weights.float()
+        before = rows
+    log_probs = np.zeros(target.shape)
+    for place, gains in enumerate(steps):
+        log_probs[: len(gains), place] = gains.double().cpu().numpy()
+    return log_probs, None if coverage is None else coverage.cpu().numpy()

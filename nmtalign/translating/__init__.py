@@ -1,0 +1,1 @@
+"""Text in, text out: translating lines and scoring given translations."""

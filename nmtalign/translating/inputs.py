@@ -1,0 +1,251 @@
+"""The inputs of a translation: lines of text or of JSON from files, each with its place for messages."""
+
+import contextlib
+import json
+import os
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NoReturn
+
+from nmtalign.errors import InputError
+from nmtalign.text.lines import STDIN, bounded_lines, decode_lenient, open_bytes, read_lines, shown
+from nmtalign.translating.translation import Request
+from nmtalign.untrusted import parse_json
+
+_BOM = b"\xef\xbb\xbf"
+_BLOCK = 1 << 20  # bytes
+_GZIP_MAGIC = b"\x1f\x8b"
+_TEXT_KEYS = ("text", "source")  # the first that exists counts
+_PHRASES_KEYS = ("phrases", "constraints")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRequest(Request):
+    """A line of an input file as a request."""
+
+    path: Path
+    line: int  # its number in its file, from 1
+    index: int  # its number among all lines, from 0
+    end: int  # the number of bytes of all lines up to its end
+    valid: bool  # whether all of its bytes were UTF-8
+
+    @property
+    def place(self) -> str:
+        """The file and the line number, for messages."""
+        return _place(self.path, self.line)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files to translate, one after the other; `-` is stdin.
+
+    In format `json` each line is an object. The files `prefixes` and `phrases` have one line for each input line; tabs
+    separate the phrases of a line.
+    """
+
+    paths: tuple[Path, ...]
+    format: Literal["text", "json"] = "text"
+    prefixes: Path | None = None
+    phrases: Path | None = None
+
+    def __iter__(self) -> Iterator[InputRequest]:
+        """The lines; only `\\n` and the end of a file end a line. Bytes that are not UTF-8 become U+FFFD.
+
+        Raises InputError for a file that cannot be read, for a line that is not the expected JSON, for files with
+        different numbers of lines, and for a line longer than `LONGEST_LINE`.
+        """
+        prefixes, phrases = _ParallelFile(self.prefixes), _ParallelFile(self.phrases)
+        index = end = 0
+        for path in self.paths:
+            for number, raw in enumerate(_raw_lines(path), 1):
+                text, replaced = decode_lenient(raw)
+                place = _place(path, number)
+                found = read_request(text, place) if self.format == "json" else Request(text)
+                end += len(raw)
+                yield InputRequest(
+                    text=found.text,
+                    prefix=prefixes.next(place) or found.prefix,
+                    phrases=tuple(part for part in phrases.next(place).split("\t") if part.strip()) or found.phrases,
+                    extra=found.extra,
+                    path=path,
+                    line=number,
+                    index=index,
+                    end=end,
+                    valid=not replaced,
+                )
+                index += 1
+        for parallel in (prefixes, phrases):
+            parallel.finish(" and ".join(map(shown, self.paths)), index)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all files are regular files, read without waiting; raises InputError for a missing file."""
+        files = [*self.paths, *(path for path in (self.prefixes, self.phrases) if path is not None)]
+        modes = [_status(path).st_mode for path in files]
+        return all(map(stat.S_ISREG, modes))
+
+    def count(self) -> int:
+        """The number of lines. Reads all files; stdin must be a regular file and is rewound."""
+        return sum(map(_count_lines, self.paths))
+
+    def size(self) -> int | None:
+        """The number of bytes of all lines, for the display of progress; None if it is unknown before reading."""
+        if not self.at_hand:
+            return None
+        sizes = [_unpacked_size(path) for path in self.paths]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+class _ParallelFile:
+    """A file with one line for each line of the inputs; without a file all lines are empty."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lines = read_lines(path) if path is not None else iter(())
+
+    def next(self, place: str) -> str:
+        """The line that belongs to the input line at `place`."""
+        if self._path is None:
+            return ""
+        line = next(self._lines, None)
+        if line is None:
+            raise InputError(f"{shown(self._path)}: has no line for {place}; the two must have as many lines")
+        return line
+
+    def finish(self, inputs: str, count: int) -> None:
+        """Raises InputError if lines are left after the inputs have ended with `count` lines."""
+        if self._path is not None and next(self._lines, None) is not None:
+            raise InputError(
+                f"{shown(self._path)}: has a line {count + 1}, but {inputs} ended after {count} lines; "
+                "the two must have as many lines"
+            )
+
+
+def after(requests: Iterator[InputRequest], done: int, where: Path) -> Iterator[InputRequest]:
+    """The requests after the first `done`, whose translations are in `where`; raises InputError if there are fewer."""
+    for number in range(done):
+        if next(requests, None) is None:
+            raise too_many(where, done, number)
+    yield from requests
+
+
+def too_many(where: Path, done: int, lines: int) -> InputError:
+    """The error for an output file that has more lines than the input."""
+    return InputError(
+        f"{where}: holds the translations of {done} lines, but the input has {lines}; "
+        "to go on give the input that it is of, to begin anew leave out --resume"
+    )
+
+
+def read_request(line: str, where: str) -> Request:
+    """Reads a request from a JSON object with the source text under "text" or "source".
+
+    Optional keys are "prefix" (a text) and "phrases" or "constraints" (a list of texts); null is the same as a missing
+    key. All other keys become `extra`, so that the output of `json_line` can be read again. A blank line is an empty
+    request. An escaped surrogate becomes U+FFFD. Raises InputError, which begins with `where` (file and line).
+    """
+    if not line or line.isspace():
+        return Request("")
+    found = _parse(line, where)
+    if not isinstance(found, dict):
+        raise InputError(f'{where}: {_kind(found)}, not an object; write {{"text": "..."}}')
+    key = next((key for key in _TEXT_KEYS if key in found), None)
+    if key is None:
+        raise InputError(f'{where}: the object has no "text"; write {{"text": "..."}}, or the source under "source"')
+    phrases = next((key for key in _PHRASES_KEYS if found.get(key) is not None), "")
+    known = {*_TEXT_KEYS, *_PHRASES_KEYS, "prefix"}
+    return Request(
+        text=_text(found[key], f'{where}: "{key}"'),
+        prefix="" if found.get("prefix") is None else _text(found["prefix"], f'{where}: "prefix"'),
+        phrases=_phrases(found[phrases], f'{where}: "{phrases}"') if phrases else (),
+        extra={key: value for key, value in found.items() if key not in known},
+    )
+
+
+def _parse(line: str, where: str) -> Any:
+    try:
+        return parse_json(line, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at column {error.colno}"
+    except ValueError as error:
+        reason = str(error)
+    raise InputError(f'{where}: not JSON ({reason}); write an object a line, such as {{"text": "..."}}')
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
+    return _SURROGATE.sub("\ufffd", value)
+
+
+def _phrases(value: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InputError(f'{what} is {_kind(value)}; write a list of texts, such as ["..."]')
+    return tuple(_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "a number")
+
+
+def _place(path: Path, number: int) -> str:
+    return f"{shown(path)}: line {number}"
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        return os.fstat(0) if path == STDIN else path.stat()
+    except OSError as error:
+        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with open_bytes(path) as stream:
+            yield stream
+    except (EOFError, zlib.error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(f"{shown(path)}: cannot read on: {reason}; is the file complete?") from None
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    with _opened(path) as stream:
+        for number, raw in enumerate(bounded_lines(stream, path)):
+            yield raw.removeprefix(_BOM) if number == 0 else raw
+
+
+def _count_lines(path: Path) -> int:
+    offset = os.lseek(0, 0, os.SEEK_CUR) if path == STDIN else 0
+    count, last = 0, b"\n"
+    with _opened(path) as stream:
+        while block := stream.read(_BLOCK):
+            count += block.count(b"\n")
+            last = block[-1:]
+    if path == STDIN:
+        os.lseek(0, offset, os.SEEK_SET)
+    return count + (last != b"\n")
+
+
+def _unpacked_size(path: Path) -> int | None:
+    """The size of a regular file; for a gzip file, what its last bytes say (modulo 2^32, of its last member)."""
+    size = _status(path).st_size
+    if path == STDIN or size < 18:
+        return size
+    with path.open("rb") as stream:
+        if stream.read(2) != _GZIP_MAGIC:
+            return size
+        stream.seek(-4, os.SEEK_END)
+        unpacked: int = struct.unpack("<I", stream.read(4))[0]
+    return unpacked if unpacked >= size else None

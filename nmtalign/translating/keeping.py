@@ -1,0 +1,260 @@
+"""Translations of whole texts that are kept in the model's folder, where later runs find them without PyTorch.
+
+| file in `translations/` | content                                                                           |
+|-------------------------|-----------------------------------------------------------------------------------|
+| 0123456789abcdef.txt    | the translation, one line per line of the text                                    |
+| 0123456789abcdef.json   | its origin and its SHA-256; the name consists of the first 16 hexadecimal digits  |
+|                         | of the SHA-256 of the origin                                                      |
+| weights.json            | the SHA-256 of the weights file, with the size and the times for which it holds   |
+
+A translation is used again only if the model, the text, the options and the version of nmtalign are the same, and its
+file is unchanged. All options count except those in `_WITHOUT_EFFECT`.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmtalign.config import TranslateConfig
+from nmtalign.errors import FormatError, ResourceError
+from nmtalign.files import atomic_path, disk_errors, exclusive, sha256_of, sweep
+from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
+from nmtalign.untrusted import read_json, read_regular
+from nmtalign.version import __version__
+
+FOLDER = "translations"
+_FORMAT = "nmtalign translation"
+_WEIGHTS = "weights.json"
+_NAME = re.compile(r"[0-9a-f]{16}\.json")
+# Settings that change no word of the best translation by one model: other translations, the output format, batches and
+# threads. All other settings count, including new ones.
+_OTHERS = ("n_best", "sample", "temperature", "top_k", "seed", "ensemble")
+_PRINTED = ("format", "input_format", "word_scores", "alignment")
+_WITHOUT_EFFECT = frozenset((*_OTHERS, *_PRINTED, "batch_size", "max_memory", "threads"))
+_SETTLED = 2.0  # seconds after a change; before, a further change might leave the times of a file as they are
+_BF16_FLAGS = ("avx512_bf16", "amx_tile")
+
+
+def sha256_of_lines(lines: Sequence[str]) -> str:
+    """The SHA-256 of a text that consists of these lines, each followed by `\\n`."""
+    return hashlib.sha256(_joined(lines)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Everything that the words of a translation depend on."""
+
+    model: str  # the hash of the model
+    source_sha256: str
+    options: Mapping[str, Any]
+    nmtalign_version: str = __version__
+
+    @property
+    def key(self) -> str:
+        """The SHA-256 of the origin."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+class KeptTranslations:
+    """The kept translations of one model with its present weights."""
+
+    def __init__(self, folder: Path, weights: Path) -> None:
+        """Raises FormatError if the weights cannot be read."""
+        self._folder, self._weights = folder / FOLDER, weights
+        try:
+            self._state = _state(weights)
+            self._model = hash_of(folder, self._hash_of_weights())
+        except OSError as error:
+            raise FormatError(f"{weights}: cannot be read: {error.strerror or error}") from None
+
+    def is_current(self) -> bool:
+        """Whether the weights file has not changed since construction; training may replace it at any moment."""
+        try:
+            return _state(self._weights) == self._state
+        except OSError:
+            return False
+
+    def path(self, origin: Origin) -> Path:
+        """The file of a translation, whether it exists or not."""
+        return self._folder / f"{origin.key[:16]}.txt"
+
+    def origin(self, lines: Sequence[str], config: TranslateConfig) -> Origin:
+        """The origin of a translation of these lines."""
+        return Origin(self._model, sha256_of_lines(lines), options_that_count(config))
+
+    def find(self, origin: Origin) -> list[str] | None:
+        """The lines of a kept translation; None if there is none or its file was changed."""
+        path = self.path(origin)
+        record = _read_record(path.with_suffix(".json"))
+        try:
+            text = read_regular(path)
+            lines = text.decode().split("\n")[:-1]
+        except (OSError, ValueError):
+            return None
+        whole = record.get("text_sha256") == hashlib.sha256(text).hexdigest() and record.get("lines") == len(lines)
+        return lines if whole and record.get("key") == origin.key else None
+
+    def keep(self, origin: Origin, lines: Sequence[str], source_name: str) -> Path:
+        """Writes a translation atomically and removes the translations by earlier weights.
+
+        Raises ResourceError if the disk refuses.
+        """
+        path, text = self.path(origin), _joined(lines)
+        if self._folder.is_dir():
+            with disk_errors(self._folder):
+                sweep(self._folder)
+                self._remove_others(origin.model)
+        record = {
+            "format": _FORMAT,
+            "key": origin.key,
+            **dataclasses.asdict(origin),
+            "source": source_name,
+            "lines": len(lines),
+            "text_sha256": hashlib.sha256(text).hexdigest(),
+        }
+        # The record is written last: a text without its record is not used.
+        _write(path, text)
+        _write(path.with_suffix(".json"), _json(record))
+        return path
+
+    def _remove_others(self, model: str) -> None:
+        """Removes the translations by other weights, which cannot be used again."""
+        for path in self._folder.iterdir():
+            if not _NAME.fullmatch(path.name):
+                continue
+            record = _read_record(path)
+            if record.get("format") == _FORMAT and record.get("model") != model:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    path.with_suffix(".txt").unlink(missing_ok=True)
+
+    def _hash_of_weights(self) -> str:
+        """The SHA-256 of the weights; they are read unless size, times and inode equal those of the stored SHA-256.
+
+        It is stored only if the file has not changed for a while, because two quick changes may have equal times.
+        """
+        path, started, state = self._folder / _WEIGHTS, time.time(), self._state
+        noted = _read_record(path).get(self._weights.name)
+        if isinstance(noted, dict) and noted == {**state, "sha256": noted.get("sha256")}:
+            return str(noted["sha256"])
+        found = sha256_of(self._weights)
+        still = started - max(state["mtime_ns"], state["ctime_ns"]) / 1e9 > _SETTLED
+        if still and self.is_current():
+            with contextlib.suppress(ResourceError):  # the next run will read the weights again
+                _write(path, _json({self._weights.name: {**state, "sha256": found}}))
+        return found
+
+
+class KeepingTranslator:
+    """The best translation of each line by one model, kept in the model's folder; PyTorch is loaded only to make one.
+
+    Raises FormatError for a model that is missing, damaged or without weights.
+    """
+
+    def __init__(self, folder: Path, settings: TranslateConfig) -> None:
+        check_files(folder, read_settings(folder))
+        self._folder, self._settings = folder, settings
+        self._weights = find_weights(folder, "best")
+        self._kept = KeptTranslations(folder, self._weights)
+        self._same = True
+
+    @property
+    def has_best(self) -> bool:
+        """Whether the weights belong to the best validation or the one before it, not to the last checkpoint."""
+        return self._weights.name != LAST
+
+    def path(self, lines: Sequence[str]) -> Path:
+        """The file of the translation of these lines, whether it exists or not."""
+        return self._kept.path(self._origin(lines))
+
+    def find(self, lines: Sequence[str]) -> list[str] | None:
+        """The kept translation, or None."""
+        found = self._kept.find(self._origin(lines))
+        return found if found is not None and len(found) == len(lines) else None
+
+    def make(self, lines: Sequence[str]) -> Iterator[str]:
+        """Translates the lines; raises UsageError if the settings do not fit the model."""
+        from nmtalign.translating.translator import Translator, load_models
+
+        translator = Translator(load_models([self._folder], self._settings), self._settings, alignments=False)
+        self._same = self._kept.is_current()  # otherwise training may have replaced them before they were loaded
+        for translation in translator.translate(lines):
+            yield translation.text
+
+    def keep(self, lines: Sequence[str], translation: Sequence[str], source_name: str) -> None:
+        """Keeps a result of `make` unless the weights have changed since; raises ResourceError if the disk refuses."""
+        if self._same:
+            self._kept.keep(self._origin(lines), translation, source_name)
+
+    def _origin(self, lines: Sequence[str]) -> Origin:
+        return self._kept.origin(lines, self._settings)
+
+
+def options_that_count(config: TranslateConfig) -> dict[str, Any]:
+    """The settings that may change words; a lexicon is represented by its content, the machine by its rounding.
+
+    Sums that are rounded differently, on a GPU or in bf16, may change a choice between two nearly equal words.
+    """
+    options = {name: value for name, value in dataclasses.asdict(config).items() if name not in _WITHOUT_EFFECT}
+    path, used = Path(config.lexicon), config.lexicon and (config.replace_unk or config.candidates)
+    options["lexicon"] = sha256_of(path) if used and path.is_file() else ""
+    if config.device == "auto":
+        options["device"] = "cuda" if has_gpu() else "cpu"
+    if config.precision == "auto" and options["device"] == "cpu":
+        options["precision"] = "bf16" if has_bf16_products() else "fp32"
+    return options
+
+
+def has_gpu() -> bool:
+    """Whether the system has a GPU, as far as this is visible without PyTorch."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return False
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+
+
+def has_bf16_products() -> bool:
+    """Whether the processor multiplies bf16 numbers natively."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
+            flags = next((line for line in stream if line.startswith("flags")), "")
+    except OSError:
+        return False
+    return any(flag in flags.split() for flag in _BF16_FLAGS)
+
+
+def _state(path: Path) -> dict[str, int]:
+    """The properties that change when a file changes."""
+    seen = path.stat()
+    return {"size": seen.st_size, "mtime_ns": seen.st_mtime_ns, "ctime_ns": seen.st_ctime_ns, "inode": seen.st_ino}
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _json(record: Mapping[str, Any]) -> bytes:
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    return text.encode(errors="replace")  # a file name may contain bytes that are not UTF-8
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; {} if there is none."""
+    try:
+        record = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as stream, exclusive(stream):
+        stream.write(content)
+        stream.flush()

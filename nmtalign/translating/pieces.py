@@ -1,0 +1,136 @@
+"""Pieces of lines: how long lines are cut, how pieces are searched, and how their translations are joined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+
+from nmtalign.checks import SettingError
+from nmtalign.config import TranslateConfig
+from nmtalign.core.devices import in_halves
+from nmtalign.data.batches import make_source
+from nmtalign.search.beam_search import beam_search
+from nmtalign.search.candidates import CandidateLists
+from nmtalign.search.hypotheses import Array, Hypothesis, Scoring
+from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.sampling import Draws, sample
+from nmtalign.search.scorer import Scorer
+
+_SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line, or a part of a long line, as it is searched: source ids without `</s>`, and required target words.
+
+    `number` is the number of the line in the whole input, `part` the number of the piece in its line. Samples depend
+    only on these two, the seed and the text.
+    """
+
+    source: tuple[int, ...]
+    prefix: tuple[int, ...] = ()
+    phrases: tuple[tuple[int, ...], ...] = ()
+    number: int = 0
+    part: int = 0
+
+
+class PieceDecoder:
+    """Finds the hypotheses of pieces by beam search or by sampling, as the settings require."""
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        options: SearchOptions,
+        config: TranslateConfig,
+        device: torch.device,
+        candidates: CandidateLists | None,
+    ) -> None:
+        self._scorer, self._options = scorer, options
+        self._device, self._candidates = device, candidates
+        self._draws = Draws(config.n_best, config.temperature, config.top_k, config.seed) if config.sample else None
+
+    def search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
+        """The hypotheses of each piece, best first, or samples in the order in which they were drawn.
+
+        A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
+        for phrases in a sample.
+        """
+        return in_halves(self._search, pieces, self._too_much)
+
+    def _too_much(self, piece: Piece) -> str:
+        fewer = "--n-best" if self._draws else "--beam"
+        size = f"one sentence of {len(piece.source)} tokens"
+        return f"out of memory with {size}; give a smaller {fewer} or --max-source-length"
+
+    def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
+        source, mask = (part.to(self._device) for part in make_source([piece.source for piece in pieces]))
+        required = [(piece.prefix, *piece.phrases) for piece in pieces]
+        candidates = self._candidates.of([piece.source for piece in pieces]) if self._candidates else None
+        if candidates and any(map(any, required)):
+            candidates = candidates.with_words([set(chain(*each)) for each in required])
+        prefixes, phrases = [piece.prefix for piece in pieces], [piece.phrases for piece in pieces]
+        if not self._draws:
+            return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
+        if any(phrases):
+            raise SettingError("a sample cannot be made to hold given phrases; leave out one of them", sample=True)
+        numbers = [(piece.number, piece.part) for piece in pieces]
+        return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
+
+
+def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:
+    """Cuts tokens into pieces of at most `limit`.
+
+    A piece ends after the last sentence end in its second half, otherwise after the last complete word, otherwise at
+    the limit.
+    """
+    pieces, start = [], 0
+    while len(tokens) - start > limit:
+        stop = start + limit
+        half = range(stop, start + limit // 2, -1)
+        ends = (place for place in half if tokens[place - 1].lstrip("▁") in _SENTENCE_ENDS)
+        words = (place for place in half if word_index[place] != word_index[place - 1])
+        stop = next(ends, next(words, stop))
+        pieces.append(slice(start, stop))
+        start = stop
+    return [*pieces, slice(start, len(tokens))]
+
+
+def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
+    """Joins the hypotheses of the pieces of a line.
+
+    The log-probability of a `</s>` between two pieces is added to the word after it. The weights form a block diagonal;
+    the last column is that of all `</s>`, the last row that of the final `</s>`. They take 1.6 GB for 20,000 words, so
+    they are joined only with `keep_weights`. Phrases belong to the first piece.
+    """
+    if len(hypotheses) == 1:
+        return hypotheses[0]
+    tokens = tuple(token for hypothesis in hypotheses for token in hypothesis.tokens)
+    token_log_probs, end = [], 0.0
+    for hypothesis in hypotheses:
+        first, *rest = hypothesis.token_log_probs
+        *words, end = first + end, *rest
+        token_log_probs += words
+    log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
+    score = scoring.score(log_prob, len(tokens) + 1)
+    weights, phrase_at = _join_weights(hypotheses) if keep_weights else None, hypotheses[0].phrase_at
+    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, phrase_at)
+
+
+def _join_weights(hypotheses: Sequence[Hypothesis]) -> Array | None:
+    parts = [hypothesis.weights for hypothesis in hypotheses if hypothesis.weights is not None]
+    if len(parts) < len(hypotheses):
+        return None
+    rows, columns = (sum(part.shape[axis] - 1 for part in parts) for axis in (0, 1))
+    joined = np.zeros((rows + 1, columns + 1), np.float32)
+    row = column = 0
+    for part in parts:
+        height, width = part.shape[0] - 1, part.shape[1] - 1
+        # The first word of the next piece overwrites the row of this `</s>`. The zeros elsewhere are never written:
+        # the system allocates no memory for pages that are not touched.
+        joined[row, :] = 0
+        joined[row : row + height + 1, column : column + width] = part[:, :-1]
+        joined[row : row + height + 1, -1] = part[:, -1]
+        row, column = row + height, column + width
+    return joined

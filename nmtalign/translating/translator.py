@@ -1,0 +1,341 @@
+"""The translator: text in, text out, one translation per line, in order."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from nmtalign.checks import Layer, SettingError, naming
+from nmtalign.config import TranslateConfig, field_names
+from nmtalign.core.devices import picks_bf16, return_memory, use_threads
+from nmtalign.core.inference import Inference
+from nmtalign.errors import UsageError
+from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.model_files import Which
+from nmtalign.presets import translate_config
+from nmtalign.search.candidates import CandidateLists
+from nmtalign.search.hypotheses import Hypothesis, Scoring
+from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
+from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
+from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
+from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
+from nmtalign.translating.stream import AtHand, Rest, windows
+from nmtalign.translating.translation import Alternative, Request, Translation
+from nmtalign.translating.unknown_words import Weights, read_lexicon, replace_unknowns
+
+_WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
+_WORD_CHARACTERS = 6
+_LINE_BREAKS = str.maketrans("\r\n", "  ")
+_GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
+_EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
+_LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
+
+
+@dataclass(frozen=True)
+class _TokenizedLine:
+    number: int
+    request: Request
+    tokens: list[str]
+    ids: list[int]
+    pieces: list[slice]  # empty for a blank line
+    prefix: list[str]
+    phrases: list[list[str]]
+
+
+def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
+    """The options of the search that `config` describes."""
+    return SearchOptions(
+        beam=config.beam,
+        scoring=Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty),
+        n_best=min(config.n_best, config.beam),
+        allow_unk=config.allow_unk or config.replace_unk,
+        min_length_ratio=config.min_length_ratio,
+        max_length_ratio=config.max_length_ratio,
+        safe_stop=config.search != "paper",
+        keep_weights=keep_weights or config.replace_unk,
+    )
+
+
+class Translator:
+    """Translates lines with one model, or with several models as an ensemble.
+
+    `Translator.load("model/").translate(lines, beam=5)` yields one `Translation` per line, in order.
+    """
+
+    def __init__(
+        self,
+        models: LoadedModel | Sequence[LoadedModel],
+        config: TranslateConfig | None = None,
+        alignments: bool = True,
+        scorer: Scorer | None = None,
+    ) -> None:
+        """With `alignments` every translation includes its weights, if a model has attention.
+
+        Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
+        """
+        self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
+        self.loaded = self.models[0]
+        self.config = config or TranslateConfig()
+        self._given: Layer = "TranslateConfig", _changed_settings(self.config)
+        _check_vocabularies(self.models)
+        attends = any(loaded.model.config.attention != "none" for loaded in self.models)
+        if self.config.replace_unk and not attends:
+            raise SettingError("this model has no attention: it cannot replace unknown words", replace_unk=True)
+        if self.config.coverage_penalty and not attends:
+            raise SettingError(
+                "this model has no attention: it knows no coverage", coverage_penalty=self.config.coverage_penalty
+            )
+        self.alignments = alignments and attends
+        self._given_scorer = scorer
+        source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
+        self._subwords = isinstance(source, SentencePieces)
+        spaced = SpacedWords()
+        self._tokenize = spaced.tokenize if self.config.tokenized else source.tokenize
+        self._tokenize_target = spaced.tokenize if self.config.tokenized else target.tokenize
+        self._detokenize = spaced.detokenize if self.config.tokenized else target.detokenize
+        replaces = self.config.replace_unk and self.config.lexicon
+        self._lexicon = read_lexicon(Path(self.config.lexicon)) if replaces else {}
+        self._candidates = self._read_candidates()
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        *more_models: str | Path,
+        which: Which = "best",
+        alignments: bool = True,
+        **settings: Any,
+    ) -> Self:
+        """Loads a model directory, or several whose probabilities are averaged.
+
+        The settings are those of section [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises
+        UsageError for an unknown setting or a wrong value, and FormatError for a folder that contains no model.
+        """
+        _check_settings(settings, field_names(TranslateConfig))
+        layer = "Translator.load", settings
+        config = translate_config(layer)
+        with naming(layer):
+            translator = cls(load_models([model, *more_models], config, which), config, alignments)
+        translator._given = layer
+        return translator
+
+    def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
+        """Yields one translation per line, in order.
+
+        A sequence is read in windows. Any other iterable is read by a separate thread, so that a single line is
+        translated at once and many lines are sorted into batches. `settings` apply only to these lines. Raises
+        UsageError for a wrong setting, and for a text instead of a list of lines.
+        """
+        if isinstance(lines, str):
+            raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
+        translator = self._changed(settings) if settings else self
+        return translator._translate(lines)
+
+    def _changed(self, settings: Mapping[str, Any]) -> "Translator":
+        _check_settings(settings, [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS])
+        layers = self._given, ("Translator.translate", settings)
+        config = translate_config(*layers)
+        with naming(*layers):
+            return Translator(self.models, config, self.alignments, self.scorer)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
+        if self._given_scorer is not None:
+            return self._given_scorer
+        config, device = self.config, self.loaded.device
+        dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
+        scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
+        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
+
+    @cached_property
+    def _decoder(self) -> PieceDecoder:
+        options = search_options(self.config, self.alignments)
+        return PieceDecoder(self.scorer, options, self.config, self.loaded.device, self._candidates)
+
+    def _read_candidates(self) -> CandidateLists | None:
+        if not self.config.candidates:
+            return None
+        vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
+        return CandidateLists.read(Path(self.config.lexicon), *vocabularies, self.config.candidates)
+
+    @cached_property
+    def _limits(self) -> BatchLimits:
+        config, words = self.config, len(self.loaded.target_vocabulary)
+        return self.batch_limits(
+            beam=config.n_best if config.sample else config.beam,
+            scored=words if not config.candidates else min(words, 4 * config.candidates),
+            length_ratio=config.max_length_ratio,
+            keep_weights=self.alignments or config.replace_unk,
+        )
+
+    def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> BatchLimits:
+        """The limits of batches that the settings, the device and the models allow."""
+        config, device = self.config, self.loaded.device
+        return BatchLimits(
+            words=config.batch_size or default_words(beam, device),
+            memory=memory_limit(config.max_memory, device) // Workers.count(device) // len(self.models),
+            model=self.loaded.model.config,
+            beam=beam,
+            itemsize=2 if picks_bf16(config.precision, device) else 4,
+            scored=scored,
+            length_ratio=length_ratio,
+            keep_weights=keep_weights,
+        )
+
+    def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
+        words, used = self._limits.words * _WINDOW_BATCHES, 0
+        with Workers(self.loaded.device, ahead=isinstance(lines, Sequence | AtHand)) as workers:
+            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
+            tokenized = self._tokenized(lines, read)
+            for translations in workers.read_ahead(self._window(window, workers) for window in tokenized):
+                for translation in translations:
+                    yield translation
+                    used += len(translation.source_tokens) + 1
+                if used >= self._limits.words:  # rarely, so that allocating the memory again costs little
+                    return_memory()
+                    used = 0
+
+    def _tokenized(
+        self, lines: Iterable[str | Request], read: Iterable[list[str | Request]]
+    ) -> Iterator[list[_TokenizedLine]]:
+        """Tokenises the lines of windows; they are numbered from 0, including those that an earlier run translated."""
+        number = None
+        for window in read:
+            if number is None:
+                number = lines.passed if isinstance(lines, Rest) else 0
+            yield [self._read(place, line) for place, line in enumerate(window, number)]
+            number += len(window)
+
+    def _window(self, lines: Sequence[_TokenizedLine], workers: Workers) -> Iterator[Translation]:
+        """Starts the search of a window at once; the iterator then waits for its translations."""
+        pieces = [piece for line in lines for piece in self._pieces(line)]
+        found = workers.run(self._decoder.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
+        return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
+
+    def _read(self, number: int, line: str | Request) -> _TokenizedLine:
+        request = line if isinstance(line, Request) else Request(line)
+        tokenizers, limit = self.loaded.tokenizers, self.config.max_source_length
+        tokens = self._tokenize(request.text)
+        pieces = [slice(0, len(tokens))] if tokens else []
+        if len(tokens) > limit:
+            pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
+        prefix = self._tokenize_target(request.prefix) if request.prefix else []
+        phrases = [self._tokenize_target(phrase) for phrase in request.phrases]
+        return _TokenizedLine(
+            number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix, phrases
+        )
+
+    def _pieces(self, line: _TokenizedLine) -> Iterator[Piece]:
+        """The pieces of a line; its prefix and phrases belong to the first piece."""
+        encode = self.loaded.target_vocabulary.encode
+        prefix = tuple(encode(line.prefix))
+        phrases = tuple(tuple(encode(phrase)) for phrase in line.phrases)
+        for part, piece in enumerate(line.pieces):
+            yield Piece(
+                source=tuple(line.ids[piece]),
+                prefix=() if part else prefix,
+                phrases=() if part else phrases,
+                number=line.number,
+                part=part,
+            )
+
+    def _translation(self, line: _TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
+        pieces = [best for best, *_ in found]
+        if not found:
+            alternatives = [self._alternative(line, _EMPTY, [_EMPTY])]
+        elif len(found) == 1:
+            alternatives = [self._alternative(line, hypothesis, [hypothesis]) for hypothesis in found[0]]
+        else:
+            joined = join(pieces, search_options(self.config).scoring, keep_weights=self.alignments)
+            alternatives = [self._alternative(line, joined, pieces)]
+        return Translation(
+            request=line.request,
+            source_tokens=tuple(line.tokens),
+            source_unknown=line.ids.count(UNK_ID),
+            n_best=tuple(alternatives),
+            pieces=max(1, len(found)),
+        )
+
+    def _alternative(self, line: _TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> Alternative:
+        tokens = self._target_tokens(line, hypothesis, pieces)
+        return Alternative(
+            text=self._detokenize(tokens).translate(_LINE_BREAKS),
+            tokens=tuple(tokens),
+            score=hypothesis.score,
+            log_prob=hypothesis.log_prob,
+            token_log_probs=hypothesis.token_log_probs,
+            alignment=hypothesis.weights if self.alignments else None,
+        )
+
+    def _target_tokens(self, line: _TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
+        tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
+        ids = list(hypothesis.tokens)
+        given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
+        for place, words in given:
+            if place < 0:  # an empty phrase has no place
+                continue
+            # Unknown words of prefixes and phrases are printed as they were given.
+            tokens[place : place + len(words)] = words
+            ids[place : place + len(words)] = [_GIVEN] * len(words)
+        weights = [piece.weights for piece in pieces if piece.weights is not None]
+        if not self.config.replace_unk or UNK_ID not in ids or not weights:
+            return tokens
+        return self._replaced(line, ids, tokens, weights)
+
+    def _replaced(
+        self, line: _TokenizedLine, ids: Sequence[int], tokens: list[str], weights: Sequence[Weights]
+    ) -> list[str]:
+        tokenizer = self.loaded.tokenizers.source
+        names = tokenizer.words(line.tokens)
+        words = [names[word] for word in tokenizer.word_index(line.tokens)]
+        copies, word_start = words, ""
+        if self._subwords:
+            # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
+            word_start = WORD_START
+            known = (number != UNK_ID for number in line.ids)
+            copies = [word_start + w if k else t for w, k, t in zip(words, known, line.tokens, strict=True)]
+        unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
+        language = self.loaded.tokenizers.target_language if self.loaded.tokenizers.kind == "moses" else ""
+        return replace_unknowns(ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, language)
+
+
+def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: Which = "best") -> list[LoadedModel]:
+    """Loads models for the device and the threads of `config`."""
+    use_threads(config.threads)
+    return [load_model(Path(folder), device=config.device, precision="fp32", which=which) for folder in folders]
+
+
+def _characters(line: str | Request) -> int:
+    return len(line.text if isinstance(line, Request) else line)
+
+
+def _changed_settings(config: TranslateConfig) -> dict[str, Any]:
+    """The settings that differ from the defaults."""
+    usual = TranslateConfig()
+    return {name: value for name, value in dataclasses.asdict(config).items() if value != getattr(usual, name)}
+
+
+def _check_settings(settings: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"{name}: no setting of translate, or none that can change after loading")
+
+
+def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
+    first, *others = models
+    for other in others:
+        for side in ("source_vocabulary", "target_vocabulary"):
+            if getattr(other, side) != getattr(first, side):
+                raise UsageError(
+                    f"{other.folder}: its {side.replace('_', ' ')} is not that of {first.folder}; "
+                    "an ensemble needs models of one prepared corpus"
+                )

@@ -1,0 +1,178 @@
+"""Scorers for tests of search: tables of probabilities, and small models."""
+
+import itertools
+
+import numpy as np
+import torch
+
+from nmtalign.config import ModelConfig
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch, make_source
+from nmtalign.search.beam_search import beam_search
+from nmtalign.search.candidates import Candidates
+from nmtalign.search.hypotheses import Scoring
+from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.scorer import Choice, ModelScorer, ScoredStep, WordScores
+
+WORDS = 5
+SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
+_SCORING = ("length_penalty", "word_penalty", "coverage_penalty")
+
+
+class TensorScores(WordScores):
+    """Given log-probabilities, shifted so that a caller that ignores the sums is noticed."""
+
+    shape = device = None  # set for each object
+
+    def __init__(self, log_probs, shift=3.0):
+        self.values, self.shape, self.device, self.shift = log_probs, tuple(log_probs.shape), log_probs.device, shift
+
+    def logits(self, rows):
+        return self.values[rows] + self.shift, torch.full((len(self.values[rows]), 1), self.shift)
+
+
+class TableScorer:
+    """Probabilities and weights from random tables [source's first word, step, previous word]."""
+
+    def __init__(self, table):
+        self.table = table.log_softmax(-1) if table.dim() == 4 else table.log_softmax(-1)[None]
+        self.steps = 0
+        generator = torch.Generator().manual_seed(7)
+        self.read = torch.randn(*self.table.shape[1:3], 12, generator=generator) * 2
+
+    @classmethod
+    def random(cls, seed, spread=2.0, words=WORDS, steps=16):
+        generator = torch.Generator().manual_seed(seed)
+        return cls(torch.randn(9, steps, words, words, generator=generator, dtype=torch.float64) * spread)
+
+    @classmethod
+    def wide(cls, seed, words, steps=10):
+        """Of many words, in float32: tables of 5 sources and 5 kinds of previous words, in which `</s>` comes soon."""
+        generator = torch.Generator().manual_seed(seed)
+        table = torch.randn(5, steps, 5, words, generator=generator) * 3
+        table[..., 0] += 6
+        return cls(table)
+
+    def start(self, source, source_mask, candidates=None):
+        return TableSession(self, source[:, 0] % len(self.table), source_mask, candidates)
+
+
+class WatchedScorer:
+    """Calls `watch(source)` before it starts another scorer's session."""
+
+    def __init__(self, scorer, watch):
+        self.scorer, self.watch = scorer, watch
+
+    def start(self, source, source_mask, candidates=None):
+        self.watch(source)
+        return self.scorer.start(source, source_mask, candidates)
+
+
+class TableSession:
+    def __init__(self, scorer, tables, mask, candidates):
+        self.scorer, self.tables, self.mask, self.candidates = scorer, tables, mask, candidates
+        self.allowed = None if candidates is None else torch.from_numpy(candidates.allowed)
+        self.place, self.last = 0, torch.zeros(len(mask), dtype=torch.long)
+
+    def step(self, choice):
+        self.scorer.steps += 1
+        if choice is not None:
+            each = len(self.last) // len(self.mask)
+            kept = torch.arange(len(self.mask)) if choice.sentences is None else choice.sentences
+            # No row continues a row of another sentence.
+            assert torch.equal(choice.rows // each, kept.repeat_interleave(len(choice.rows) // len(kept)))
+            if choice.sentences is not None:
+                self.tables, self.mask = self.tables[choice.sentences], self.mask[choice.sentences]
+                self.allowed = None if self.allowed is None else self.allowed[choice.sentences]
+            assert len(choice.rows) == len(choice.words)
+            assert len(choice.rows) % len(self.mask) == 0
+            assert choice.words.min() >= 0
+            self.last = choice.words % self.scorer.table.shape[2]
+        each = len(self.last) // len(self.mask)
+        log_probs = self.scorer.table[self.tables.repeat_interleave(each), self.place, self.last]
+        if self.candidates is not None:
+            log_probs = log_probs[:, torch.from_numpy(self.candidates.words)]
+            log_probs = log_probs.masked_fill(~self.allowed.repeat_interleave(each, 0), -torch.inf).log_softmax(-1)
+        weights = self.scorer.read[self.place, self.last, : self.mask.shape[1]]
+        weights = weights.masked_fill(~self.mask.repeat_interleave(each, 0), -torch.inf).softmax(-1)
+        self.place += 1
+        return ScoredStep(TensorScores(log_probs), weights)
+
+
+def small_model(seed=0, attention="additive", spread=3.0, **changes):
+    torch.manual_seed(seed)
+    sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": WORDS, "embedding": 4, "hidden": 5}
+    settings = {**sizes, "attention_hidden": 3, "maxout": 4, "output_rank": 0, "attention": attention, **changes}
+    model = TranslationModel(ModelConfig(initialisation="xavier", **settings)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(spread).add_(torch.randn_like(weight) * 0.1)  # so that hypotheses differ
+    return model
+
+
+def scorer_of(model, dtype=None):
+    return ModelScorer(Inference(model, dtype))
+
+
+def options_of(**options):
+    scoring = Scoring(**{name: options.pop(name) for name in _SCORING if name in options})
+    return SearchOptions(scoring=scoring, **options)
+
+
+def search(scorer, sentences, candidates=None, prefixes=None, phrases=None, **options):
+    options = options_of(**options)
+    return beam_search(scorer, *make_source(sentences), options, candidates, prefixes, phrases)
+
+
+@torch.inference_mode()
+def walk(scorer, source, tokens, candidates=None):
+    """(log-probabilities, weights) of a translation and its `</s>`, one row, step by step."""
+    session = scorer.start(*make_source([source]), candidates)
+    found, read, choice = [], [], None
+    for word in (*tokens, 0):
+        step = session.step(choice)
+        column = word if candidates is None else list(candidates.words).index(word)
+        found.append(float(step.scores.log_probs(slice(0, 1))[0, column]))
+        read.append(None if step.weights is None else step.weights[0].float().numpy())
+        choice = Choice(None, torch.zeros(1, dtype=torch.long), torch.tensor([word]))
+    return found, None if read[0] is None else np.stack(read)
+
+
+@torch.inference_mode()
+def forced(model, source, target):
+    """The same by the model's forced pass."""
+    batch = make_batch([(source, list(target))])
+    out = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    return out.log_probs[0].tolist(), None if out.weights is None else out.weights[0].numpy()
+
+
+def every_translation(limit, words):
+    """All of fewer than `limit` words."""
+    return [tokens for length in range(limit) for tokens in itertools.product(words, repeat=length)]
+
+
+def enumerated(scorer, source, translations, scoring=None, candidates=None):
+    """(score, tokens) of translations, best first."""
+    scored = []
+    for tokens in translations:
+        log_probs, weights = walk(scorer, source, tokens, candidates)
+        read = None if weights is None else weights.sum(0)[: len(source)]
+        scored.append(((scoring or Scoring()).score(sum(log_probs), len(log_probs), read), tokens))
+    return sorted(scored, key=lambda each: -each[0])
+
+
+def candidates_of(*allowed):
+    """Of sets of words, one a sentence; `</s>` and `<unk>` are in each."""
+    words = sorted({0, 1}.union(*allowed))
+    return Candidates(np.array(words), np.array([[word in {0, 1} | own for word in words] for own in allowed]))
+
+
+def texts(found):
+    return [hypothesis.tokens for hypothesis in found]
+
+
+def same(found, expected, error=1e-5):
+    return texts(found) == texts(expected) and np.allclose(
+        [hypothesis.score for hypothesis in found], [hypothesis.score for hypothesis in expected], rtol=0, atol=error
+    )

@@ -1,0 +1,256 @@
+"""Beam search: against enumeration, against forced decoding, whatever the batch."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import score_tables as tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.search.hypotheses import Scoring
+from nmtalign.search.restrictions import SearchOptions
+
+SENTENCES, WORDS, TableScorer, search, texts = (
+    tables.SENTENCES,
+    tables.WORDS,
+    tables.TableScorer,
+    tables.search,
+    tables.texts,
+)
+PENALTIES = [
+    {"length_penalty": 0.0},
+    {"length_penalty": 0.5},
+    {},
+    {"length_penalty": 2.0},
+    {"word_penalty": 0.7},
+    {"word_penalty": -3.0},
+    {"word_penalty": -3.0, "length_penalty": 0.5},
+    {"coverage_penalty": 0.4},
+    {"coverage_penalty": 2.0, "length_penalty": 0.0, "word_penalty": -1.0},
+]
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+@pytest.mark.parametrize("allow_unk", [False, True])
+def test_full_width_is_exhaustive_search(penalties, allow_unk):
+    scorer, source = tables.scorer_of(tables.small_model()), [2, 3]
+    words = [1, 2, 3, 4] if allow_unk else [2, 3, 4]
+    expected = tables.enumerated(scorer, source, tables.every_translation(3, words), Scoring(**penalties))
+    found = search(scorer, [source], beam=200, n_best=200, allow_unk=allow_unk, max_length_ratio=1.0, **penalties)[0]
+    assert texts(found) == [tokens for _, tokens in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"attention": "none"},
+        {"coverage": "linguistic", "attention_temperature": 0.7},
+        {"attention": "dot"},
+        # Bilinear energies of these weights are so large that a softmax of float32 would show its roundings.
+        {"attention": "general", "attention_temperature": 5.0, "readout_previous_word": False},
+        {"attention": "none", "bidirectional": False, "reverse_source": True},
+    ],
+)
+@pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
+@pytest.mark.parametrize("cell", ["paper", "cudnn"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
+    model = tables.small_model(order=order, cell=cell, **kind).to(dtype)
+    found = search(tables.scorer_of(model), SENTENCES, beam=4, n_best=3, keep_weights=True)
+    for source, hypotheses in zip(SENTENCES, found, strict=True):
+        for hypothesis in hypotheses:
+            log_probs, weights = tables.forced(model, source, hypothesis.tokens)
+            error = rounding.of_steps(model, len(source) + 1 + len(log_probs))
+            assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, rel=0, abs=error)
+            assert hypothesis.score == pytest.approx(sum(log_probs) / len(log_probs), rel=0, abs=error)
+            assert hypothesis.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-12)
+            if weights is None:
+                assert hypothesis.weights is None
+            else:
+                assert hypothesis.weights.dtype == np.float32
+                error += rounding.of(1.0, weights.shape[1])  # weights are kept in float32
+                assert hypothesis.weights == pytest.approx(weights, rel=0, abs=error)
+                assert hypothesis.weights.sum(1) == pytest.approx(1, abs=error)
+
+
+@pytest.mark.parametrize("beam", [1, 3, 12])
+@pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
+@pytest.mark.parametrize("coverage", ["none", "linguistic"])
+def test_batch_composition_and_order_change_nothing(beam, penalties, coverage, rounding):
+    model = tables.small_model(seed=4, coverage=coverage)
+    scorer = tables.scorer_of(model)
+    error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
+    options = {"beam": beam, "n_best": min(beam, 3), "keep_weights": True, **penalties}
+    alone = [search(scorer, [sentence], **options)[0] for sentence in SENTENCES]
+    for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):
+        together = search(scorer, [SENTENCES[i] for i in order], **options)
+        for i, found in zip(order, together, strict=True):
+            assert tables.same(found, alone[i], error)
+            for one, other in zip(found, alone[i], strict=True):
+                assert one.weights == pytest.approx(other.weights, rel=0, abs=error)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.permutations(range(6)), st.sampled_from(PENALTIES), st.booleans())
+def test_tables_in_batches_are_exactly_those_alone(seed, beam, order, penalties, safe_stop):
+    scorer = TableScorer.random(seed)
+    options = {"beam": beam, "n_best": beam, "safe_stop": safe_stop, "max_length_ratio": 2.0, **penalties}
+    together = search(scorer, [SENTENCES[place] for place in order], **options)
+    assert together == [search(scorer, [SENTENCES[place]], **options)[0] for place in order]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+def test_fewer_of_the_n_best_are_the_first_of_more(seed, penalties):
+    scorer = TableScorer.random(seed)
+    lists = [search(scorer, SENTENCES, beam=6, n_best=n, max_length_ratio=2.0, **penalties) for n in range(1, 7)]
+    for n, found in enumerate(lists, 1):
+        assert found == [most[:n] for most in lists[-1]]
+
+
+def test_n_best_is_sorted_and_without_repetition():
+    for found in search(tables.scorer_of(tables.small_model()), SENTENCES, beam=12, n_best=12):
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert len(set(texts(found))) == len(found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    spread=st.sampled_from([0.3, 2.0, 6.0]),
+    beam=st.integers(1, 6),
+    n_best=st.integers(1, 6),
+    length_penalty=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    word_penalty=st.sampled_from([0.0, 0.0, 0.5, 3.0, -0.5, -3.0]),
+    coverage_penalty=st.sampled_from([0.0, 0.3, 5.0]),
+    least=st.sampled_from([0.0, 0.9]),
+)
+def test_stopping_early_never_changes_anything(seed, spread, beam, n_best, least, **penalties):
+    scorer = TableScorer.random(seed, spread)
+    options = {"beam": beam, "n_best": min(n_best, beam), "max_length_ratio": 2.0, "min_length_ratio": least}
+    early = search(scorer, SENTENCES, **options, **penalties)
+    assert early == search(scorer, SENTENCES, safe_stop=False, **options, **penalties)
+
+
+def test_it_stops_as_soon_as_no_open_hypothesis_can_win():
+    # After `</s>` at once, the rest of the beam has log-probability -10 or less, far under the first ending's.
+    table = torch.zeros(50, WORDS, WORDS)
+    table[0, :, 0] = 10.0
+    scorer = TableScorer(table)
+    assert search(scorer, [[2] * 9], beam=3, length_penalty=0.0)[0][0].tokens == ()
+    assert scorer.steps == 1
+    assert search(scorer, [[2] * 9], beam=3, length_penalty=0.0, safe_stop=False)[0][0].tokens == ()
+    assert scorer.steps > 2
+
+
+def test_a_limit_is_each_sentences_own_and_ends_what_is_open():
+    table = torch.zeros(50, WORDS, WORDS)
+    table[:, :, 3] = 9.0  # the model would say the same word for ever
+    scorer = TableScorer(table)
+    found = search(scorer, [[2], [2] * 5, []], beam=2, max_length_ratio=1.5)
+    assert [best[0].tokens for best in found] == [(3,) * 2, (3,) * 8, ()]
+    log_probs = table.log_softmax(-1)[0, 0]
+    assert found[1][0].log_prob == pytest.approx(8 * log_probs[3].item() + log_probs[0].item())
+    assert search(scorer, [[2]], beam=2, max_length_ratio=0.01)[0][0].tokens == ()
+
+
+def test_a_least_length_bans_the_end():
+    table = torch.zeros(50, WORDS, WORDS)
+    table[:, :, 0] = 9.0
+    found = search(TableScorer(table), [[2], [2] * 5, []], beam=2, min_length_ratio=0.5)
+    assert [len(best[0].tokens) for best in found] == [1, 3, 0]
+    found = search(TableScorer(table), [[2] * 3], beam=2, min_length_ratio=1.0, max_length_ratio=1.0)
+    assert [len(best[0].tokens) for best in found] == [3]
+
+
+def test_unknown_word_is_banned_unless_allowed():
+    table = torch.zeros(50, WORDS, WORDS)
+    table[0, :, 1] = 5.0
+    table[1, :, 0] = 5.0
+    scorer = TableScorer(table)
+    assert search(scorer, [[2]], beam=3, allow_unk=True)[0][0].tokens == (1,)
+    for hypothesis in search(scorer, [[2]], beam=9, n_best=9)[0]:
+        assert 1 not in hypothesis.tokens
+
+
+def test_equal_hypotheses_come_in_the_order_of_their_ids():
+    found = search(TableScorer(torch.zeros(9, WORDS, WORDS)), [[]], beam=4, n_best=4, max_length_ratio=2.0)
+    assert texts(found[0]) == [(), (2,), (3,), (4,)]
+
+
+def test_the_beam_shrinks_with_each_ending():
+    # Two words and `</s>` are equally likely at each step; a beam of 3 has room for 3 endings and no more.
+    table = torch.full((50, WORDS, WORDS), -20.0)
+    table[:, :, [0, 2, 3]] = 0.0
+    found = search(TableScorer(table), [[2] * 9], beam=3, n_best=3, length_penalty=0.0)
+    assert texts(found[0]) == [(), (2,), (2, 2)]
+
+
+def test_a_model_of_no_numbers_is_refused():
+    with pytest.raises(NmtalignError, match="no finite probability"):
+        search(TableScorer(torch.full((9, WORDS, WORDS), math.nan)), [[2]], beam=2)
+
+
+@pytest.mark.parametrize(("beam", "n_best"), [(2, 3), (0, 0), (1, 0)])
+def test_n_best_must_fit_the_beam(beam, n_best):
+    with pytest.raises(UsageError, match="n_best"):
+        SearchOptions(beam=beam, n_best=n_best)
+
+
+def test_float64_and_bf16():
+    exact = search(tables.scorer_of(tables.small_model().double()), SENTENCES, beam=4)
+    single = search(tables.scorer_of(tables.small_model()), SENTENCES, beam=4)
+    assert [h[0].score for h in exact] == pytest.approx([h[0].score for h in single], abs=1e-4)
+    model = tables.small_model(spread=1.0)
+    found = search(tables.scorer_of(model, torch.bfloat16), SENTENCES, beam=4)
+    for source, hypotheses in zip(SENTENCES, found, strict=True):
+        log_probs, _ = tables.forced(model, source, hypotheses[0].tokens)
+        assert hypotheses[0].log_prob == pytest.approx(sum(log_probs), abs=0.1)
+
+
+def as_released(scorer, source, beam, allow_unk=False):
+    """(cost, tokens) that the released code's loop finishes (PAPER section 6), with `</s>` counted in the source.
+
+    Where it drops what is still open after the last step, that is given up here too.
+    """
+    words = len(source) + 1
+    open_ones, finished = [(0.0, ())], []
+    for k in range(3 * words):
+        if not beam:
+            break
+        costs = []
+        for cost, tokens in open_ones:
+            log_probs = step_log_probs(scorer, source, tokens)
+            for word, log_prob in enumerate(log_probs):
+                if (word == 1 and not allow_unk) or (word == 0 and k < words // 2):
+                    continue
+                costs.append((cost - log_prob, (*tokens, word)))
+        costs.sort(key=lambda each: each[0])
+        finished += [each for each in costs[:beam] if each[1][-1] == 0]
+        open_ones = [each for each in costs[:beam] if each[1][-1] != 0]
+        beam -= sum(tokens[-1] == 0 for _, tokens in costs[:beam])
+    return sorted(finished)
+
+
+def step_log_probs(scorer, source, tokens):
+    table = scorer.table[(source or [0])[0] % len(scorer.table)]
+    return table[len(tokens), tokens[-1] if tokens else 0].tolist()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("beam", [1, 2, 5, 10])
+def test_the_papers_search_is_that_of_the_released_code(seed, beam):
+    scorer = TableScorer.random(seed)
+    paper = {"safe_stop": False, "length_penalty": 0.0, "min_length_ratio": 0.5, "n_best": beam, "beam": beam}
+    for source, found in zip(SENTENCES, search(scorer, SENTENCES, **paper), strict=True):
+        expected = as_released(scorer, source, beam)
+        # What is open at the limit is made to end, where the released code drops it and tries a larger beam.
+        found = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 < 3 * (len(source) + 1)]
+        expected = [(cost, tokens) for cost, tokens in expected if len(tokens) < 3 * (len(source) + 1)]
+        assert texts(found) == [tokens[:-1] for _, tokens in expected]
+        assert [-hypothesis.score for hypothesis in found] == pytest.approx([cost for cost, _ in expected])

@@ -1,0 +1,111 @@
+"""Scorers: one model, and several as one."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import score_tables as tables
+
+from nmtalign.errors import UsageError
+from nmtalign.search.scorer import Ensemble
+
+SENTENCES, WORDS, TableScorer, search, texts = (
+    tables.SENTENCES,
+    tables.WORDS,
+    tables.TableScorer,
+    tables.search,
+    tables.texts,
+)
+
+
+def models(count, **changes):
+    return [tables.scorer_of(tables.small_model(seed=seed, **changes)) for seed in range(count)]
+
+
+def averaged(scorers, source, tokens, average):
+    """The log-probability of each word by hand: over all words at each place, word by word."""
+    found = []
+    for place, word in enumerate((*tokens, 0)):
+        each = np.array([every_word(scorer, source, tokens[:place]) for scorer in scorers])
+        mean = np.exp(each).mean(0) if average == "probability" else np.exp(each.mean(0))
+        found.append(math.log(mean[word] / mean.sum()))
+    return found
+
+
+def every_word(scorer, source, before):
+    return [tables.walk(scorer, source, (*before, word))[0][len(before)] for word in range(WORDS)]
+
+
+@pytest.mark.parametrize("average", ["probability", "log"])
+def test_two_equal_models_are_one(average):
+    one = tables.scorer_of(tables.small_model(seed=2))
+    expected = search(one, SENTENCES, beam=4, n_best=4, keep_weights=True)
+    found = search(Ensemble([one, one], average), SENTENCES, beam=4, n_best=4, keep_weights=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert tables.same(ours, theirs)
+        for hypothesis, other in zip(ours, theirs, strict=True):
+            assert hypothesis.weights == pytest.approx(other.weights, abs=1e-6)
+
+
+@pytest.mark.parametrize("average", ["probability", "log"])
+@pytest.mark.parametrize("source", [[2, 3], []])
+def test_averages_by_hand(average, source):
+    scorers = [*models(2), *models(1, coverage="linguistic")]
+    found = search(Ensemble(scorers, average), [source], beam=3, n_best=3)[0]
+    for hypothesis in found:
+        expected = averaged(scorers, source, hypothesis.tokens, average)
+        assert list(hypothesis.token_log_probs) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("average", ["probability", "log"])
+def test_an_ensembles_best_is_that_of_enumeration(average):
+    together, source = Ensemble(models(2), average), [2, 3]
+    expected = tables.enumerated(together, source, tables.every_translation(3, [2, 3, 4]))
+    found = search(together, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
+    assert texts(found) == [tokens for _, tokens in expected]
+
+
+def test_an_ensemble_in_batches_with_candidates_and_without_attention_in_one():
+    together = Ensemble([*models(1), *models(1, attention="none", order="look-update-generate")])
+    allowed = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
+    for candidates in (None, tables.candidates_of(*allowed)):
+        found = search(together, SENTENCES, candidates, beam=3, n_best=2, keep_weights=True)
+        for place, sentence in enumerate(SENTENCES):
+            own = candidates and tables.candidates_of(allowed[place])
+            alone = search(together, [sentence], own, beam=3, n_best=2, keep_weights=True)[0]
+            assert tables.same(found[place], alone)
+            assert found[place][0].weights == pytest.approx(alone[0].weights, abs=1e-5)
+            # The weights are those of the one model that has attention.
+            _, weights = tables.walk(models(1)[0], sentence, found[place][0].tokens)
+            assert found[place][0].weights == pytest.approx(weights, abs=1e-5)
+
+
+def test_no_model_is_no_ensemble():
+    with pytest.raises(UsageError, match="at least one model"):
+        Ensemble([])
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_probabilities_add_up_to_one(dtype, restricted):
+    scorer = tables.scorer_of(tables.small_model(), dtype)
+    candidates = tables.candidates_of(*[{2}, {3, 4}] * 3) if restricted else None
+    with torch.inference_mode():
+        step = scorer.start(*tables.make_source(SENTENCES), candidates).step(None)
+        found = step.scores.log_probs(slice(0, 6)).clone()
+        assert found.dtype == torch.float32
+        assert found.exp().sum(1).tolist() == pytest.approx([1.0] * 6, abs=1e-5)
+        assert step.scores.shape == found.shape
+        for row in range(6):
+            assert torch.equal(step.scores.log_probs(slice(row, row + 1))[0], found[row])
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (1, 10**7), (40_000, 1000)])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_parts_cover_all_rows_in_order(shape, device):
+    scores = tables.TensorScores(torch.empty(0))
+    scores.shape, scores.device = shape, torch.device(device)
+    cut = scores.parts()
+    assert [row for part in cut for row in range(part.start, part.stop)] == list(range(shape[0]))
+    assert len(cut) == 1 or device == "cpu"

@@ -1,0 +1,195 @@
+"""The best continuations of a beam: blocks of words find what sorting all words finds, including ties."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from helpers import score_tables as tables
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from nmtalign.data.batches import make_source
+from nmtalign.search import beam_search as search_module
+from nmtalign.search.candidates import Candidates
+from nmtalign.search.scorer import Choice
+from nmtalign.search.selection import Continuations, best_continuations, largest
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+
+SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
+
+
+class LogitScores(tables.TensorScores):
+    """Given logits that are not normalised."""
+
+    def logits(self, rows):
+        part = self.values[rows].clone()
+        return part, part.logsumexp(-1, keepdim=True)
+
+
+def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None, **sizes) -> None:
+    """`best_continuations` equals a stable sort of all continuations."""
+
+    def restrict(logits, log_sums, rows):
+        if banned is not None:
+            logits[:, banned] = -torch.inf
+
+    found = best_continuations(LogitScores(values), open_totals, count, restrict, **sizes)
+    log_probs = values - values.logsumexp(-1, keepdim=True)
+    if banned is not None:
+        log_probs[:, banned] = -torch.inf
+    totals = (log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]).flatten(1)
+    order = totals.argsort(dim=1, descending=True, stable=True)[:, :count]
+    finite = totals.gather(1, order) > -torch.inf
+    assert torch.equal(found.totals[finite], totals.gather(1, order)[finite])
+    places = found.hypotheses * values.shape[1] + found.columns
+    assert torch.equal(places[finite], order[finite])
+    assert torch.equal(found.gains[finite], log_probs.view(len(open_totals), -1).gather(1, order)[finite])
+    inside = (found.hypotheses >= 0) & (found.hypotheses < open_totals.shape[1])
+    assert bool((inside & (found.columns >= 0) & (found.columns < values.shape[1])).all())
+    assert bool((found.totals[~finite] == -torch.inf).all())
+
+
+@pytest.mark.parametrize("width", [7, 4096, 5003, 30000])
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("count", [1, 12])
+def test_blocks_find_what_sorting_finds(width: int, rows: int, count: int) -> None:
+    torch.manual_seed(width + rows)
+    open_totals = torch.randn(3, rows, dtype=torch.float64)
+    agree(torch.randn(3 * rows, width) * 4, open_totals, count, banned=1)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 40])
+def test_equal_values_come_by_hypothesis_and_word(levels: int) -> None:
+    torch.manual_seed(levels)
+    values = torch.randint(0, levels, (6, 5003)).float()
+    agree(values, torch.zeros(2, 3, dtype=torch.float64), 12)
+    values[:, 17:] = -torch.inf
+    agree(values, torch.zeros(2, 3, dtype=torch.float64), 12)
+
+
+def test_hypotheses_that_are_not_there_are_passed_over() -> None:
+    torch.manual_seed(0)
+    open_totals = torch.randn(2, 4, dtype=torch.float64)
+    open_totals[0, 1:] = open_totals[1, 3] = -torch.inf
+    agree(torch.randn(8, 6000), open_totals, 12)
+
+
+@pytest.mark.parametrize("width", [4097, 5003, 11569, 12000])
+@pytest.mark.parametrize("left", [1, 3, 12])
+def test_what_is_banned_names_no_other_row(width: int, left: int) -> None:
+    torch.manual_seed(width)
+    values = torch.full((4, width), -torch.inf)
+    values.scatter_(1, torch.rand(4, width).topk(left).indices, torch.randn(4, left))
+    agree(values, torch.zeros(4, 1, dtype=torch.float64), 12)
+    agree(values, torch.zeros(2, 2, dtype=torch.float64), 40)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 40), st.integers(0, 9999), st.integers(1, 6)
+)
+def test_whatever_the_shape(sentences: int, rows: int, count: int, width: int, seed: int, levels: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(0, levels, (sentences * rows, width), generator=generator).float()
+    open_totals = -torch.randint(0, 3, (sentences, rows), generator=generator).double()
+    agree(values, open_totals, count, min_width=5, stride=5)
+
+
+def by_sorting(scores, open_totals, count, restrict):
+    """What `best_continuations` gives for one sentence, by sorting everything; banned words never come out."""
+    rows = slice(0, scores.shape[0])
+    logits, log_sums = scores.logits(rows)
+    restrict(logits, log_sums, rows)
+    gains = (logits - log_sums).flatten()
+    totals = (gains.double().view(len(logits), -1) + open_totals.view(-1, 1)).flatten()
+    order = totals.argsort(descending=True, stable=True)[: min(count, int((totals > -torch.inf).sum()))]
+    hypotheses, columns = order // logits.shape[1], order % logits.shape[1]
+    return Continuations(*(part[None] for part in (totals[order], hypotheses, columns, gains[order])))
+
+
+def naive(scorer, source, prefix, candidates, beam):
+    """(log-probability, tokens) of what a beam search ends with, best first, hypothesis by hypothesis."""
+    limit = max(len(source) + 1, len(prefix) + 1)
+    words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
+    session, choice = scorer.start(*make_source([source]), candidates), None
+    opened, ended = [(0.0, ())], []
+    for step in range(limit):
+        gains = session.step(choice).scores.log_probs(slice(0, len(opened))).double().numpy()
+        free = words != UNK_ID if step + 1 < limit else words == EOS_ID
+        gains[:, ~(words == prefix[step] if step < len(prefix) else free)] = -np.inf
+        totals = (gains + np.array([total for total, _ in opened])[:, None]).ravel()
+        best = [int(at) for at in np.argsort(-totals, kind="stable")[: beam - len(ended)] if totals[at] > -np.inf]
+        found = [(float(totals[at]), (*opened[at // len(words)][1], int(words[at % len(words)]))) for at in best]
+        ended += [(total, tokens[:-1]) for total, tokens in found if tokens[-1] == EOS_ID]
+        rows = [at // len(words) for at, (_, tokens) in zip(best, found, strict=True) if tokens[-1] != EOS_ID]
+        opened = [each for each in found if each[1][-1] != EOS_ID]
+        if not opened:
+            break
+        choice = Choice(None, torch.tensor(rows), torch.tensor([tokens[-1] for _, tokens in opened]))
+    return sorted(ended, key=lambda each: -each[0] / (len(each[1]) + 1))
+
+
+def anywhere(most):
+    """Words of a prefix or a phrase; `<unk>`, the last word of the smallest vocabulary, and others."""
+    return st.lists(st.sampled_from([1, 2, 999, 1000, 4000, 4088, 4089]), min_size=1, max_size=most).map(tuple)
+
+
+@settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking takes long
+@given(
+    words=st.sampled_from([4090, 4096, 4097, 5000, 5999, 8000, 11569, 12001]) | st.integers(4090, 12001),
+    beam=st.sampled_from([1, 12, 40]) | st.integers(1, 40),
+    seed=st.integers(0, 999),
+    prefixes=st.lists(st.just(()) | anywhere(3), min_size=5, max_size=5),
+    phrases=st.lists(st.just(()) | st.lists(anywhere(2), max_size=2).map(tuple), min_size=5, max_size=5),
+    few=st.booleans(),
+)
+def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefixes, phrases, few):
+    """Searched together as each sentence by itself, with the best found by sorting, and without phrases as naively."""
+    scorer = tables.TableScorer.wide(seed, words)
+    allowed = [
+        set(range(2, 4090, 3)) | set().union(prefix, *own) for prefix, own in zip(prefixes, phrases, strict=True)
+    ]
+    allowed[seed % 5] |= set(range(2, words))  # of one sentence all, of the others few
+    candidates = tables.candidates_of(*allowed) if few else None
+    options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "safe_stop": False}
+    together = tables.search(scorer, SENTENCES, candidates, prefixes, phrases, **options)
+    for place, source in enumerate(SENTENCES):
+        own = None if candidates is None else Candidates(candidates.words, candidates.allowed[place : place + 1])
+        with patch.object(search_module, "best_continuations", by_sorting):
+            alone = tables.search(scorer, [source], own, [prefixes[place]], [phrases[place]], **options)[0]
+        assert together[place] == alone
+        if not phrases[place]:
+            expected = naive(scorer, source, prefixes[place], own, beam)
+            assert [(found.log_prob, found.tokens) for found in together[place]] == expected
+
+
+def sorted_stably(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    best, places = values.sort(dim=1, descending=True, stable=True)
+    return best[:, :count], places[:, :count]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 45), st.integers(1, 6), st.integers(0, 1000))
+def test_equals_a_stable_sort_whatever_the_ties(rows: int, width: int, count: int, levels: int, seed: int) -> None:
+    values = torch.randint(levels, (rows, width), generator=torch.Generator().manual_seed(seed)).float()
+    best, places = largest(values, count)
+    expected, at = sorted_stably(values, count)
+    assert torch.equal(best, expected)
+    assert torch.equal(places, at)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_infinite_entries_are_no_ties(count: int) -> None:
+    values = torch.full((2, 6), -torch.inf)
+    values[0, 4], values[0, 2], values[1, 5] = 1.0, 1.0, 0.5
+    best, places = largest(values, count)
+    assert best[0].tolist() == [1.0, 1.0, *[-torch.inf] * 4][:count]
+    assert places[0, :2].tolist() == [2, 4][:count]
+    assert (best[1, 0], places[1, 0]) == (0.5, 5)
+
+
+def test_leaves_its_input_alone() -> None:
+    values = torch.zeros(2, 9)
+    largest(values, 3)
+    assert torch.equal(values, torch.zeros(2, 9))

@@ -1,0 +1,223 @@
+"""The lines of files and pipes, as they are, and what other files say of each."""
+
+import gzip
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from nmtalign.config import TranslateConfig
+from nmtalign.errors import InputError
+from nmtalign.translating.inputs import InputRequest, Inputs, after, read_request
+from nmtalign.translating.output_formats import json_line, one_line
+from nmtalign.translating.translation import Alternative, Request, Translation
+
+# One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
+RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
+TEXTS = ["a", "b\rb \u2028", "", "\ufffd\x00", "last"]
+
+
+def texts(inputs: Inputs) -> list[str]:
+    return [request.text for request in inputs]
+
+
+def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
+    path = tmp_path / "in.en"
+    path.write_bytes(RAW)
+    inputs = Inputs((path, path))
+    lines = list(inputs)
+    assert [line.text for line in lines] == TEXTS * 2
+    assert [line.index for line in lines] == list(range(10))
+    assert (lines[8].place, lines[8].valid) == (f"{path}: line 4", False)
+    assert [line.valid for line in lines].count(False) == 2
+    assert inputs.size() == 2 * len(RAW)
+    assert lines[-1].end == 2 * len(RAW) - 6  # two byte order marks
+    assert inputs.count() == 10
+    assert inputs.at_hand
+
+
+def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
+    plain, packed, empty = tmp_path / "a.en", tmp_path / "b.gz", tmp_path / "c.en"
+    plain.write_bytes(RAW)
+    packed.write_bytes(gzip.compress(RAW * 50))
+    empty.write_bytes(b"")
+    inputs = Inputs((plain, empty, packed))
+    lines = list(inputs)
+    assert [line.text for line in lines[:6]] == [*TEXTS, "\ufeffa"[1:]]
+    assert lines[5].place == f"{packed}: line 1"
+    assert len(lines) == inputs.count() == 5 + 4 * 50 + 1
+    assert inputs.size() == 51 * len(RAW)
+    assert inputs.at_hand
+
+
+def test_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    inputs = Inputs((pipe,))
+    for raw in (RAW, b""):
+        writer = threading.Thread(target=pipe.write_bytes, args=(raw,))
+        writer.start()
+        assert texts(inputs) == (TEXTS if raw else [])
+        writer.join(timeout=60)
+    assert not inputs.at_hand
+    assert inputs.size() is None
+
+
+def test_standard_input_is_counted_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.en").write_bytes(b"before\n" + RAW)
+    kept, file = os.dup(0), os.open(tmp_path / "in.en", os.O_RDONLY)
+    try:
+        os.dup2(file, 0)
+        os.lseek(0, 7, os.SEEK_SET)
+        monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: SIM115
+        inputs = Inputs((Path("-"),))
+        assert inputs.at_hand
+        assert inputs.count() == 5
+        assert os.lseek(0, 0, os.SEEK_CUR) == 7
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(file)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(InputError, match=f"{path}: cannot read"):
+            list(Inputs((path,)))
+    with pytest.raises(InputError, match="none: cannot read"):
+        assert Inputs((Path("-"), tmp_path / "none")).at_hand
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(os.urandom(90000))[:50000])
+    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
+        list(Inputs((cut,)))
+    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
+        Inputs((cut,)).count()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> tuple[Path, ...]:
+    """Two files of three lines together."""
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("three\n")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_prefixes_and_phrases(tmp_path: Path, three: tuple[Path, ...]) -> None:
+    (tmp_path / "prefixes").write_text("un\n\nle mot\n")
+    (tmp_path / "phrases").write_text("\na b\tc\t \n\n")
+    found = list(Inputs(three, "text", tmp_path / "prefixes", tmp_path / "phrases"))
+    assert [request.prefix for request in found] == ["un", "", "le mot"]
+    assert [request.phrases for request in found] == [(), ("a b", "c"), ()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (2, "{beside}: has no line for {second}: line 1; the two must have as many lines"),
+        (4, "{beside}: has a line 4, but {first} and {second} ended after 3 lines; the two must have as many lines"),
+    ],
+)
+def test_files_that_do_not_fit(tmp_path: Path, three: tuple[Path, ...], lines: int, message: str) -> None:
+    beside, found = tmp_path / "beside", list[InputRequest]()
+    beside.write_text("\n" * lines)
+    with pytest.raises(InputError) as told:
+        found.extend(Inputs(three, "text", beside))
+    assert str(told.value) == message.format(beside=beside, first=three[0], second=three[1])
+    assert len(found) == min(lines, 3)
+
+
+def test_objects(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"text": "one", "phrases": ["a"], "n": 7}\n\n{"text": 3}\n')
+    found = list[InputRequest]()
+    with pytest.raises(InputError, match=r'in.json: line 3: "text" is a number'):
+        found.extend(Inputs((tmp_path / "in.json",), "json"))
+    assert [(request.text, request.phrases, request.extra) for request in found] == [
+        ("one", ("a",), {"n": 7}),
+        ("", (), {}),
+    ]
+
+
+def test_what_is_done_is_left_out(three: tuple[Path, ...]) -> None:
+    where = Path("out.fr.partial")
+    assert [request.text for request in after(iter(Inputs(three)), 2, where)] == ["three"]
+    assert list(after(iter(Inputs(three)), 3, where)) == []
+    with pytest.raises(InputError, match=r"out.fr.partial: holds the translations of 4 lines, but the input has 3;"):
+        list(after(iter(Inputs(three)), 4, where))
+
+
+def test_an_object_is_a_request() -> None:
+    assert read_request('{"text": "the cat"}', "in: line 1") == Request("the cat")
+    assert read_request('{"source": "the cat"}', "in: line 1") == Request("the cat")
+    assert read_request('{"source": "the dog", "text": "the cat"}', "in: line 1") == Request("the cat")
+    line = '{"text": "", "prefix": "le", "phrases": ["chat noir", ""], "id": 5, "doc": {"n": [1.5, null]}}'
+    expected = Request("", "le", ("chat noir", ""), {"id": 5, "doc": {"n": [1.5, None]}})
+    assert read_request(line, "in: line 1") == expected
+    assert read_request('{"text": "a", "constraints": ["b"]}', "").phrases == ("b",)
+    assert read_request('{"text": "a", "prefix": null, "phrases": null}', "") == Request("a")
+
+
+@pytest.mark.parametrize("line", ["", " ", "\t\r", "\u2028"])
+def test_a_blank_line_is_an_empty_request(line: str) -> None:
+    assert read_request(line, "in: line 1") == Request("")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("the cat", "not JSON"),
+        ('{"text": "the cat"', "not JSON"),
+        ('{"text": "a"} {"text": "b"}', "not JSON (Extra data at column 15)"),
+        ('{"text": "a", "x": NaN}', "not JSON (NaN is no number of JSON)"),
+        ('{"text": "a", "x": -Infinity}', "not JSON (-Infinity is no number of JSON)"),
+        ('{"text": "a", "x": ' + "9" * 5000 + "}", "not JSON (an integer has too many digits"),
+        ("[" * 100_000, "not JSON (nested too deeply)"),
+        ('{"text": "a", "x": ' + "[" * 200 + "]" * 200 + "}", "not JSON (nested too deeply)"),
+        ('"the cat"', "a text, not an object"),
+        ('["the cat"]', "a list, not an object"),
+        ("17", "a number, not an object"),
+        ("null", "null, not an object"),
+        ("true", "true or false, not an object"),
+        ('{"Text": "a"}', 'the object has no "text"'),
+        ('{"text": null}', '"text" is null; write a text in quotes'),
+        ('{"source": 5}', '"source" is a number; write a text in quotes'),
+        ('{"text": "a", "prefix": ["b"]}', '"prefix" is a list; write a text in quotes'),
+        ('{"text": "a", "phrases": "b"}', '"phrases" is a text; write a list of texts'),
+        ('{"text": "a", "constraints": ["b", {}]}', '"constraints": entry 2 is an object; write a text in quotes'),
+    ],
+)
+def test_anything_else_is_named_by_file_and_line(line: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_request(line, "in.jsonl: line 3")
+    told = str(caught.value)
+    assert told.startswith("in.jsonl: line 3: ")
+    assert message in told
+    assert "\n" not in told
+    assert len(told) < 300
+
+
+def test_half_a_character_becomes_the_replacement_character() -> None:
+    found = read_request(
+        '{"text": "a\\ud800b", "prefix": "\\udfff", "phrases": ["\\ud83e\\udd8a"], "k": "\\ud800"}', ""
+    )
+    assert (found.text, found.prefix, found.phrases) == ("a\ufffdb", "\ufffd", ("🦊",))
+    assert found.extra == {"k": "\ud800"}  # passed through as it came
+
+
+def test_what_was_written_can_be_read_again() -> None:
+    request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
+    alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
+    written = json_line(9, Translation(request, ("the", "cat"), 0, (alternative,)), TranslateConfig(word_scores=True))
+    again = read_request(written, "")
+    assert again.text == "the cat"
+    assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")
+    second, plain = (
+        json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)), TranslateConfig()) for one in (again, request)
+    )
+    assert second == plain
+
+
+def test_what_is_nested_as_deeply_as_is_read_is_written_too() -> None:
+    request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
+    assert one_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
+    assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000

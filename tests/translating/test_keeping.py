@@ -1,0 +1,61 @@
+"""What a kept translation depends on."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nmtalign.config import TranslateConfig
+from nmtalign.translating import keeping
+from nmtalign.translating.keeping import Origin, options_that_count, sha256_of_lines
+
+PLAIN = TranslateConfig(device="cpu")
+
+
+def test_every_setting_counts_but_those_that_change_no_word() -> None:
+    counted = set(options_that_count(PLAIN))
+    known = {field.name for field in dataclasses.fields(TranslateConfig)}
+    assert known - counted == {
+        "n_best", "sample", "temperature", "top_k", "seed", "ensemble", "format", "input_format", "word_scores",
+        "alignment", "batch_size", "max_memory", "threads",
+    }  # fmt: skip
+
+
+def test_a_lexicon_counts_by_its_content_and_where_it_is_used(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("x")
+    other.write_text("x")
+    used = [
+        options_that_count(TranslateConfig(lexicon=str(name), candidates=9, device="cpu")) for name in (path, other)
+    ]
+    assert used[0] == used[1]
+    path.write_text("y")
+    assert options_that_count(TranslateConfig(lexicon=str(path), candidates=9, device="cpu")) != used[0]
+    assert options_that_count(TranslateConfig(lexicon=str(path), device="cpu")) == options_that_count(PLAIN)
+
+
+def test_the_machine_counts_by_how_it_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "has_gpu", lambda: False)
+    assert options_that_count(TranslateConfig(device="auto")) == options_that_count(PLAIN)
+    monkeypatch.setattr(keeping, "has_gpu", lambda: True)
+    assert options_that_count(TranslateConfig(device="auto"))["device"] == "cuda"
+    for native, name in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(keeping, "has_bf16_products", lambda native=native: native)
+        assert options_that_count(TranslateConfig(device="cpu", precision="auto"))["precision"] == name
+
+
+def test_a_hidden_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not keeping.has_gpu()
+
+
+def test_the_key_is_of_all_that_counts() -> None:
+    origin = Origin("m", sha256_of_lines(["a", "b"]), {"beam": 1}, "1.0")
+    others = [
+        dataclasses.replace(origin, model="n"),
+        dataclasses.replace(origin, source_sha256=sha256_of_lines(["a b"])),
+        dataclasses.replace(origin, options={"beam": 2}),
+        dataclasses.replace(origin, nmtalign_version="1.1"),
+    ]
+    assert len({origin.key, *(other.key for other in others)}) == 5
+    assert sha256_of_lines(["a", "b"]) != sha256_of_lines(["a", "b", ""])

@@ -1,0 +1,222 @@
+"""How translations are written: text, Moses's form, JSON lines that are always valid."""
+
+import io
+import itertools
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmtalign.config import TranslateConfig
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.translating.output_formats import (
+    formatter,
+    json_line,
+    moses_lines,
+    one_line,
+    pair_json,
+    pair_line,
+    text_line,
+)
+from nmtalign.translating.translation import Alternative, Request, ScoredPair, Translation
+
+WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.00001]], np.float32)  # 2 + 1 by 2 + 1
+
+
+def translation(*texts: str, extra: dict[str, Any] | None = None, weights: Any = None) -> Translation:
+    """With alternative n of n words, each `a`."""
+    found = tuple(
+        Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in enumerate(texts, 1)
+    )
+    return Translation(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, found)
+
+
+def aligned(text: str = "le chat") -> Translation:
+    alternative = Alternative(text, ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25), WEIGHTS)
+    return Translation(Request("the cat"), ("the", "cat"), 0, (alternative,))
+
+
+def test_text_and_moses_lines() -> None:
+    two = translation("un |||| deux", 'é "\u2028')
+    assert text_line(7, two) == "un |||| deux"
+    first, second = moses_lines(7, two, TranslateConfig()).split("\n")
+    assert first == "7 ||| un | | || deux ||| LogProb= -0.333333 Length= 2 ||| -0.142857"
+    assert second == '7 ||| é "\u2028 ||| LogProb= -0.666667 Length= 3 ||| -0.285714'
+
+
+def test_word_scores_and_alignments_in_moses_lines() -> None:
+    scores = "LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 -0.250000"
+    found = moses_lines(3, aligned(), TranslateConfig(word_scores=True, alignment="hard"))
+    # The second word looks at `</s>` most: it has no link.
+    assert found == f"3 ||| le chat ||| {scores} ||| -0.500000 ||| 1-0"
+    found = moses_lines(3, aligned(), TranslateConfig(alignment="soft"))
+    assert found.split(" ||| ")[-1] == "0.125,0.75,0.125 0.25,0.25,0.5 0,1,0"
+    # The field is there even where there is nothing to say.
+    assert moses_lines(0, translation(""), TranslateConfig(alignment="hard")).endswith(" ||| ")
+    blank = translation("", weights=np.zeros((1, 1), np.float32))
+    assert moses_lines(0, blank, TranslateConfig(alignment="hard")).endswith("-0.142857 ||| ")
+    assert moses_lines(0, blank, TranslateConfig(alignment="soft")).endswith("-0.142857 ||| 0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "le chat\n"),
+        ({"n_best": 2}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000\n"),
+        ({"alignment": "hard"}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000 ||| 1-0\n"),
+        ({"word_scores": True}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 "
+         "-0.250000 ||| -0.500000\n"),
+    ],
+)  # fmt: skip
+def test_the_form_follows_from_what_is_asked_for(settings: dict[str, Any], expected: str) -> None:
+    assert formatter(TranslateConfig(**settings))(4, aligned()) == expected
+
+
+def test_several_translations_are_a_line_each() -> None:
+    found = formatter(TranslateConfig(n_best=2))(0, translation("a", "b"))
+    assert found.count("\n") == 2
+    assert found.endswith("\n")
+    assert formatter(TranslateConfig(n_best=2, format="json"))(0, translation("a", "b")).count("\n") == 1
+
+
+def test_a_line_of_json() -> None:
+    line = json_line(7, translation("un |||| deux", 'é "\u2028'), TranslateConfig())
+    assert "é" in line
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {
+        "id": 7,
+        "source": "a\u2028 \x00b",
+        "translation": "un |||| deux",
+        "score": -0.142857,
+        "log_prob": -0.333333,
+        "tokens": ["a"],
+        "source_tokens": ["a", "\x00b"],
+        "source_unknown": 1,
+        "n_best": [
+            {"translation": "un |||| deux", "score": -0.142857, "log_prob": -0.333333, "tokens": ["a"]},
+            {"translation": 'é "\u2028', "score": -0.285714, "log_prob": -0.666667, "tokens": ["a", "a"]},
+        ],
+    }
+
+
+def test_word_scores_alignments_and_pieces_in_json() -> None:
+    config = TranslateConfig(format="json", word_scores=True, alignment="hard")
+    found = json.loads(json_line(0, aligned(), config))
+    assert found["token_log_probs"] == found["n_best"][0]["token_log_probs"] == [-0.5, -0.75, -0.25]
+    assert found["alignment"] == found["n_best"][0]["alignment"] == [[1, 0]]
+    assert "pieces" not in found
+    config = TranslateConfig(format="json", alignment="soft")
+    (alternative,) = aligned().n_best
+    found = json.loads(json_line(0, Translation(Request("x"), ("the", "cat"), 0, (alternative,), pieces=3), config))
+    assert found["alignment"] == [[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0.0, 1.0, 0.0]]
+    assert found["pieces"] == 3
+    assert "token_log_probs" not in found
+    assert json.loads(json_line(0, translation("a"), config))["alignment"] is None
+
+
+def test_other_keys_pass_through_and_the_id_stays() -> None:
+    extra = {"doc": {"n": [1, None, "é"]}, "id": "s-1", "score": "mine", "words": 5, "big": 10**30}
+    found = json.loads(json_line(7, translation("x", extra=extra), TranslateConfig()))
+    assert (found["id"], found["doc"], found["big"], found["words"]) == ("s-1", {"n": [1, None, "é"]}, 10**30, 5)
+    assert found["score"] == -0.142857
+    assert list(found)[:2] == ["id", "doc"]
+
+
+def test_what_was_written_before_does_not_stay_beside_another_translation() -> None:
+    config = TranslateConfig(format="json", word_scores=True, alignment="hard")
+    before = json.loads(json_line(0, aligned(), config))
+    found = json.loads(json_line(0, translation("x", extra={**before, "topic": "cats"}), TranslateConfig()))
+    assert "alignment" not in found
+    assert "token_log_probs" not in found
+    assert (found["topic"], found["source"]) == ("cats", "a\u2028 \x00b")
+
+
+def test_json_is_valid_whatever_it_holds() -> None:
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    alternative = Alternative("x", ("x",), math.nan, -math.inf, (math.nan, -1.0), np.full((2, 2), np.nan, np.float32))
+    extra = {"a": [math.inf, {"b": math.nan}], "half": "\ud800 and \U0001f98a", "ends": "\x85\u2028\u2029\r\n\x0b"}
+    config = TranslateConfig(word_scores=True, alignment="soft")
+    line = json_line(0, Translation(Request("s", extra=extra), ("s",), 0, (alternative,)), config)
+    assert len(line.splitlines()) == 1
+    found = json.loads(line.encode("utf-8"), parse_constant=refuse)
+    assert (found["score"], found["log_prob"], found["token_log_probs"]) == (None, None, [None, -1.0])
+    assert found["alignment"] == [[None, None], [None, None]]
+    assert found["a"] == [None, {"b": None}]
+    assert (found["half"], found["ends"]) == (extra["half"], extra["ends"])
+
+
+def test_any_text_comes_back_from_json() -> None:
+    generator = random.Random(1)
+    for _ in range(200):
+        text = "".join(
+            chr(generator.choice((10, 13, 0x1C, 0x85, 0x2028, 0xD83E, 0xDD8A, 0xFEFF, 97))) for _ in range(9)
+        )
+        line = one_line({"text": text})
+        assert len(line.splitlines()) == 1
+        back = json.loads(line.encode("utf-8"))["text"]
+        assert back.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
+
+
+@pytest.fixture(scope="module")
+def pieces() -> SentencePieces:
+    import sentencepiece
+
+    lines = [" ".join(words) for words in itertools.permutations(["cats", "boat", "boats", "sees"], 3)]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=20, model_type="bpe", minloglevel=9,
+        hard_vocab_limit=False,
+    )  # fmt: skip
+    return SentencePieces(model.getvalue())
+
+
+def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
+    # Three words of two pieces and two words of one; each piece looks at the pieces of the word before.
+    source, target = ("▁c", "ats", "▁b", "oat"), ("▁bo", "ats", "▁cats")
+    weights = np.array(
+        [[0.1, 0.2, 0.3, 0.3, 0.1], [0, 0.1, 0.5, 0.3, 0.1], [0.35, 0.25, 0.4, 0, 0], [0, 0, 0, 0, 1]], np.float32
+    )
+    alternative = Alternative("boats cats", target, -1.0, -4.0, (-1.0,) * 4, weights)
+    found = Translation(Request("cats boat"), source, 0, (alternative,))
+    tokenizers = Tokenizers(pieces, pieces)
+    hard, soft = TranslateConfig(alignment="hard"), TranslateConfig(alignment="soft")
+    # Of single pieces the last one's largest weight is on `▁b`; of words, `cats` has more.
+    assert formatter(hard, tokenizers)(0, found).split(" ||| ")[-1] == "1-0 0-1\n"
+    assert formatter(soft, tokenizers)(0, found).split(" ||| ")[-1] == "0.2,0.7,0.1 0.6,0.4,0 0,0,1\n"
+    line = json.loads(json_line(0, found, TranslateConfig(alignment="hard", word_scores=True), tokenizers))
+    assert line["alignment"] == [[1, 0], [0, 1]]
+    assert (line["source_words"], line["words"]) == (["cats", "boat"], ["boats", "cats"])
+    assert (line["source_tokens"], line["tokens"]) == (list(source), list(target))
+    assert len(line["token_log_probs"]) == 4
+    # Where the pieces are what is written, they are what is aligned.
+    tokenized = TranslateConfig(alignment="hard", tokenized=True)
+    assert formatter(tokenized, tokenizers)(0, found).split(" ||| ")[-1] == "2-0 2-1 2-2\n"
+    line = json.loads(json_line(0, found, tokenized, tokenizers))
+    assert line["alignment"] == [[2, 0], [2, 1], [2, 2]]
+    assert "words" not in line
+
+
+def test_lines_of_given_pairs() -> None:
+    pair = ScoredPair(3, "the cat", "le chat", ("the", "cat"), ("le", "chat"), 0, 1, -1.5, -0.5, (-0.5, -0.75, -0.25))
+    assert pair_line(pair) == "-1.500000"
+    assert pair_line(pair, as_score=True) == "-0.500000"
+    numbers, scores, tokens = pair_line(pair, word_scores=True).split("\t")
+    assert (numbers, tokens.split(" ")) == ("-1.500000", ["le", "chat", "</s>"])
+    assert scores == "-0.500000 -0.750000 -0.250000"
+    assert json.loads(pair_json(pair)) == {
+        "id": 3,
+        "source": "the cat",
+        "target": "le chat",
+        "score": -0.5,
+        "log_prob": -1.5,
+        "tokens": ["le", "chat"],
+        "token_log_probs": [-0.5, -0.75, -0.25],
+        "source_tokens": ["the", "cat"],
+        "source_unknown": 0,
+        "target_unknown": 1,
+    }

@@ -1,0 +1,107 @@
+"""Windows of lines: full ones of what is at hand, ready ones of what has to be waited for."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtalign.errors import InputError
+from nmtalign.translating.stream import AtHand, windows
+
+MANY = 10**9
+
+
+def cut(lines, count=100, characters=MANY):
+    return list(windows(lines, count, characters, len))
+
+
+def failing(*lines: str) -> Iterator[str]:
+    yield from lines
+    raise InputError("in.en: line 4: no good")
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 50), st.integers(1, 200), st.booleans())
+def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, characters: int, sequence: bool) -> None:
+    found = cut(lines if sequence else AtHand(iter(lines)), count, characters)
+    assert list(itertools.chain(*found)) == lines
+    for number, window in enumerate(found):
+        part = 1 if sequence else max(1, 8 // 2**number)  # the first ones are smaller, so that something comes out soon
+        most, bound = -(-count // part), -(-characters // part)
+        assert len(window) <= most
+        assert sum(map(len, window[:-1])) < bound
+        full = len(window) == most or sum(map(len, window)) >= bound
+        assert full or window is found[-1]
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 20), st.integers(0, 40))
+def test_windows_that_are_done_are_passed_over(lines: list[str], count: int, characters: int, done: int) -> None:
+    whole = cut(AtHand(iter(lines)), count, characters)
+    source = AtHand(iter(lines), done)
+    left = cut(source, count, characters)
+    assert left == (whole[-len(left) :] if left else [])
+    assert source.passed + sum(map(len, left)) == len(lines)
+    assert source.passed <= done
+    if left:
+        assert source.passed + len(left[0]) > done  # nothing is done twice that need not be
+
+
+@given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
+def test_what_is_waited_for_comes_in_bounded_windows(lines: list[str], count: int, characters: int) -> None:
+    found = cut(iter(lines), count, characters)
+    assert list(itertools.chain(*found)) == lines
+    assert all(len(window) <= count for window in found)
+    assert all(sum(map(len, window[:-1])) < characters for window in found)
+
+
+def test_a_line_that_comes_alone_is_given_at_once() -> None:
+    answered = threading.Semaphore(0)
+
+    def source() -> Iterator[str]:
+        for burst in (["one"], ["two", "three"], ["four"]):
+            yield from burst
+            assert answered.acquire(timeout=60)  # no more until there is an answer to all of it
+
+    found: list[str] = []
+    for window in windows(source(), 100, MANY, len):
+        found += window
+        if len(found) in (1, 3, 4):
+            answered.release()
+    assert found == ["one", "two", "three", "four"]
+
+
+def test_reading_ahead_is_bounded() -> None:
+    read: list[int] = []
+    ahead = threading.Event()
+
+    def source() -> Iterator[str]:
+        for number in itertools.count():
+            read.append(number)
+            if number == 30:
+                ahead.set()
+            yield "x" * 10
+
+    found = windows(source(), 8, MANY, len)
+    taken = [next(found) for _ in range(3)]
+    assert all(1 <= len(window) <= 8 for window in taken)
+    assert len(read) <= sum(map(len, taken)) + 8 + 1
+    found.close()
+    assert not ahead.wait(0.05)  # nobody takes any more, so nothing more is read
+    thin = windows(("x" * 10 for _ in itertools.count()), 100, 25, len)
+    assert all(len(next(thin)) <= 3 for _ in range(5))
+    thin.close()
+
+
+@pytest.mark.parametrize("source", [AtHand, iter])
+def test_an_error_comes_after_the_lines_before_it(source) -> None:
+    found: list[str] = []
+    with pytest.raises(InputError, match="line 4"):
+        found.extend(itertools.chain.from_iterable(windows(source(failing("a", "b", "c")), 2, MANY, len)))
+    assert found == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("source", [list, AtHand, iter])
+def test_nothing_gives_nothing(source) -> None:
+    assert cut(source([])) == []

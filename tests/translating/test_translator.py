@@ -1,0 +1,436 @@
+"""The translator: order, blank lines, pieces, what is asked of a line, unknown words, memory that runs out."""
+
+import copy
+import io
+import itertools
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from helpers.score_tables import WatchedScorer
+
+import nmtalign
+from nmtalign.config import ModelConfig, TranslateConfig
+from nmtalign.core.model import TranslationModel
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.model_directory import LoadedModel
+from nmtalign.presets import translate_config
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.translating import translator as translator_module
+from nmtalign.translating.translation import Request, Translation
+from nmtalign.translating.translator import Translator, search_options
+
+WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
+LINES = ["the fox .", "", "a red boat", "\t ", "sees", "hedgehogs see the fox", "a red boat", "the the the a ."]
+
+
+def make_loaded(tokenizers: Tokenizers, words: list[str], **changes: Any) -> LoadedModel:
+    vocabulary = Vocabulary(["</s>", "<unk>", *words])
+    torch.manual_seed(5)
+    config = ModelConfig(
+        source_vocabulary_size=len(vocabulary),
+        target_vocabulary_size=len(vocabulary),
+        **{"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, **changes},
+        output_rank=0,
+        initialisation="xavier",
+    )
+    model = TranslationModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
+        model.readout.output_bias[0] -= 5
+    settings = {"source_language": "en", "target_language": "fr"}
+    return LoadedModel(Path(), Path(), model, vocabulary, vocabulary, tokenizers, settings, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return make_loaded(Tokenizers.spaced("en", "fr"), WORDS)
+
+
+@pytest.fixture(scope="module")
+def subwords() -> LoadedModel:
+    model = io.BytesIO()
+    lines = [" ".join(pair) for pair in itertools.permutations([*WORDS, "foxes", "seen"], 3)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=30,
+        model_type="bpe",
+        minloglevel=9,
+        hard_vocab_limit=False,
+    )
+    pieces = SentencePieces(model.getvalue())
+    vocabulary = [piece for piece in pieces.pieces() if piece not in ("<s>", "</s>", "<unk>")]
+    return make_loaded(Tokenizers(pieces, pieces, "en", "fr"), vocabulary)
+
+
+def config(**settings: object) -> TranslateConfig:
+    return TranslateConfig(**{"beam": 3, "batch_size": 4, **settings})
+
+
+def found_by(loaded: LoadedModel, lines: list[str], **settings: object) -> list[Translation]:
+    return list(Translator(loaded, config(**settings)).translate(lines))
+
+
+def made_doubtful(loaded: LoadedModel) -> LoadedModel:
+    """The same model, but it says <unk> wherever it may."""
+    model = copy.deepcopy(loaded.model)
+    with torch.no_grad():
+        model.readout.output_bias[1] += 50
+    return replace(loaded, model=model)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
+def test_one_translation_a_line_in_order(loaded: LoadedModel, batch_size: int) -> None:
+    together = found_by(loaded, LINES * 3, batch_size=batch_size)
+    assert [translation.source for translation in together] == LINES * 3
+    for line, translation in zip(LINES * 3, together, strict=True):
+        alone = found_by(loaded, [line])[0]
+        assert translation.text == alone.text
+        assert translation.score == pytest.approx(alone.score, abs=1e-5)
+    assert [bool(translation.text) for translation in together[:8]] == [bool(line.strip()) for line in LINES]
+
+
+def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> None:
+    taken = []
+
+    def endless() -> Iterator[str]:
+        for number in itertools.count():
+            taken.append(number)
+            yield "a" if number % 2 else ""
+
+    translations = Translator(loaded, config(batch_size=1)).translate(endless())
+    assert [next(translations).source for _ in range(3)] == ["", "a", ""]
+    assert len(taken) < 1000
+
+
+def test_a_parent_that_waits_for_each_answer(loaded: LoadedModel) -> None:
+    answers: queue.Queue[str] = queue.Queue()
+
+    def questions() -> Iterator[str]:
+        yield LINES[0]
+        for line in LINES[1:]:
+            answers.get(timeout=60)
+            yield line
+
+    found = []
+    for translation in Translator(loaded, config()).translate(questions()):
+        found.append(translation.source)
+        answers.put(translation.text)
+    assert found == LINES
+
+
+def test_windows_are_bounded_by_their_text(loaded: LoadedModel) -> None:
+    lines = ["a" * 300, "the", "a" * 500] * 3  # each long line ends a window
+    assert [t.source for t in found_by(loaded, lines)] == lines
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"attention": "none"},
+        {"coverage": "linguistic", "attention_hidden": 37},
+        {"attention": "dot", "bidirectional": False, "reverse_source": True},
+        {"attention": "general", "readout_previous_word": False},
+    ],
+    ids=str,
+)
+def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any) -> None:
+    """The texts are the same; the scores are so to the last bit where products are reproducible."""
+    sizes = {"hidden": 48, "embedding": 20, "maxout": 24}
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, **{**sizes, **kind})
+    lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i % 19)) for i in range(40)]
+
+    def found(order: list[int], batch_size: int) -> list[Translation]:
+        there = found_by(loaded, [lines[place] for place in order], beam=5, n_best=3, batch_size=batch_size)
+        return [translation for _, translation in sorted(zip(order, there, strict=True), key=lambda pair: pair[0])]
+
+    forward = list(range(len(lines)))
+    expected = found(forward, 2000)
+    for size in (1, 7, 50, 300):
+        for order in (forward, forward[::-1], sorted(forward, key=lambda i: i * 17 % 40)):
+            assert_same(loaded, rounding, found(order, size), expected)
+
+
+def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], expected: list[Translation]) -> None:
+    """The same n-best lists, with the same numbers where products are reproducible, else with nearly the same."""
+    for left, right in zip(found, expected, strict=True):
+        assert [answer.text for answer in left.n_best] == [answer.text for answer in right.n_best]
+        for ours, theirs in zip(left.n_best, right.n_best, strict=True):
+            steps = len(left.source_tokens) + 1 + len(theirs.token_log_probs)
+            error = rounding.of_steps(loaded.model, steps)
+            rounding.assert_same(ours.token_log_probs, theirs.token_log_probs, error)
+            rounding.assert_same(ours.score, theirs.score, error)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_change_no_translation(threads: int, rounding: Any) -> None:
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48)
+    one = found_by(loaded, LINES * 5, batch_size=7)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        several = found_by(loaded, LINES * 5, batch_size=7)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert_same(loaded, rounding, several, one)
+
+
+def watched(loaded: LoadedModel, watch: Callable[[torch.Tensor], None], **settings: object) -> Translator:
+    """A translator that calls `watch(source)` before each search."""
+    translator = Translator(loaded, config(**settings))
+    return Translator(loaded, translator.config, scorer=WatchedScorer(translator.scorer, watch))
+
+
+def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
+    def broken(source: torch.Tensor) -> None:
+        raise KeyError("lost")
+
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError, match="lost"):
+            list(watched(loaded, broken).translate(LINES * 5))
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
+    known, blank, unknown = found_by(loaded, ["the fox .", " ", "a hedgehog </s> <unk>"], n_best=2)
+    assert known.source_tokens == ("the", "fox", ".")
+    assert (known.source_unknown, unknown.source_unknown, blank.source_unknown) == (0, 3, 0)
+    assert len(known.n_best) == 2
+    assert known.text == " ".join(known.tokens) == known.n_best[0].text
+    assert known.score >= known.n_best[1].score
+    assert len(known.n_best[1].token_log_probs) == len(known.n_best[1].tokens) + 1
+    assert known.log_prob == pytest.approx(sum(known.n_best[0].token_log_probs), abs=1e-4)
+    assert (blank.text, blank.tokens, blank.log_prob) == ("", (), 0.0)
+
+
+def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
+    line = "the fox sees a boat . a red boat sees the fox . the fox"
+    whole, short = found_by(loaded, [line, "a red"], max_source_length=6, n_best=2)
+    parts = found_by(loaded, ["the fox sees a boat .", "a red boat sees the fox", ". the fox"])
+    assert whole.pieces == 3
+    assert short.pieces == 1
+    assert whole.text == " ".join(part.text for part in parts)
+    assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+    assert len(whole.n_best) == 1
+    assert len(short.n_best) == 2
+
+
+def test_weights_of_a_long_line(loaded: LoadedModel) -> None:
+    whole, blank = found_by(loaded, ["the fox sees a boat", ""], max_source_length=2)
+    assert whole.alignment is not None
+    assert whole.alignment.shape == (len(whole.tokens) + 1, 6)
+    assert whole.alignment.sum(1) == pytest.approx(1, abs=1e-5)
+    assert blank.alignment is not None
+    assert blank.alignment.shape == (1, 1)
+    assert next(Translator(loaded, config(), alignments=False).translate(["a"])).alignment is None
+
+
+def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
+    plain, given, blank, long = Translator(loaded, config(max_source_length=3)).translate(
+        [
+            Request("the fox ."),
+            Request("the fox .", prefix="red hedgehog"),
+            Request("", prefix="red"),
+            Request("the fox sees a boat", prefix="boat"),
+        ]
+    )
+    assert given.tokens[:2] == ("red", "hedgehog")
+    assert given.text.startswith("red hedgehog")
+    assert given.log_prob < plain.log_prob
+    assert blank.text == ""
+    assert long.pieces == 2
+    assert long.tokens[0] == "boat"
+
+
+def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
+    requests = [Request("the fox .", phrases=("red boat", "", "sees Zorglub")), Request("the fox .")]
+    given, plain = Translator(loaded, config()).translate(requests)
+    replaced, _ = Translator(loaded, config(replace_unk=True)).translate(requests)
+    assert "sees Zorglub" in given.text
+    assert "sees Zorglub" in replaced.text
+    assert "red boat" in given.text
+    assert plain.text == found_by(loaded, ["the fox ."])[0].text
+
+
+def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the C library keeps what searches of many sizes leave, and a long run grows; not for each lone line."""
+    times = []
+    monkeypatch.setattr(translator_module, "return_memory", lambda: times.append(1))
+    translator = Translator(loaded, TranslateConfig(beam=1, batch_size=40))
+    list(translator.translate(["the fox"]))
+    assert not times
+    list(translator.translate(["the fox"] * 4000))  # 3 words a line with its end, windows of 50 lines
+    assert 4000 / 100 <= len(times) <= 4000 * 3 / 40
+
+
+@pytest.mark.parametrize("kind", ["words", "subwords"])
+@pytest.mark.parametrize("size", [4097, 5003])
+def test_of_many_words_a_prefix_or_phrase_is_for_its_line_alone(
+    subwords: LoadedModel, kind: str, size: int, rounding: Any
+) -> None:
+    """A sentence with a prefix has one word to begin with, fewer than the beam; so much is left of its neighbours'."""
+    known = list(subwords.target_vocabulary.words[2:]) if kind == "subwords" else WORDS
+    tokenizers = subwords.tokenizers if kind == "subwords" else Tokenizers.spaced("en", "fr")
+    more = [f"word{number}" for number in range(size - 2 - len(known))]
+    loaded = make_loaded(tokenizers, known + more)
+    translator = Translator(loaded, TranslateConfig(beam=12, max_length_ratio=1.5))
+    asked = [Request("the fox .", prefix="a"), Request("the fox .", prefix="red a", phrases=("boat",))]
+    for lines in ([*asked, "the fox ."], ["the fox .", *asked], [asked[1], "sees", asked[0]], ["", asked[0], "a boat"]):
+        together = list(translator.translate(lines))
+        for line, found in zip(lines, together, strict=True):
+            (alone,) = translator.translate([line])
+            assert_same(loaded, rounding, [found], [alone])
+            prefix = line.prefix if isinstance(line, Request) else ""
+            assert found.text.startswith(prefix)
+
+
+def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
+    with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
+        Translator(loaded).translate("the fox")
+
+
+def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
+    translator = Translator(loaded, config())
+    assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
+    assert len(next(translator.translate(["the fox ."])).n_best) == 1
+    for wrong in ({"device": "cpu"}, {"beams": 4}, {"beam": 0}, {"beam": "x"}):
+        with pytest.raises(UsageError):
+            translator.translate(["a"], **wrong)
+
+
+def test_samples_depend_on_seed_and_line_alone(loaded: LoadedModel) -> None:
+    settings = {"sample": True, "n_best": 4, "temperature": 2.0}
+    together = found_by(loaded, LINES, **settings)
+    assert [[a.text for a in t.n_best] for t in found_by(loaded, LINES, batch_size=1, **settings)] == [
+        [a.text for a in t.n_best] for t in together
+    ]
+    assert len({a.text for a in together[0].n_best}) > 1
+    other = found_by(loaded, LINES, seed=7, **settings)
+    assert [[a.text for a in t.n_best] for t in other] != [[a.text for a in t.n_best] for t in together]
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> None:
+    one = found_by(loaded, LINES)
+    for ensemble in ("probability", "log"):
+        two = list(Translator([loaded, loaded], config(ensemble=ensemble)).translate(LINES))
+        assert [t.text for t in two] == [t.text for t in one]
+        assert [t.score for t in two] == pytest.approx([t.score for t in one], abs=1e-5)
+    other = make_loaded(Tokenizers.spaced("en", "fr"), [*WORDS, "more"])
+    with pytest.raises(UsageError, match="vocabulary"):
+        Translator([loaded, other])
+
+
+def test_candidates_are_all_that_is_said(loaded: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "lexicon").write_text("the red\nfox boat\n")
+    settings = {"lexicon": str(tmp_path / "lexicon"), "candidates": 1}
+    found = found_by(loaded, ["the fox", "a", "sees a boat"], **settings)
+    assert set(found[0].tokens) <= {"red", "boat", "the"}
+    assert set(found[1].tokens) <= {"the"}
+    everything = found_by(loaded, LINES, lexicon=settings["lexicon"], candidates=len(WORDS))
+    assert [t.text for t in everything] == [t.text for t in found_by(loaded, LINES)]
+
+
+def test_the_papers_search_has_settings_of_its_own() -> None:
+    paper = translate_config(("command line", {"search": "paper"}))
+    assert (paper.length_penalty, paper.min_length_ratio, search_options(paper).safe_stop) == (0.0, 0.5, False)
+    assert translate_config(("command line", {"search": "paper", "length_penalty": 1.0})).length_penalty == 1.0
+    assert translate_config(("file", {"length_penalty": 0.5}), ("line", {})).length_penalty == 0.5
+
+
+def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
+    folder = random_model_directory(tmp_path, ["a", "b"], ["c", "d"], lambda model: None)
+    found = nmtalign.Translator.load(folder, beam=2).translate(iter(["a b", ""]))
+    assert [t.source for t in found] == ["a b", ""]
+    with pytest.raises(UsageError, match="beams"):
+        nmtalign.Translator.load(folder, beams=2)
+
+
+def test_unknown_words_are_copied_or_looked_up(loaded: LoadedModel, tmp_path: Path) -> None:
+    loaded = made_doubtful(loaded)
+    assert "<unk>" not in found_by(loaded, ["hedgehogs"])[0].text
+    assert set(found_by(loaded, ["hedgehogs"], allow_unk=True)[0].tokens) == {"<unk>"}
+    assert set(found_by(loaded, ["hedgehogs"], replace_unk=True)[0].tokens) == {"hedgehogs"}
+    (tmp_path / "lexicon").write_text("hedgehogs hérissons\n")
+    settings = {"replace_unk": True, "lexicon": str(tmp_path / "lexicon")}
+    assert set(found_by(loaded, ["hedgehogs"], **settings)[0].text.split()) == {"hérissons"}
+
+
+def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
+    subwords = made_doubtful(subwords)
+    settings = {"replace_unk": True, "max_length_ratio": 2.0}
+    # A known piece: the word that it is part of.
+    assert set(found_by(subwords, ["seen"], **settings)[0].text.split()) == {"seen"}
+    # An unknown one: itself, for the rest of the word has its own place in the translation.
+    found = found_by(subwords, ["猫"], **settings)[0]
+    assert set(found.tokens) <= {"猫", "▁猫", "▁"}
+    (tmp_path / "lexicon").write_text("seen vu\n")
+    found = found_by(subwords, ["seen"], lexicon=str(tmp_path / "lexicon"), **settings)[0]
+    assert set(found.tokens) == {"▁vu"}
+
+
+def test_tokenized_lines_are_split_at_spaces_only(subwords: LoadedModel) -> None:
+    raw = found_by(subwords, ["the foxes"])[0]
+    tokenized = found_by(subwords, [" ".join(raw.source_tokens)], tokenized=True)[0]
+    assert tokenized.source_tokens == raw.source_tokens
+    assert tokenized.text == " ".join(raw.tokens)
+
+
+def test_lines_never_hold_the_end_of_a_line() -> None:
+    loaded = make_loaded(Tokenizers.spaced(), ["x\ry", "z\r"])
+    for translation in found_by(loaded, ["a b c", "d"], n_best=3):
+        assert not {"\r", "\n"} & set("".join(a.text for a in translation.n_best))
+
+
+def test_what_a_model_without_attention_cannot_do() -> None:
+    loaded = make_loaded(Tokenizers.spaced(), WORDS, attention="none")
+    assert len(found_by(loaded, LINES)) == len(LINES)
+    with pytest.raises(UsageError, match="no attention"):
+        Translator(loaded, config(replace_unk=True))
+    with pytest.raises(UsageError, match="no attention"):
+        Translator(loaded, config(coverage_penalty=0.2))
+    assert next(Translator(loaded, config()).translate(["a"])).alignment is None
+
+
+def test_long_sentences_make_small_batches(loaded: LoadedModel) -> None:
+    shapes: list[tuple[int, ...]] = []
+    translator = watched(
+        loaded, lambda source: shapes.append(tuple(source.shape)), max_length_ratio=0.1, batch_size=402
+    )
+    list(translator.translate(["a fox"] * 6 + ["a fox " * 100] * 3))
+    assert shapes == [(2, 201), (2, 201), (5, 3)]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_batch_that_is_too_large_is_halved(loaded: LoadedModel, error: Exception) -> None:
+    room = 1
+
+    def small_machine(source: torch.Tensor) -> None:
+        if len(source) > room:
+            raise error
+
+    translator = watched(loaded, small_machine)
+    expected = [translation.text for translation in found_by(loaded, LINES)]
+    assert [translation.text for translation in translator.translate(LINES)] == expected
+    room = 0
+    with pytest.raises(ResourceError, match="out of memory with one sentence of"):
+        list(translator.translate(LINES))
+
+
+def test_other_errors_are_not_taken_for_memory(loaded: LoadedModel) -> None:
+    def broken(source: torch.Tensor) -> None:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        list(watched(loaded, broken).translate(LINES))

@@ -1,0 +1,135 @@
+"""The lexicon, and unknown words replaced through the alignment."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
+
+
+def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon"
+    path.write_text(
+        "fox renard 0.4\nfox goupil 0.6\nboat\tbateau 0.5\nboat navire 0.5\nox bœuf\nox boeuf 0.9\nNULL le 1\n"
+    )
+    assert read_lexicon(path) == {"fox": "goupil", "boat": "bateau", "ox": "bœuf"}
+    path.write_text("fox goupil -3.5\nfox renard -0.5\nfox <eps> -0.1\n")  # logarithms, as fast_align writes them
+    assert read_lexicon(path) == {"fox": "renard"}
+
+
+def rows(*places: int, width: int) -> npt.NDArray[np.float32]:
+    """Weights (Ty + 1, Tx), each row all on one place; the last row on `</s>`."""
+    weights: npt.NDArray[np.float32] = np.eye(width + 1, dtype=np.float32)[[*places, width]]
+    return weights
+
+
+def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str], language: str = "") -> str:
+    """Unknown target words "_", each aligned with the place given for it."""
+    words, tokens = source.split(), target.replace("_", "<unk>").split()
+    ids = [UNK_ID if word == "<unk>" else 5 for word in tokens]
+    left = iter(places)
+    weights = rows(*(next(left) if number == UNK_ID else 0 for number in ids), width=len(words))
+    return " ".join(replace_unknowns(ids, tokens, weights, words, words, lexicon, language=language))
+
+
+def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
+    ids = [UNK_ID, 5, UNK_ID, UNK_ID]
+    tokens = ["<unk>", "voit", "<unk>", "<unk>"]
+    words = ["Ann", "sees", "hedgehogs"]
+    weights = np.array(
+        [
+            [0.3, 0.1, 0.1, 0.5],  # `</s>` has the most: left out
+            [0.1, 0.1, 0.8, 0.0],  # not unknown: stays
+            [0.1, 0.2, 0.6, 0.1],
+            [0.3, 0.3, 0.1, 0.3],  # equal: the first, but it replaces a word already
+            [0.0, 0.0, 0.0, 1.0],
+        ],
+        np.float32,
+    )
+    lexicon = {"hedgehogs": "hérissons", "sees": "regarde"}
+    assert replace_unknowns(ids, tokens, weights, words, words, lexicon) == ["Ann", "voit", "hérissons", "regarde"]
+    copies = ["▁Ann", "▁sees", "▁hedgehogs"]
+    marked = replace_unknowns(ids, tokens, weights, words, copies, lexicon, word_start="▁")
+    assert marked == ["▁Ann", "voit", "▁hérissons", "▁regarde"]
+    assert tokens[0] == "<unk>"
+    assert replace_unknowns(ids, tokens, weights[:, 3:], [], [], lexicon) == tokens
+    assert replace_unknowns([-1, 5, -1, -1], tokens, weights, words, words, lexicon) == tokens  # a prefix
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "places", "result"),
+    [
+        ("Hedgehogs eat", "_ mangent", [0], "Hérissons mangent"),  # the sentence's capital
+        ("Hedgehogs eat", "les _ mangent", [0], "les hérissons mangent"),
+        ("the Hedgehogs eat", "les _ mangent", [1], "les Hérissons mangent"),
+        ("THE HEDGEHOGS", "LES _", [1], "LES HÉRISSONS"),
+        ("The red hedgehogs", "_ rouges", [2], "Hérissons rouges"),
+        ("the red hedgehogs", "_ rouges", [2], "hérissons rouges"),
+        ('" The red hedgehogs', '" _ rouges', [3], '" Hérissons rouges'),
+        ("No . Hedgehogs eat .", "Non . _ mangent .", [2], "Non . Hérissons mangent ."),
+        ("in london", "à _", [1], "à Londres"),  # as the lexicon has it
+        ("Frank is Iron", "_ est _", [0, 2], "Frank est Iron"),
+        ("Ann saw Turkey", "Ann vit la _", [2], "Ann vit la Turquie"),
+        ("the turkey", "la _", [1], "la dinde"),
+        ("The iPhone", "_ !", [1], "iPhone !"),
+        ("A B", "_ _", [0, 1], "Un B"),
+    ],
+)
+def test_case_is_kept(source: str, target: str, places: list[int], result: str) -> None:
+    lexicon = {"hedgehogs": "hérissons", "London": "Londres", "Turkey": "Turquie", "turkey": "dinde", "a": "un"}
+    assert replaced(source, target, places, lexicon) == result
+
+
+@pytest.mark.parametrize(
+    ("target", "place", "result"),
+    [
+        ("le _ noir", 0, "l' arbre noir"),
+        ("La _", 0, "L' arbre"),
+        ("plus de _", 0, "plus d' arbre"),
+        ("l' _", 1, "le renard"),
+        ("Qu' _", 1, "Que renard"),
+        ("de _", 2, "de hérisson"),  # which h it is cannot be seen
+        ("d' _", 2, "d' hérisson"),
+        ("d' _", 3, "d' 5"),
+        ("pas _", 0, "pas arbre"),
+    ],
+)
+def test_french_is_elided_before_what_replaces(target: str, place: int, result: str) -> None:
+    lexicon = {"tree": "arbre", "fox": "renard", "hedgehog": "hérisson"}
+    assert replaced("tree fox hedgehog 5", target, [place], lexicon, language="fr") == result
+    unchanged = replaced("tree fox hedgehog 5", target, [place], lexicon)
+    assert unchanged.split()[0] == target.split()[0]
+
+
+def test_which_source_word_an_unknown_one_stands_for() -> None:
+    words = ["foxes", ",", "martens", "eat"]
+
+    def place(*weights: float, **more: object) -> str:
+        row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
+        return replace_unknowns([UNK_ID], ["<unk>"], row, words, words, {}, **more)[0]  # type: ignore[arg-type]
+
+    assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # no mark while there is a word
+    assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
+    assert place(0.5, 0.0, 0.2, 0.0, 0.3, unknown=[2]) == "martens"
+    assert place(0.8, 0.0, 0.2, 0.0, 0.0, unknown=[2]) == "foxes"
+    twice = np.array([[0.7, 0, 0.1, 0.2, 0], [0.7, 0, 0.1, 0.2, 0], [0.99, 0, 0.01, 0, 0]], np.float32)
+    weights = np.vstack([twice, [[0, 0, 0, 0, 1]]]).astype(np.float32)
+    tokens = ["<unk>"] * 3
+    assert replace_unknowns([UNK_ID] * 3, tokens, weights, words, words, {}) == ["foxes", "eat", "foxes"]
+    marks = np.array([[0.1, 0.9, 0], [0, 0, 1]], np.float32)
+    assert replace_unknowns([UNK_ID], ["<unk>"], marks, [",", "!"], [",", "!"], {}) == ["!"]
+
+
+def test_a_line_in_pieces_is_as_one() -> None:
+    generator, words = np.random.default_rng(2), [f"w{number}" for number in range(7)]
+    first, last = generator.random((4, 5), np.float32), generator.random((3, 4), np.float32)
+    empty = np.array([[1]], np.float32)
+    whole = np.zeros((6, 8), np.float32)
+    whole[:3, :4], whole[:3, 7], whole[3:, 4:] = first[:3, :4], first[:3, 4], last
+    ids, tokens = [UNK_ID] * 5, ["<unk>"] * 5
+    expected = replace_unknowns(ids, tokens, whole, words, words, {"w5": "cinq"}, unknown=[1, 6])
+    assert "<unk>" not in expected
+    assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
