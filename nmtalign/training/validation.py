@@ -16,8 +16,7 @@ from nmtalign.decoding.scorer import ModelScorer
 from nmtalign.decoding.search import SearchOptions, beam_search
 from nmtalign.scoring.metrics import Score, bleu
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Validated
-from nmtalign.training.progress import perplexity
+from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position
 
 BATCH = 50  # sentences translated together

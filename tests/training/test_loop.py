@@ -1,12 +1,11 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops when told, and keeps what it must."""
 
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import trainings
 
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
@@ -16,15 +15,6 @@ from nmtalign.training import state
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-trainings = load("trainings")
 CONFIG, sizes, weights = trainings.CONFIG, trainings.sizes, trainings.weights
 
 
@@ -218,8 +208,8 @@ def break_losses(monkeypatch, trainer, broken):
     """Makes the loss of the updates in `broken` not a number."""
     whole = trainer.model.loss
 
-    def loss(*arguments):
-        found = whole(*arguments)
+    def loss(*arguments, **options):
+        found = whole(*arguments, **options)
         return replace(found, objective=found.objective * torch.nan) if trainer.position.update in broken else found
 
     monkeypatch.setattr(trainer.model, "loss", loss)
