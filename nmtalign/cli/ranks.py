@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
 
+from nmtalign.cli.stopping import REASONS
 from nmtalign.config import Device
 
 if TYPE_CHECKING:
@@ -46,3 +48,7 @@ def joined(device: Device) -> Iterator["World"]:
             world.close()
     except FailedElsewhereError as error:
         raise typer.Exit(error.exit_code) from None
+    finally:
+        if _several():  # torchrun ends the others when one has ended; this process keeps its own exit code
+            for number in REASONS:
+                signal.signal(number, signal.SIG_IGN)

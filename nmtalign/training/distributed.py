@@ -12,6 +12,7 @@ too, else the first one that fails. The others end without a message.
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -200,7 +201,8 @@ class Ranks(World):
         try:
             yield
         except RuntimeError as error:
-            reason = " ".join(str(error).split())[:160]
+            text = re.sub(r"^\[[^\]]*\]\s*", "", str(error))  # without the line of the C++ source
+            reason = " ".join(text.split()).partition(". ")[0][:160]
             raise ConnectionLostError(
                 f"{self._name} lost the connection to the other processes at update {self.update} ({reason}); "
                 "the report of torchrun names the process that failed; the same command resumes from the last "

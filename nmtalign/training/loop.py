@@ -59,6 +59,7 @@ class Trainer:
         keep_memory()
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
+        self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
         self.bf16 = picks_bf16(config.precision, self.device)
         self._given = Given.read(corpus, model_config, config)
         self._fingerprint = fingerprint_of(corpus, model_config, config, self._given.identity)
@@ -194,9 +195,9 @@ class Trainer:
         rate = self._schedule.rate(position, self._done(), self._batches_in_epoch)
         self._uncounted.append((position.update, self._updater.update(group, batches, rate)))
 
-    def _count(self, computing: int = 0) -> None:
+    def _count(self, lag: int = 0) -> None:
         """Counts the updates, except the last ones, which a GPU may still be computing."""
-        while len(self._uncounted) > computing:
+        while len(self._uncounted) > lag:
             update, outcome = self._uncounted.pop(0)
             if outcome.finite:
                 self.position.bad_in_a_row = 0
@@ -225,7 +226,7 @@ class Trainer:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position, before = self.position, self.position.seconds
         position.seconds = time.perf_counter() - self._clock
-        self._count(computing=self.device.type == "cuda")
+        self._count(self.lag)
         if position.update % self.config.log_every == 0:
             self._report()
         self._agree()

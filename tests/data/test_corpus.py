@@ -94,8 +94,9 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> 
     hashes = set()
     for number, first in enumerate(("a b", "b a", "a b")):
         texts = write_pairs(tmp_path, f"t{number}", [(first, "x y"), ("a b", "y x")])
-        prepare(texts, tmp_path / "data", PrepConfig(workers=number + 1), ("en", "fr"))
-        hashes.add(Corpus.open(tmp_path / "data").hash)
+        folder = tmp_path / f"data{number}"
+        prepare(texts, folder, PrepConfig(workers=number + 1), ("en", "fr"))
+        hashes.add(Corpus.open(folder).hash)
     assert len(hashes) == 2
 
 

@@ -40,7 +40,6 @@ def slow(descriptor):
         time.sleep(100)
     fsync(descriptor)
 os.fsync = slow
-from helpers import killed_trainings
 from nmtalign.cli.app import main
 main()
 """
@@ -290,7 +289,6 @@ def halted(*arguments, lay_down=loop.lay_down):
         time.sleep(0.02)
     lay_down(*arguments)
 loop.lay_down = halted
-from helpers import killed_trainings
 from nmtalign.cli.app import main
 main()
 """

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from nmtalign.config import TrainingConfig
+from nmtalign.core.gpu import forced
 from nmtalign.training import optimizers
 from nmtalign.training.optimizers import Adadelta, Descent, make_optimizer
 
@@ -71,6 +72,29 @@ def test_adam_with_sparse_gradients_and_clipping_is_pytorchs(name, clip):
         reference.zero_grad()
     for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine, yours, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # of the interpreter
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("name", ["adadelta", "adamw"])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_a_step_that_does_not_wait_for_the_norm_is_the_same(name, clip, kernels):
+    config = TrainingConfig(optimizer=name)
+    models = [words().float(), words().float()]
+    descents = [
+        Descent(make_optimizer(model.parameters(), config), clip, on_device=number == 1)
+        for number, model in enumerate(models)
+    ]
+    for number, ids in enumerate(batches(6)):
+        for model, descent in zip(models, descents, strict=True):
+            model.backward(ids, sparse=False)
+            if number == 3:
+                model.matrix.grad[0, 0] = torch.inf
+            with forced(kernels):
+                descent.step(0.1)
+        for waits, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(waits, other, rtol=1e-5, atol=1e-6)
+            assert waits.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adamw"])
