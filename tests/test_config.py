@@ -130,14 +130,16 @@ def test_every_preset_holds_known_settings_alone(name):
 
 
 def test_the_papers_presets_are_the_papers():
-    for name, length in (("rnnsearch-50", 50), ("rnnsearch-30", 30), ("rnnencdec-50", 50), ("rnnencdec-30", 30)):
+    updates = {"rnnsearch-50": 288_000, "rnnsearch-30": 471_000, "rnnencdec-50": 600_000, "rnnencdec-30": 846_000}
+    for name, count in updates.items():
         model, training = (resolve(cls, (name, preset(name))) for cls in (ModelConfig, TrainingConfig))
         assert (model.hidden, model.embedding, model.maxout, model.output_rank) == (1000, 620, 500, 620)
         assert (model.cell, model.order) == ("paper", "look-generate-update")
         assert (model.attention == "additive") == model.bidirectional == name.startswith("rnnsearch")
         assert (training.optimizer, training.rho, training.epsilon, training.clip_norm) == ("adadelta", 0.95, 1e-6, 1)
         assert (training.batch_size, training.batch_unit, training.window) == (80, "sentences", 20)
-        assert training.max_length == length
+        assert training.max_length == int(name[-2:])
+        assert (training.max_updates, training.epochs, training.patience) == (count, 0, 0)
 
 
 @pytest.mark.parametrize(

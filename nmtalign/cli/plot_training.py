@@ -40,7 +40,7 @@ def plot_training(
 
 def _models_of(workspace: Workspace) -> list[Path]:
     """The workspace's model; where it has no log, all under models/ that have one."""
-    from nmtalign.training.log import LOG
+    from nmtalign.training.events import LOG
 
     if (workspace.model / LOG).is_file():
         return [workspace.model]

@@ -1,18 +1,20 @@
-"""Minibatches: how pairs are ordered, cut into batches and padded."""
+"""Minibatches: how pairs are ordered, cut into batches, padded, and read ahead in a thread."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, overload, runtime_checkable
+from queue import SimpleQueue
+from typing import Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from nmtalign.data.prefetch import prefetched
 from nmtalign.text.vocabulary import EOS_ID
 
+T = TypeVar("T")
 Ids = Sequence[int] | npt.NDArray[np.integer]
 Indices = npt.NDArray[np.integer]
 Flat = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
@@ -22,15 +24,15 @@ _BLOCK = 1 << 20  # pairs sorted at a time
 
 
 class Pairs(Protocol):
-    """What batches are made of: a split of a prepared corpus, or anything alike."""
+    """Sentence pairs, such as a split of a prepared corpus."""
 
     @property
     def source_lengths(self) -> Indices:
-        """(N,) tokens a source sentence, `</s>` not counted."""
+        """(N,) tokens per source sentence, without `</s>`."""
 
     @property
     def target_lengths(self) -> Indices:
-        """(N,) tokens a target sentence."""
+        """(N,) tokens per target sentence, without `</s>`."""
 
     def __len__(self) -> int: ...
 
@@ -41,7 +43,7 @@ class Pairs(Protocol):
 
 @runtime_checkable
 class FlatPairs(Protocol):
-    """Pairs whose sentences lie one after the other, so that a batch can be gathered at once."""
+    """Pairs whose sentences are stored one after the other, so that a batch is gathered in one operation."""
 
     def flat(self) -> tuple[Flat, Flat]:
         """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
@@ -52,7 +54,7 @@ class FlatPairs(Protocol):
 class Batch:
     """B padded pairs, each side ending with `</s>`; masks are True at real tokens.
 
-    The counts are plain numbers, known on the host without waiting for a device.
+    The counts are plain numbers, so that the host need not wait for a device to know them.
     """
 
     source: Tensor  # (B, Tx) int64
@@ -67,15 +69,15 @@ class Batch:
     linked: int = 0  # target tokens with such cells
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; from pinned memory nobody waits for the copy."""
+        """The same batch on a device; the host does not wait for a copy from pinned memory."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
-        """The same batch in memory that a CUDA device reads by itself."""
+        """The same batch in pinned memory, from which a CUDA device copies without the host."""
         return self._each(Tensor.pin_memory)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """What a loss reads: source, source_mask, target, target_mask, and the guide where there is one."""
+        """The inputs of a loss: source, source_mask, target, target_mask, and the guide where there is one."""
         tensors = self.source, self.source_mask, self.target, self.target_mask
         return tensors if self.guide is None else (*tensors, self.guide)
 
@@ -101,7 +103,7 @@ def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
 
 
 def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indices | None = None) -> Batch:
-    """The padded batch of pairs of ids without `</s>`; `indices` are kept with it."""
+    """The padded batch of pairs of ids without `</s>`; `indices` are stored in it."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
@@ -113,10 +115,10 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indice
 class BatchPolicy:
     """How an epoch is cut into batches.
 
-    A window of pairs is read at a time, sorted by length and cut: the paper reads 20 minibatches' worth. `unit`
-    "sentences": `size` pairs a batch. "tokens": as many pairs as keep the padded tokens of the longer side at `size`.
-    `shuffle` "once": one shuffle, the same order in every epoch, batches of a window in order of length (the paper);
-    "epoch": a new shuffle every epoch, of the pairs and of the batches in a window.
+    A window of pairs is sorted by length and cut into batches; a window of the article has 20 minibatches (appendix
+    B.2). `unit` "sentences": `size` pairs per batch; "tokens": at most `size` padded tokens on the longer side.
+    `shuffle` "once": one shuffle, the same order in every epoch, the batches of a window in order of length (the
+    article); "epoch": in every epoch a new shuffle of the pairs, and of the batches of a window.
     """
 
     size: int
@@ -127,15 +129,15 @@ class BatchPolicy:
 
 
 class Plan(Sequence[Indices]):
-    """The batches of an epoch, each the indices of its pairs; a part of a plan is a plan.
+    """The batches of an epoch, each the indices of its pairs; a slice of a plan is a plan.
 
-    Two arrays and not a list of many small ones: 12 million pairs make 150,000 batches.
+    It is stored in three arrays, not as a list of small ones: 12 million pairs make 150,000 batches.
     """
 
     def __init__(self, order: Indices, bounds: Indices, turns: Indices) -> None:
         self._order = order  # (N,) indices of pairs
-        self._bounds = bounds  # (cuts + 1,) where `order` is cut
-        self._turns = turns  # (batches,) which cut comes when
+        self._bounds = bounds  # (batches + 1,) where `order` is cut
+        self._turns = turns  # (batches,) the order of the batches
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -152,16 +154,16 @@ class Plan(Sequence[Indices]):
 
 
 def eligible(pairs: Pairs, max_length: int) -> Indices:
-    """The pairs of which neither side is empty or longer than `max_length` (0 = no limit), `</s>` not counted."""
+    """The pairs with no empty side and no side longer than `max_length` (0 = no limit), without `</s>`."""
     keep = np.minimum(pairs.source_lengths, pairs.target_lengths) > 0
     if max_length:
         keep &= np.maximum(pairs.source_lengths, pairs.target_lengths) <= max_length
-    # Half the memory: there are several such arrays, and no corpus has 2 billion pairs.
+    # int32 halves the memory of several such arrays.
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
 def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> Plan:
-    """The batches of an epoch (0, 1, ...), as indices of pairs; the same for the same policy and epoch."""
+    """The batches of an epoch (0, 1, ...), as indices of pairs; equal policies and epochs give equal plans."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
     longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
@@ -185,7 +187,7 @@ def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -
 
 
 def _sort_windows(order: Indices, span: int, pairs: Pairs) -> None:
-    """Sorts each `span` of `order`, in place, by the longer side, then source, then target; ties stay in order."""
+    """Sorts each `span` of `order` in place, by the longer side, then source, then target; the sort is stable."""
     base = int(max(pairs.source_lengths.max(initial=0), pairs.target_lengths.max(initial=0))) + 1
     rows = max(1, _BLOCK // span) * span
     whole = len(order) // span * span
@@ -199,7 +201,7 @@ def _sort_windows(order: Indices, span: int, pairs: Pairs) -> None:
 
 
 def _cut(longest: Indices, policy: BatchPolicy) -> Indices:
-    """Where the batches of a window start whose pairs have these lengths, the shortest first."""
+    """Where the batches of a window start; its pairs have these lengths, in rising order."""
     if policy.unit == "sentences":
         return np.arange(0, len(longest), policy.size)
     starts, start = [], 0
@@ -212,7 +214,7 @@ def _cut(longest: Indices, policy: BatchPolicy) -> Indices:
 
 
 def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
-    """The share of the positions of all batches, both sides, that holds a real token; `</s>` is one."""
+    """The share of all positions, on both sides, that are real tokens, `</s>` included."""
     real = padded = 0
     for indices in plan:
         for lengths in (pairs.source_lengths[indices], pairs.target_lengths[indices]):
@@ -224,10 +226,10 @@ def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
 def load_batches(
     pairs: Pairs, plan: Iterable[Indices], pin: bool = False, complete: Callable[[Batch], Batch] | None = None
 ) -> Iterator[Batch]:
-    """The planned batches, one after the other, read and padded ahead of their use in a thread of their own.
+    """The planned batches in order, read and padded by a thread before they are needed.
 
-    `complete` adds to each what it lacks. `pin` puts them into pinned memory, for a CUDA device. Close the iterator, or
-    let go of it, to end early.
+    `complete` changes each batch, for example adds its guide. `pin` puts the batches into pinned memory, for a CUDA
+    device. Close or delete the iterator to end early.
     """
     device = torch.cuda.current_device() if pin else None
     return prefetched(_batches(pairs, plan, device, complete), AHEAD)
@@ -237,7 +239,7 @@ def _batches(
     pairs: Pairs, plan: Iterable[Indices], device: int | None, complete: Callable[[Batch], Batch] | None
 ) -> Iterator[Batch]:
     if device is not None:
-        torch.cuda.set_device(device)  # each thread has its own; pinning would wake the first device
+        torch.cuda.set_device(device)  # each thread has its own; pinning would initialise device 0
     for indices in plan:
         batch = _read(pairs, indices)
         if complete is not None:
@@ -260,9 +262,49 @@ def _gather(side: Flat, indices: Indices) -> tuple[Tensor, Tensor, int]:
     starts = offsets[indices]
     lengths = offsets[indices + 1] - starts
     places = np.arange(int(lengths.max(initial=0)) + 1)
-    # Rows are read to the width of the batch; what belongs to the next sentences is wiped out.
+    # Every row is read to the width of the batch; the tokens of the following sentences are set to 0.
     padded = np.zeros((len(indices), len(places)), np.int64)
     if len(ids):
         np.multiply(ids.take(starts[:, None] + places, mode="clip"), places < lengths[:, None], out=padded)
     mask = places <= lengths[:, None]
     return torch.from_numpy(padded), torch.from_numpy(mask), int(lengths.sum()) + len(indices)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The last item of the thread: nothing follows, because of this error if there is one."""
+
+    error: BaseException | None = None
+
+
+def prefetched(items: Iterator[T], ahead: int) -> Iterator[T]:
+    """The items in order; a thread makes at most `ahead` of them before they are asked for.
+
+    The thread starts when the first item is asked for. An error of `items` is raised in the place of its item. The
+    thread has ended when the last item is taken, or when the iterator is closed or deleted before.
+    """
+    ready: SimpleQueue[T | _End] = SimpleQueue()
+    room, stop = threading.Semaphore(ahead), threading.Event()
+    # A daemon, so that a process that ends within an epoch does not wait for it.
+    thread = threading.Thread(target=_fill, args=(items, ready, room, stop), name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := ready.get(), _End):
+            room.release()
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        stop.set()
+        room.release()
+        thread.join()
+
+
+def _fill(items: Iterator[T], ready: "SimpleQueue[T | _End]", room: threading.Semaphore, stop: threading.Event) -> None:
+    try:
+        while room.acquire() and not stop.is_set():
+            ready.put(next(items))
+    except StopIteration:
+        ready.put(_End())
+    except BaseException as error:
+        ready.put(_End(error))

@@ -13,9 +13,8 @@ from nmtalign.checks import pair_of_sizes
 from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.spool import PairSpool, SeenPairs
+from nmtalign.data.spool import PairSpool, SeenPairs, Summary, summarize_split
 from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
-from nmtalign.data.summary import Summary, summarize_split
 from nmtalign.data.writer import (
     Tables,
     Vocabularies,

@@ -1,7 +1,9 @@
-"""Tokenised pairs on their way to the corpus: provisional ids in temporary files, so that memory holds only counts."""
+"""Tokenised pairs in temporary files with provisional ids, so that memory holds only counts; and their summary."""
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,7 +13,7 @@ import numpy.typing as npt
 
 from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import Side, WordIndex
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary
 
 _BLOCK = 1 << 20  # ids copied at a time
 
@@ -19,20 +21,20 @@ _BLOCK = 1 << 20  # ids copied at a time
 class SideSpool:
     """One side of a split: provisional ids and lengths in files, the count of each word in memory.
 
-    Provisional ids number the words by first use, so that text is looked at once: when the vocabulary is known, ids
-    are renumbered by a table.
+    Provisional ids number the words by first use, so that the text is read once. When the vocabulary is known, a table
+    maps them to its ids.
     """
 
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.index = WordIndex()
-        self._counts = np.zeros(0, dtype=np.int64)  # (types, and some to come)
+        self._counts = np.zeros(0, dtype=np.int64)  # (types, and room for more)
         self.sentences = self.tokens = self.text_bytes = 0
         names = ("ids", "lengths", "text", "text_lengths") if with_text else ("ids", "lengths")
         self._paths = {part: folder / f"{name}.{part}" for part in names}
         self._streams: dict[str, BinaryIO] = {part: path.open("wb") for part, path in self._paths.items()}
 
     def append(self, side: Side, lines: Sequence[str] = ()) -> None:
-        """Adds the sentences of a chunk, and their raw lines where those are kept."""
+        """Adds the sentences of a chunk, and their raw lines where these are kept."""
         words = side.words()
         table = np.fromiter(map(self.index.__getitem__, words), dtype=np.uint32, count=len(words))
         if len(self.index) > len(self._counts):
@@ -50,19 +52,19 @@ class SideSpool:
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """(types,) how often each word was seen."""
+        """(types,) the number of occurrences of each word."""
         return self._counts[: len(self.index)]
 
     def _write(self, part: str, array: npt.NDArray[Any]) -> None:
         self._streams[part].write(array.tobytes())
 
     def close(self) -> None:
-        """Ends the writing."""
+        """Closes the files."""
         for stream in self._streams.values():
             stream.close()
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
-        """Words and how often each was seen."""
+        """The words with the number of their occurrences."""
         return zip(self.index, self.counts.tolist(), strict=True)
 
     def table(self, vocabulary: Vocabulary) -> npt.NDArray[np.uint32]:
@@ -70,7 +72,7 @@ class SideSpool:
         return np.asarray(vocabulary.encode(self.index), dtype=np.uint32)
 
     def store(self, group: h5py.Group, table: npt.NDArray[np.uint32], dtype: str) -> str:
-        """Writes the datasets of this side into `group` and returns the SHA-256 of what they hold."""
+        """Writes the datasets of this side into `group` and returns the SHA-256 of their content."""
         digest = hashlib.sha256()
         ids = group.create_dataset("ids", shape=(self.tokens,), dtype=dtype)
         self._copy("ids", np.uint32, ids, digest, table)
@@ -106,7 +108,7 @@ class SideSpool:
 
 
 class PairSpool:
-    """Both sides of a split; where a pair's line in the text is not its number, those lines."""
+    """Both sides of a split, and the line of each training pair in its text."""
 
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.name = name
@@ -115,11 +117,11 @@ class PairSpool:
         self._lines = self._lines_path.open("wb")
 
     def append_lines(self, lines: Sequence[int]) -> None:
-        """Adds the lines of pairs, from 0."""
+        """Adds the line numbers of pairs, from 0."""
         self._lines.write(np.asarray(lines, dtype=np.int32).tobytes())
 
     def store_lines(self, group: h5py.Group, total: int) -> None:
-        """Writes the dataset `line` (N,) int32 into `group`; `total` is how many lines the text has."""
+        """Writes the dataset `line` (N,) int32 into `group`; `total` is the number of lines of the text."""
         dataset = group.create_dataset("line", shape=(self.source.sentences,), dtype="i4")
         dataset.attrs["total"] = total
         start = 0
@@ -130,23 +132,23 @@ class PairSpool:
                 start += len(block)
 
     def close(self) -> None:
-        """Ends the writing."""
+        """Closes the files."""
         self.source.close()
         self.target.close()
         self._lines.close()
 
 
 class SeenPairs:
-    """Which pairs were there before: 8 bytes a pair, in sorted runs that are merged as they grow.
+    """The pairs seen before: 8 bytes per pair, in sorted runs that are merged as they grow.
 
-    A Python set of as many hashes takes ten times the memory, too much for 12 million pairs.
+    A Python set of the same hashes takes ten times the memory, too much for 12 million pairs.
     """
 
     def __init__(self) -> None:
         self._runs: list[npt.NDArray[np.uint64]] = []
 
     def first_time(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """For each pair whether it is there for the first time; blanks at the ends do not count."""
+        """Whether each pair occurs for the first time; blanks at the ends do not count."""
         raw = b"".join(_digest(source, target) for source, target in pairs)
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)
@@ -167,5 +169,83 @@ class SeenPairs:
 
 
 def _digest(source: str, target: str) -> bytes:
-    # No line holds `\n`, so it keeps the two sides apart.
+    # No line contains `\n`, so it separates the two sides.
     return hashlib.blake2b(f"{source.strip()}\n{target.strip()}".encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """One side of one split, as tokenised, without `</s>`."""
+
+    tokens: int
+    types: int  # different words
+    known_types: int  # different words that are in the vocabulary
+    unknown_tokens: int  # tokens that are not in the vocabulary
+
+    @property
+    def coverage(self) -> float:
+        """The share of tokens that are in the vocabulary (1 where there are none)."""
+        return 1.0 - self.unknown_rate
+
+    @property
+    def unknown_rate(self) -> float:
+        """The share of tokens that are not in the vocabulary."""
+        return self.unknown_tokens / self.tokens if self.tokens else 0.0
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """One split: pairs read, kept, and dropped by reason ("empty", "duplicate", "too long")."""
+
+    pairs: int
+    dropped: Mapping[str, int]
+    source: SideSummary
+    target: SideSummary
+
+    @property
+    def kept(self) -> int:
+        """Pairs in the corpus."""
+        return self.pairs - sum(self.dropped.values())
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of prep in numbers; `splits` has train, and dev and test where they were given."""
+
+    source_language: str
+    target_language: str
+    source_vocabulary_size: int  # ids, `</s>` and `<unk>` counted
+    target_vocabulary_size: int
+    settings: Mapping[str, Any]
+    splits: Mapping[str, SplitSummary]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values, and those computed from them, as plain values for JSON."""
+        plain = dataclasses.asdict(self)
+        for name, split in self.splits.items():
+            plain["splits"][name]["kept"] = split.kept
+            for side in ("source", "target"):
+                values: SideSummary = getattr(split, side)
+                plain["splits"][name][side] |= {"coverage": values.coverage, "unknown_rate": values.unknown_rate}
+        return plain
+
+
+def summarize_side(side: SideSpool, table: npt.NDArray[np.uint32]) -> SideSummary:
+    """The counts of a side; `table` (types,) maps provisional ids to ids of the vocabulary."""
+    unknown = table == UNK_ID
+    return SideSummary(
+        tokens=side.tokens,
+        types=len(side.index),
+        known_types=int((~unknown).sum()),
+        unknown_tokens=int(side.counts[unknown].sum()),
+    )
+
+
+def summarize_split(
+    spool: PairSpool, pairs: int, dropped: Mapping[str, int], tables: tuple[npt.NDArray[np.uint32], ...]
+) -> SplitSummary:
+    """The counts of both sides."""
+    source, target = tables
+    return SplitSummary(
+        pairs, dict(dropped), summarize_side(spool.source, source), summarize_side(spool.target, target)
+    )

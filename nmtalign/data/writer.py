@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUMMARY_FILE, VOCABULARY_FILES, Corpus
-from nmtalign.data.spool import PairSpool
-from nmtalign.data.summary import Summary
+from nmtalign.data.spool import PairSpool, Summary
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, make_folder, sha256_of
 from nmtalign.hdf5 import USER_BLOCK, seal

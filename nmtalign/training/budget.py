@@ -1,15 +1,18 @@
-"""How much training is asked for: updates, epochs, time, whichever ends first."""
+"""The budget of a training (updates, epochs, time), intervals, and the schedule of the learning rate."""
 
 import math
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nmtalign.checks import interval, seconds
 from nmtalign.config import TrainingConfig
+from nmtalign.training.state import Position
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits; infinity where there is none."""
+    """The limits of a training; infinity where there is none."""
 
     updates: float
     epochs: float
@@ -17,7 +20,7 @@ class Budget:
 
     @classmethod
     def of(cls, config: TrainingConfig) -> "Budget":
-        """The limits that a configuration sets; `max_updates` and `max_time` given, `epochs` still holds."""
+        """The limits that a configuration sets; the first one that is reached ends the training."""
         return cls(
             config.max_updates or math.inf,
             config.epochs or math.inf,
@@ -25,7 +28,7 @@ class Budget:
         )
 
     def done(self, update: int, epoch: float, elapsed: float) -> float:
-        """The share gone by of the limit that is nearest, 0 to 1."""
+        """The share of the nearest limit that is used up, 0 to 1."""
         return min(1.0, max(update / self.updates, epoch / self.epochs, elapsed / self.seconds))
 
     def reached(self, update: int, epoch: float, elapsed: float) -> str | None:
@@ -39,18 +42,19 @@ class Budget:
         return None
 
     def total_updates(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float:
-        """The updates that fit into the limit that is nearest, after `update` updates and `elapsed` seconds.
+        """The updates that fit into the nearest limit, after `update` updates and `elapsed` seconds.
 
-        `update_seconds` is the time of one further update; 0 where it is not known, which leaves the time limit out.
+        `update_seconds` is the time of one further update; 0 = unknown, which leaves the time limit out.
         """
         by_time = update + (self.seconds - elapsed) / update_seconds if update_seconds else math.inf
         return min(self.updates, self.epochs * updates_in_epoch, by_time)
 
 
 class Every:
-    """Says when something is due: every so many updates or seconds, or at the end of an epoch.
+    """Tells when something is due: after a number of updates or seconds, or at the end of an epoch.
 
-    By updates it depends on the update alone, so that a resumed run does it when an uninterrupted one would have.
+    An interval in updates depends only on the number of the update, so that a resumed run does the same as an
+    uninterrupted one.
     """
 
     def __init__(self, name: str, text: str, elapsed: float) -> None:
@@ -58,7 +62,7 @@ class Every:
         self._last = elapsed
 
     def due(self, update: int, elapsed: float, epoch_ended: bool) -> bool:
-        """Whether it is due now; a time counts anew from here if it is."""
+        """Whether it is due now; if so, an interval in seconds starts again."""
         if self.unit == "epoch":
             return epoch_ended
         if self.unit == "updates":
@@ -67,3 +71,73 @@ class Every:
             return False
         self._last = elapsed
         return True
+
+
+def learning_rate(config: TrainingConfig, update: int, done: float, warmup: int) -> float:
+    """The rate of update 1, 2, ...: a linear rise over `warmup` updates, then the schedule.
+
+    `warmup` is the setting, shortened to fit the budget (`Schedule`). `done` is the share of the budget that is used
+    up (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no budget.
+    """
+    rise = min(1.0, update / warmup) if warmup else 1.0
+    if config.schedule == "linear":
+        return config.learning_rate * rise * max(0.0, 1.0 - done)
+    if config.schedule == "inverse-sqrt":
+        return config.learning_rate * rise * math.sqrt(max(1, warmup) / max(update, warmup, 1))
+    return config.learning_rate * rise
+
+
+class Schedule:
+    """The learning rate of each update of a run; the warm-up takes at most a tenth of the budget.
+
+    With a limit of updates or epochs the rate depends only on these, so that a resumed run does the same as an
+    uninterrupted one. With a time limit the tenth is computed from the measured time of an update until the warm-up
+    has ended. The position keeps the length of the warm-up: a larger budget does not start it again.
+    """
+
+    _MEASURED = 50  # the latest update times, whose lower quartile counts: the first ones can be very slow
+    _ENOUGH = 3  # update times that it takes to estimate the number of updates within a time limit
+
+    def __init__(self, config: TrainingConfig, budget: Budget, notice: Callable[[str], None]) -> None:
+        """`notice` is called with one line when the warm-up was shorter than the setting."""
+        self._config, self._budget, self._notice = config, budget, notice
+        self._times = deque[float](maxlen=self._MEASURED)
+        self.last_rate = 0.0
+
+    def measure(self, seconds: float) -> None:
+        """Adds the time of one update."""
+        self._times.append(seconds)
+
+    def rate(self, position: Position, done: float, batches_in_epoch: int) -> float:
+        """The learning rate of the update of the position, whose time and epoch are those before the update."""
+        warmup = self._warmup(position, math.ceil(batches_in_epoch / self._config.accumulate))
+        self.last_rate = learning_rate(self._config, position.update, done, warmup)
+        return self.last_rate
+
+    def _warmup(self, position: Position, updates_in_epoch: int) -> int:
+        """The present estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
+        setting = self._config.warmup
+        if position.warmup or not setting:
+            return position.warmup
+        before = position.update - 1
+        if before >= setting:  # a run of an earlier version, which did not record it
+            position.warmup = setting
+            return setting
+        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self._update_seconds(position))
+        tenth = total / 10
+        warmup = setting if tenth >= setting else max(1, math.floor(tenth))
+        if position.update >= warmup:
+            position.warmup = warmup
+            if warmup < setting:
+                self._notice(
+                    f"the learning rate rose until update {warmup}, a tenth of the budget, not until update {setting} "
+                    "(warmup)"
+                )
+        return warmup
+
+    def _update_seconds(self, position: Position) -> float:
+        """The time of an update; 0 where too few have been measured."""
+        before = position.update - 1
+        if len(self._times) >= self._ENOUGH:
+            return sorted(self._times)[len(self._times) // 4]
+        return position.seconds / before if before >= self._ENOUGH else 0.0  # a resumed run knows no more at first

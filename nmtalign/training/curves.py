@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.training.log import LOG
+from nmtalign.training.events import LOG
 from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]

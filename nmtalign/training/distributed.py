@@ -1,43 +1,75 @@
-"""The processes that train one model together: one alone, or those that torchrun has started.
+"""The processes that train one model together: a single one, or those that torchrun has started.
 
-Every process knows the plan of an epoch and takes its own rows of each minibatch, so that together they make the very
-updates that one process makes.
+Every process knows the plan of an epoch and computes its own rows of each minibatch. The gradients are summed over the
+processes, so that together they make the updates that one process would make.
+
+torchrun watches the processes of its machine: when one of them dies, it ends the others. Beyond that, a collective
+operation fails when a connection breaks, or when it has waited for the timeout. The timeout is long, because rank 0 may
+be writing a checkpoint to a slow disk while the others wait. One process reports the error: rank 0 if it has failed
+too, else the first one that fails. The others end without a message.
 """
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, distributed, nn
 
 from nmtalign.config import Device
 from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Indices
-from nmtalign.errors import NmtalignError, ResourceError, UsageError
+from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
+
+TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
+TIMEOUT = "21600"
+ARRIVAL = timedelta(minutes=10)  # until all processes have come; importing PyTorch over a network can take minutes
+ANSWER = timedelta(seconds=10)  # of torchrun's store, when a process asks whether another one has failed
+TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports an error of all
+
+
+class FailedElsewhereError(NmtalignError):
+    """This process ends because of an error that another process reports."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("another process reports the error")
+        self.exit_code = code
+
+
+class ConnectionLostError(TrainingError):
+    """A collective operation has failed: another process has ended, or has not answered within the timeout."""
 
 
 class World:
-    """A single process: it has all the work, and nobody to agree with."""
+    """A single process, which has all the work."""
 
-    rank = 0
-    size = 1
-    alone = True  # no gradient is reduced
-    update = 0  # the one that is being made, for the others to know
+    rank, size = 0, 1
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.device, self.update = device, 0
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this is the process that writes files and emits events."""
         return self.rank == 0
 
     def share(self, indices: Indices) -> Indices:
-        """This process' rows of a minibatch: every `size`-th, so that all get as many short as long ones of it."""
+        """The rows of a minibatch that this process computes.
+
+        It takes every `size`-th row, so that all processes have the same number of short and of long sentences.
+        """
         return indices[self.rank :: self.size]
+
+    def begin(self, update: int) -> None:
+        """Notes the number of the update that begins, for error messages."""
+        self.update = update
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """The sums over the processes."""
@@ -47,108 +79,205 @@ class World:
         """The highest values over the processes."""
         return list(values)
 
-    def meet(self) -> None:
-        """Waits until every process has come here."""
-
     def gather(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts of every process, by rank."""
+        """The texts of all processes, by rank."""
         return [list(texts)]
 
-    def spread(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives every process the optimiser's state of the first."""
+    def broadcast(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Gives all processes the weights and the optimiser state of rank 0."""
 
-    def parallel(self, module: nn.Module) -> nn.Module:
-        """The module, its weights those of the first process, its gradients averaged over the processes."""
-        return module
+    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Sums the gradients over the processes."""
 
-    def unreduced(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
-        """A context in which a `parallel` module's gradients are summed up in each process alone."""
-        return contextlib.nullcontext()
-
-    def writing(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which this process is not ended for another's death."""
-        return contextlib.nullcontext()
-
-    def together(self) -> contextlib.AbstractContextManager[None]:
-        """A context around all the work: an error that leaves it ends the other processes too."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
+        yield
 
     def close(self) -> None:
-        """Waits until all are done, and parts from them."""
+        """Waits until all processes are done, and disconnects from them."""
 
 
-class EndedTogetherError(NmtalignError):
-    """This process ends for a reason that another one says."""
+class Ranks(World):
+    """One of several processes, connected by torch.distributed."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__("ended with the other processes")
-        self.exit_code = code
+    def __init__(self, store: Any, rank: int, size: int, device: Device) -> None:
+        from torch.distributed.distributed_c10d import PrefixStore
 
-
-def said_for_all(error: BaseException) -> BaseException:
-    """The error, marked as the one that its process says for all of them."""
-    error.__dict__["said_for_all"] = True
-    return error
-
-
-def is_said_for_all(error: BaseException) -> bool:
-    """Whether the processes have agreed that the one with this error speaks."""
-    return "said_for_all" in error.__dict__
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A process' place among those that train together, as torchrun's environment describes it."""
-
-    rank: int
-    size: int
-    local_rank: int
-    address: str
-    port: int
-    agent: bool  # whether torchrun keeps the store, or rank 0 must
-    attempt: str
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "Seat | None":
-        """The place that the environment describes; None for a process on its own. Raises UsageError if it is amiss."""
-        try:
-            size = int(environment.get("WORLD_SIZE", "1"))
-            if size == 1:
-                return None
-            seat = cls(
-                int(environment["RANK"]),
-                size,
-                int(environment.get("LOCAL_RANK", "0")),
-                environment["MASTER_ADDR"],
-                int(environment["MASTER_PORT"]),
-                environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-                environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        # torchrun may start the processes again, with the same store.
+        store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        self.rank, self.size, self._store = rank, size, store
+        self._parent, self._flat = os.getppid(), torch.empty(0)
+        with self.together():
+            super().__init__(_local_device(device))
+            cuda = self.device.type == "cuda"
+            distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                timeout=timedelta(seconds=float(os.environ.get(TIMEOUT_VARIABLE, TIMEOUT))),
+                store=PrefixStore("group", store),
+                rank=rank,
+                world_size=size,
+                device_id=self.device if cuda else None,
             )
-        except KeyError as error:
-            raise UsageError(f"WORLD_SIZE is set but {error.args[0]} is not; start the processes by torchrun") from None
-        except ValueError as error:
-            raise UsageError(f"RANK, WORLD_SIZE, LOCAL_RANK or MASTER_PORT: {error}; use torchrun") from None
-        if not 0 <= seat.rank < size:
-            raise UsageError(f"RANK = {seat.rank}: must be from 0 to WORLD_SIZE - 1 = {size - 1}; use torchrun")
-        return seat
+
+    def begin(self, update: int) -> None:
+        """Notes the update; without its torchrun, which would end it with the others, the process ends by SIGTERM."""
+        self.update = update
+        if os.getppid() != self._parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        return self._combined(values, distributed.ReduceOp.SUM)
+
+    def highest(self, values: Sequence[float]) -> list[float]:
+        return self._combined(values, distributed.ReduceOp.MAX)
+
+    def _combined(self, values: Sequence[float], operation: Any) -> list[float]:
+        numbers = torch.tensor(list(values), dtype=torch.float64)
+        with self._connected():
+            distributed.all_reduce(numbers, operation)
+        return numbers.tolist()
+
+    def gather(self, texts: Sequence[str]) -> list[list[str]]:
+        data = torch.frombuffer(bytearray(json.dumps(list(texts)).encode()), dtype=torch.uint8)
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        with self._connected():
+            distributed.all_gather(lengths, torch.tensor([len(data)]))
+            longest = max(int(length) for length in lengths)
+            parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+            distributed.all_gather(parts, nn.functional.pad(data, (0, longest - len(data))))
+        return [json.loads(bytes(part[: int(length)].numpy())) for part, length in zip(parts, lengths, strict=True)]
+
+    def broadcast(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for weight in model.state_dict().values():
+            self._receive(weight)
+        mine: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+        described = [
+            (index, name, [str(value.dtype), value.device.type, *value.shape] if torch.is_tensor(value) else value)
+            for index, slots in mine.items()
+            for name, value in slots.items()
+        ]
+        state: dict[int, dict[str, Any]] = {}
+        for index, name, value in json.loads(self.gather([json.dumps(described)])[0][0]):
+            slots = state.setdefault(index, {})
+            slots[name] = mine[index][name] if self.first else self._empty(value)
+            if isinstance(slots[name], Tensor):
+                self._receive(slots[name])
+        if not self.first:
+            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+    def _empty(self, described: Any) -> Any:
+        """A tensor like one of rank 0, to receive it; any other value as it is."""
+        if not isinstance(described, list):
+            return described
+        dtype, kind, *shape = described
+        place = torch.device("cpu") if kind == "cpu" else self.device
+        return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=place)
+
+    def _receive(self, tensor: Tensor) -> None:
+        with self._connected():
+            distributed.broadcast(tensor, 0)
+
+    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Sums the gradients over the processes in one operation; a process that has computed none adds zeros."""
+        gradients = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in parameters]
+        parts = [gradient.reshape(-1) for gradient in gradients]
+        total = sum(map(len, parts))
+        if len(self._flat) != total:
+            self._flat = parts[0].new_empty(total)  # kept, because to allocate it takes longer than to fill it
+        torch.cat(parts, out=self._flat)
+        with self._connected():
+            distributed.all_reduce(self._flat)
+        for weight, part in zip(parameters, self._flat.split([weight.numel() for weight in parameters]), strict=True):
+            weight.grad = part.view_as(weight)
+
+    @property
+    def _name(self) -> str:
+        return f"rank {self.rank} (pid {os.getpid()}, host {socket.gethostname()})"
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Raises TrainingError where a collective operation fails."""
+        try:
+            yield
+        except RuntimeError as error:
+            text = re.sub(r"^\[[^\]]*\]\s*", "", str(error))  # without the line of the C++ source
+            reason = " ".join(text.split()).partition(". ")[0][:160]
+            raise ConnectionLostError(
+                f"{self._name} lost the connection to the other processes at update {self.update} ({reason}); "
+                "the report of torchrun names the process that failed; the same command resumes from the last "
+                "checkpoint"
+            ) from None
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        try:
+            yield
+        except FailedElsewhereError:
+            raise
+        except BaseException as error:
+            code = _exit_code(error)
+            if not self._is_first_to_fail():
+                raise FailedElsewhereError(code) from None
+            if self.first or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
+                raise
+            named = NmtalignError(f"{self._name}: {error}")
+            named.exit_code = code
+            raise named from None
+
+    def _is_first_to_fail(self) -> bool:
+        """Whether no other process has failed before; a process that cannot ask reports its own error."""
+        if not self.first:
+            time.sleep(TURN)
+        with contextlib.suppress(RuntimeError):
+            self._store.set_timeout(ANSWER)
+            return bool(self._store.add("failures", 1) == 1)
+        return True
+
+    def close(self) -> None:
+        self.highest([0.0])
+        distributed.destroy_process_group()
 
 
-def open_world(device: Device, lose: Callable[[str, int], None]) -> World:
-    """The processes that the environment describes; each has a GPU of its own, or its share of the CPU.
+def open_world(device: Device) -> World:
+    """The processes that the environment describes, as torchrun sets it; each has a GPU, or its share of the CPU.
 
-    `lose(line, code)` is called in another thread when one of the others is lost, and is to end this process, having
-    said the line unless it is empty. Raises ResourceError where they cannot meet or have too few GPUs.
+    Raises UsageError for an environment that torchrun has not made, ResourceError where the processes cannot connect
+    or have too few GPUs.
     """
-    seat = Seat.of(os.environ)
-    if seat is None:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))
-    if not torch.distributed.is_available():
+    if not distributed.is_available():
         raise UsageError("this PyTorch is built without torch.distributed; train with one process")
-    from nmtalign.training.ranks import Ranks
+    from torch.distributed.rendezvous import rendezvous
 
     try:
-        return Ranks(seat, device, lose)
-    except (RuntimeError, ValueError) as error:
-        where, reason = f"{seat.address}:{seat.port}", " ".join(str(error).split())[:200]
-        failure = ResourceError(f"rank {seat.rank} cannot join the other processes at {where}: {reason}")
-        raise said_for_all(failure) if is_said_for_all(error) else failure from None
+        store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
+        return Ranks(store, rank, size, device)
+    except ValueError as error:
+        raise UsageError(f"{error}; start the processes with torchrun") from None
+    except RuntimeError as error:
+        place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        reason = " ".join(str(error).split())[:200]
+        raise ResourceError(f"cannot connect to the other processes at {place}: {reason}") from None
+
+
+def _local_device(name: Device) -> torch.device:
+    """One GPU for each process of a machine, or the CPU."""
+    device = pick_device(name)
+    if device.type != "cuda":
+        return device
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise ResourceError(
+            f"PyTorch sees {count} GPU{'s' * (count > 1)} here, too few for process {number + 1} of this machine; "
+            f"give torchrun --nproc-per-node {count}, or --device cpu"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    return 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)

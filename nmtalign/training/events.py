@@ -1,9 +1,23 @@
-"""What training says: one small dataclass an event, for the display and for train.jsonl alike."""
+"""The events of a training, for the display and for train.jsonl, and the means that they report."""
 
+import json
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmtalign.files import atomic_text, disk_errors
+from nmtalign.untrusted import parse_json
+
+if TYPE_CHECKING:  # the readers of a log need no PyTorch
+    from torch import Tensor
+
+    from nmtalign.data.batches import Batch
+    from nmtalign.training.distributed import World
+
+LOG = "train.jsonl"
 
 
 @dataclass(frozen=True)
@@ -11,18 +25,18 @@ class Event:
     """Something that happened at an update."""
 
     update: int
-    epoch: float  # epochs gone by, with the fraction of the present one
-    seconds: float  # of training, over all resumptions
+    epoch: float  # epochs completed, with the fraction of the present one
+    seconds: float  # of training, over all runs of the command
 
     def as_dict(self) -> Mapping[str, Any]:
-        """The event as JSON fields; "event" is its name in lower case, and null a number that is not finite."""
+        """The event as JSON fields; "event" is its name in lower case, and a number that is not finite is null."""
         fields = {name: None if _is_no_number(value) else value for name, value in asdict(self).items()}
         return {"event": type(self).__name__.lower(), **fields}
 
 
 @dataclass(frozen=True)
 class Started(Event):
-    """Training begins, or goes on after an interruption."""
+    """Training begins, or resumes after an interruption."""
 
     resumed: bool
     parameters: int
@@ -39,9 +53,9 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Progressed(Event):
-    """Means over the updates since the last such event; words are target words with `</s>`, in nats."""
+    """Means over the updates since the last such event; losses are in nats, and target words include `</s>`."""
 
-    loss: float  # a word
+    loss: float  # per target word
     loss_sentence: float
     perplexity: float
     source_words_per_second: float
@@ -49,19 +63,19 @@ class Progressed(Event):
     gradient_norm: float
     learning_rate: float
     padding: float  # share of all computed positions, source and target, that were padding
-    done: float  # share of the budget, 0 to 1
+    done: float  # share of the budget that is used up, 0 to 1
     seconds_left: float | None
     skipped: int  # updates left out since the start because the loss was not finite
-    alignment_loss: float | None = None  # of the weights a linked target token, where training is guided
-    backward_loss: float | None = None  # of the other direction, where both are trained; a word of the source
-    disagreement: float | None = None  # of both directions' weights, a sentence
+    alignment_loss: float | None = None  # of the attention weights, per linked target token, in guided training
+    backward_loss: float | None = None  # per source word, of the other direction where both are trained
+    disagreement: float | None = None  # per sentence, of the attention weights of both directions
 
 
 @dataclass(frozen=True)
 class Validated(Event):
-    """The dev set, seen without dropout and in the training's own precision."""
+    """Results on the dev set without dropout: the losses in the precision of the training, BLEU in fp32."""
 
-    loss: float  # a word
+    loss: float  # per target word
     loss_sentence: float
     perplexity: float
     bleu: float | None
@@ -71,44 +85,44 @@ class Validated(Event):
     sample_source: str
     sample_translation: str
     sample_reference: str
-    backward_loss: float | None = None  # of the other direction, where both are trained; a word of the source
+    backward_loss: float | None = None  # per source word, of the other direction where both are trained
     backward_bleu: float | None = None
 
 
 @dataclass(frozen=True)
 class Saved(Event):
-    """A checkpoint has been written."""
+    """A checkpoint was written."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Damaged(Event):
-    """The newest checkpoint cannot be used, and training goes on from the one before it."""
+    """The newest checkpoint cannot be used, and training resumes from the one before it."""
 
     problem: str  # which file, and what is wrong with it
 
 
 @dataclass(frozen=True)
 class Noticed(Event):
-    """Something goes on otherwise than it could."""
+    """Training differs from its settings or is slower than it could be."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Skipped(Event):
-    """An update was left out because its loss, or the gradient of it, was not finite."""
+    """An update was left out because its loss or its gradient was not finite."""
 
     in_a_row: int
 
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """Training has come to its end."""
+    """Training has ended."""
 
     reason: str
-    complete: bool  # False after an interruption: the same command goes on
+    complete: bool  # False after an interruption: the same command resumes
     best_loss: float | None
     best_bleu: float | None
 
@@ -118,3 +132,108 @@ def _is_no_number(value: object) -> bool:
 
 
 Listener = Callable[[Event], None]
+
+
+class Meter:
+    """Sums over the updates since the last report; the losses stay on their device until the report."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts again at zero."""
+        self._sums: Tensor | None = None
+        self._norm = 0.0
+        self._source_words = self._words = self._linked = self._positions = self._sentences = self._updates = 0
+        self._pause = 0.0
+        self._started = time.perf_counter()
+
+    def pause(self, seconds: float) -> None:
+        """Excludes the time of validation or of a checkpoint from the rates."""
+        self._pause += seconds
+
+    def add(self, norm: float, minibatches: Iterable[tuple["Batch", "Tensor"]]) -> None:
+        """Adds an update: the norm of its gradient, and each of its minibatches with the sums of its loss.
+
+        The sums are the negative log-likelihood; with a guide, this and the cost of the attention weights (2,); for
+        both directions, these two, the negative log-likelihood of the other direction and the disagreement (4,).
+        """
+        self._norm += norm
+        self._updates += 1
+        for batch, sums in minibatches:
+            self._sums = sums if self._sums is None else self._sums + sums
+            self._source_words += batch.source_words
+            self._words += batch.target_words
+            self._linked += batch.linked
+            self._positions += batch.source.numel() + batch.target.numel()
+            self._sentences += batch.sentences
+
+    def __bool__(self) -> bool:
+        return self._updates > 0
+
+    def report(
+        self,
+        when: tuple[int, float, float],
+        world: "World",
+        learning_rate: float,
+        done: float,
+        seconds_left: float | None,
+        skipped: int,
+    ) -> Progressed:
+        """The means over all processes, as an event at (update, epoch, seconds)."""
+        spent = max(1e-9, time.perf_counter() - self._started - self._pause)
+        sums = [0.0] if self._sums is None else self._sums.reshape(-1).tolist()
+        both = len(sums) > 2
+        counts = [self._source_words, self._words, self._linked, self._positions, self._sentences]
+        totals = world.sum([*(*sums, 0.0, 0.0, 0.0)[:4], *counts])
+        nll, guided, back_nll, apart, source_words, words, linked, positions, sentences = totals
+        return Progressed(
+            *when,
+            loss=nll / words,
+            loss_sentence=nll / sentences,
+            perplexity=perplexity(nll / words),
+            alignment_loss=guided / linked if linked else None,
+            backward_loss=back_nll / source_words if both else None,
+            disagreement=apart / sentences if both else None,
+            source_words_per_second=source_words / spent,
+            target_words_per_second=words / spent,
+            gradient_norm=self._norm / self._updates,
+            learning_rate=learning_rate,
+            padding=1 - (source_words + words) / positions,
+            done=done,
+            seconds_left=seconds_left,
+            skipped=skipped,
+        )
+
+
+def perplexity(loss: float) -> float:
+    """exp of a loss per word, limited where it would overflow."""
+    return math.exp(min(loss, 700.0))
+
+
+class EventLog:
+    """Appends events to train.jsonl, after it has removed those that follow the checkpoint of an interrupted run."""
+
+    def __init__(self, folder: Path, update: int) -> None:
+        self._path = folder / LOG
+        kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
+        with atomic_text(self._path) as stream:
+            stream.writelines(f"{line.decode()}\n" for line in kept)
+
+    def write(self, event: Event) -> None:
+        """Appends one event as a complete line."""
+        with disk_errors(self._path), self._path.open("a", encoding="utf-8", newline="\n") as stream:
+            stream.write(json.dumps(event.as_dict(), ensure_ascii=False) + "\n")
+
+
+def _lines(path: Path) -> list[bytes]:
+    if not path.is_file():
+        return []
+    return [line for line in path.read_bytes().split(b"\n") if line]
+
+
+def _update_of(line: bytes) -> float:
+    try:
+        return float(parse_json(line.decode())["update"])
+    except (ValueError, KeyError, TypeError, OverflowError):  # an incomplete line, perhaps cut within a character
+        return float("inf")

@@ -1,4 +1,4 @@
-"""The training loop: batches to updates, validation, checkpoints, and going on where a run was cut off."""
+"""The training loop: updates, validation, checkpoints, and resuming an interrupted run."""
 
 import contextlib
 import json
@@ -17,17 +17,15 @@ from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_ba
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import alone_in
+from nmtalign.training import events
 from nmtalign.training.both import directions_of, lay_down, make_models
-from nmtalign.training.budget import Budget, Every
+from nmtalign.training.budget import Budget, Every, Schedule
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Damaged, Event, Finished, Listener, Noticed, Saved, Skipped, Started
-from nmtalign.training.given import Given
-from nmtalign.training.log import EventLog
-from nmtalign.training.optimizers import Schedule, make_optimizer
-from nmtalign.training.progress import Meter
-from nmtalign.training.runs import find_run, fingerprint_of
+from nmtalign.training.events import Event, EventLog, Finished, Listener, Meter
+from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.runs import Given, find_run, fingerprint_of
 from nmtalign.training.state import Position, check_space, load_state, save_best, save_last, save_state, take_over
-from nmtalign.training.updates import Group, Updater, cut_groups, seed_dropout
+from nmtalign.training.updates import Group, Outcome, Updater, cut_groups, seed_dropout
 from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
 
@@ -35,10 +33,10 @@ BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory. `run` again after an interruption goes on; `stop` ends it at the next update.
+    """Trains one model directory. A second run resumes an interrupted one; `stop` ends it after the present update.
 
-    In a world of several processes each makes the same calls; the first alone writes files and emits events. The
-    folder is locked from the beginning to the end of `run`; a trainer that is not run gives it back by `close`.
+    Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
+    construction to the end of `run`; `close` unlocks it for a trainer that is not run.
     """
 
     def __init__(
@@ -53,14 +51,15 @@ class Trainer:
         world: World | None = None,
     ) -> None:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
-        self._stop_asked: str | None = None  # of this process
-        self._stop: str | None = None  # that all processes know of
+        self._stop_asked: str | None = None  # in this process
+        self._stop: str | None = None  # as agreed by all processes
         self._locked = False
-        self.updates_done = 0  # by this `run`, not by the runs that it goes on from
+        self.updates_done = 0  # by this `run`, not by the runs that it resumes
         use_threads(config.threads)
         keep_memory()
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
+        self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
         self.bf16 = picks_bf16(config.precision, self.device)
         self._given = Given.read(corpus, model_config, config)
         self._fingerprint = fingerprint_of(corpus, model_config, config, self._given.identity)
@@ -76,18 +75,18 @@ class Trainer:
             raise
 
     def _lock_folder(self) -> None:
-        """Keeps other trainings out of the folder; raises UsageError where one is at work there."""
+        """Keeps other trainings out of the folder; raises UsageError where another one runs there."""
         if self.world.first and not self._locked:
             self._lock.enter_context(alone_in(self.folder))
             self._locked = True
 
     def close(self) -> None:
-        """Lets other trainings use the folder."""
+        """Unlocks the folder for other trainings."""
         self._locked = False
         self._lock.close()
 
     def _open(self, preset: str, model_config: ModelConfig, restart: bool) -> None:
-        """Makes the model, and takes up the run that the folder holds or lays down a new one."""
+        """Makes the model, and resumes the run that the folder holds or begins a new one."""
         corpus, folder, config = self.corpus, self.folder, self.config
         found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
@@ -95,11 +94,8 @@ class Trainer:
         self.directions = directions_of(self.model, folder, corpus)
         self._given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
-        self._how = Activations(
-            torch.bfloat16 if self.bf16 else None,
-            # The processor then neither fills nor reads a gradient of the whole vocabulary; processes sum dense ones.
-            sparse_gradients=self.world.alone and self.device.type == "cpu",
-        )
+        # With sparse gradients the processor neither fills nor reads a gradient of the whole vocabulary.
+        self._how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if self.world.first:
@@ -119,9 +115,10 @@ class Trainer:
         self._batches_in_epoch = len(self._plan())
         self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice, self._how)
         self._meter = Meter()
+        self._uncounted: list[tuple[int, Outcome]] = []  # by the number of the update
 
     def _join_others(self) -> None:
-        """Begins where the first process begins; raises UsageError if the others train something else."""
+        """Begins where rank 0 begins; raises UsageError if the processes do not train the same."""
         told = self.world.gather([self._fingerprint, json.dumps([self.resumed, asdict(self.position)])])
         if strange := [str(rank) for rank, (fingerprint, _) in enumerate(told) if fingerprint != told[0][0]]:
             raise UsageError(
@@ -129,14 +126,14 @@ class Trainer:
             )
         self.resumed, position = json.loads(told[0][1])
         self.position = Position(**position)
-        self.world.spread(self.optimizer)
+        self.world.broadcast(self.model, self.optimizer)
 
     def stop(self, reason: str) -> None:
-        """Asks for an end after the present update, with a checkpoint; may be called from a signal handler."""
+        """Ends the training after the present update, with a checkpoint; may be called from a signal handler."""
         self._stop_asked = reason
 
     def run(self) -> Finished:
-        """Trains until the budget is spent, progress has ended, or `stop`; raises TrainingError if it cannot go on."""
+        """Trains until the budget is spent, progress ends, or `stop`; raises TrainingError if it cannot continue."""
         try:
             self._lock_folder()
             return self._run()
@@ -148,9 +145,9 @@ class Trainer:
         self._log = EventLog(self.folder, position.update) if self.world.first else None
         self._emit(self._started())
         if self._damage:
-            self._emit(Damaged(*self._when(), self._damage))
+            self._emit(events.Damaged(*self._when(), self._damage))
         if self.device.type == "cuda" and (why := missing(self.device)):
-            self._notice(f"the fused kernels are off: {why}; training goes on without them, slower")
+            self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
         self._clock = time.perf_counter() - position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
@@ -158,72 +155,78 @@ class Trainer:
         self._meter.reset()
         reason = self._budget_spent() or self._patience_spent()
         if reason is None:
-            position.finished = None  # a run that had come to its end goes on with a larger budget
+            position.finished = None  # a finished run resumes with a larger budget
         while reason is None:
             reason = self._train_epoch()
         return self._finish(reason)
 
     def _notice(self, text: str) -> None:
-        self._emit(Noticed(*self._when(), text))
+        self._emit(events.Noticed(*self._when(), text))
 
     def _plan(self) -> Sequence[Indices]:
-        """The minibatches of the present epoch, planned once: with millions of pairs it takes seconds."""
+        """The minibatches of the present epoch, planned once, because this takes seconds for millions of pairs."""
         epoch = self.position.epoch
         if self._planned is None or self._planned[0] != epoch:
             self._planned = epoch, plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, epoch)
         return self._planned[1]
 
     def _train_epoch(self) -> str | None:
-        """The minibatches of the present epoch that are left; returns the reason to end, if there is one."""
+        """Trains on the rest of the present epoch; returns the reason to end, if there is one."""
         train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
         batches = load_batches(train, self._updater.shares(left), self.device.type == "cuda", self._given.guide)
         for group in cut_groups(train, left, self.config.accumulate):
-            finite = self._update(group, batches)
+            self._update(group, batches)
             position.batch += len(group.plan)
             if ended := position.batch == len(plan):
                 position.epoch, position.batch = position.epoch + 1, 0
-            self._count_skips(group, finite)
             if reason := self._after_update(ended):
                 return reason
         return None
 
-    def _update(self, group: Group, batches: Iterator[Batch]) -> bool:
-        """One update; False if it was left out because its loss was not finite."""
+    def _update(self, group: Group, batches: Iterator[Batch]) -> None:
+        """Makes one update, unless its gradient is not finite."""
         position = self.position
         position.update += 1
-        self.world.update = position.update
+        self.world.begin(position.update)
         self.updates_done += 1
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
-        self._updater.gradient(group, batches, self._meter)
-        norm, finite = self._updater.step(self._schedule.rate(position, self._done(), self._batches_in_epoch))
-        self._meter.updated(norm, finite)
-        return finite
+        rate = self._schedule.rate(position, self._done(), self._batches_in_epoch)
+        self._uncounted.append((position.update, self._updater.update(group, batches, rate)))
 
-    def _count_skips(self, group: Group, finite: bool) -> None:
-        """Counts updates that were left out; raises TrainingError where too many were, one after the other."""
+    def _count(self, lag: int = 0) -> None:
+        """Counts the updates, except the last ones, which a GPU may still be computing."""
+        while len(self._uncounted) > lag:
+            update, outcome = self._uncounted.pop(0)
+            if outcome.finite:
+                self.position.bad_in_a_row = 0
+                self._meter.add(outcome.norm, outcome.minibatches)
+            else:
+                self._skip(update, outcome.group)
+
+    def _skip(self, update: int, group: Group) -> None:
+        """Counts an update that was left out; raises TrainingError after too many in a row."""
         position = self.position
-        if finite:
-            position.bad_in_a_row = 0
-            return
         position.skipped += 1
         position.bad_in_a_row += 1
-        self._emit(Skipped(*self._when(), position.bad_in_a_row))
+        self._emit(events.Skipped(update, *self._when()[1:], position.bad_in_a_row))
         if position.bad_in_a_row >= BAD_IN_A_ROW:
             position.bad_in_a_row = 0
+            self._uncounted.clear()
             self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group.plan[0][:5])
             raise TrainingError(
                 f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, the last time at update "
-                f"{position.update} with the minibatch of training pairs {pairs}, ...; the last good weights are kept: "
-                "the same command goes on with the minibatches after it, --restart begins anew"
+                f"{update} with the minibatch of training pairs {pairs}, ...; the last good weights are kept: "
+                "the same command continues with the minibatches after it, --restart trains anew"
             )
 
     def _after_update(self, epoch_ended: bool) -> str | None:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position, before = self.position, self.position.seconds
         position.seconds = time.perf_counter() - self._clock
+        self._count(self.lag)
         if position.update % self.config.log_every == 0:
             self._report()
         self._agree()
@@ -238,7 +241,7 @@ class Trainer:
         return reason
 
     def _agree(self) -> None:
-        """Time and a wish to stop, the same for all processes: from here on all take the same decisions."""
+        """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
         gone = time.perf_counter() - self._clock
         self.position.seconds, stop = self.world.highest([gone, self._stop_asked is not None])
         if stop:
@@ -255,7 +258,7 @@ class Trainer:
         return None
 
     def _finish(self, reason: str) -> Finished:
-        """Last validation and checkpoint; an interruption (`stop`) only saves."""
+        """Makes the last validation and checkpoint; after an interruption (`stop`) only the checkpoint."""
         position, complete = self.position, self._stop is None
         ended_before = position.finished is not None
         self._report()
@@ -263,15 +266,16 @@ class Trainer:
             if position.validated != position.update:
                 self._validate()
             position.finished = reason
-        if not ended_before or self._damage:  # else it is left as it is, its time too
+        if not ended_before or self._damage:  # otherwise nothing changes, not even its time
             self._save()
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)
         return finished
 
     def _validate(self) -> None:
-        """One look at the dev set; without a dev set, the last weights count as the best."""
+        """Validates on the dev set; without a dev set, the last weights count as the best."""
         began = time.perf_counter()
+        self._count()
         position = self.position
         position.validated = position.update
         dev = self.corpus.splits.get("dev")
@@ -289,38 +293,30 @@ class Trainer:
         self._meter.pause(time.perf_counter() - began)
 
     def _save_best(self) -> None:
-        if self.world.first:
-            with self.world.writing():
-                for direction in self.directions:
-                    save_best(direction.folder, direction.model, self.position.update, self._fingerprint)
+        for direction in self.directions if self.world.first else ():
+            save_best(direction.folder, direction.model, self.position.update, self._fingerprint)
 
     def _save(self) -> None:
-        """A checkpoint: last weights, then the state; whichever is cut off, the state before it is whole."""
+        """Writes a checkpoint: the last weights, then the state. If it is interrupted, the state before it stays."""
         began = time.perf_counter()
+        self._count()
         self._agree()
         if self.world.first:
-            with self.world.writing():
-                for direction in self.directions:
-                    save_last(direction.folder, direction.model, self.position.update, self._fingerprint)
-                path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
-            self._emit(Saved(*self._when(), str(path)))
-        self.world.meet()
+            for direction in self.directions:
+                save_last(direction.folder, direction.model, self.position.update, self._fingerprint)
+            path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
+            self._emit(events.Saved(*self._when(), str(path)))
+        self.world.highest([0.0])  # waits for rank 0
         self._meter.pause(time.perf_counter() - began)
 
     def _report(self) -> None:
+        self._count()
         if not self._meter:  # all updates since the last report were left out
             return
-        position, done = self.position, self._done()
-        left = position.seconds * (1 - done) / done if done > 0 else None
-        event = self._meter.report(
-            self._when(),
-            self.world,
-            learning_rate=self._schedule.last_rate,
-            done=done,
-            seconds_left=left,
-            skipped=position.skipped,
-        )
-        self._emit(event)
+        done, seconds = self._done(), self.position.seconds
+        left = seconds * (1 - done) / done if done > 0 else None
+        rate, skipped = self._schedule.last_rate, self.position.skipped
+        self._emit(self._meter.report(self._when(), self.world, rate, done, left, skipped))
         self._meter.reset()
 
     def _done(self) -> float:
@@ -332,8 +328,8 @@ class Trainer:
     def _when(self) -> tuple[int, float, float]:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
-    def _started(self) -> Started:
-        return Started(
+    def _started(self) -> events.Started:
+        return events.Started(
             *self._when(),
             resumed=self.resumed,
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),

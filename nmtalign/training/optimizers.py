@@ -1,21 +1,20 @@
-"""The optimisers, clipping, and the learning rate's course."""
+"""The optimisers and the clipping of gradients."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from nmtalign.config import TrainingConfig
-from nmtalign.training.adadelta import Adadelta
-from nmtalign.training.budget import Budget
-from nmtalign.training.state import Position
+
+PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adadelta as in the paper, Adam, or AdamW (decay on matrices alone)."""
+    """Adadelta as in the paper, Adam, or AdamW (which decays the matrices only)."""
     weights = list(parameters)
     if config.optimizer == "adadelta":
         return Adadelta(weights, lr=config.learning_rate, rho=config.rho, eps=config.epsilon)
@@ -29,101 +28,38 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -
     return cls(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
 
 
-def learning_rate(config: TrainingConfig, update: int, done: float, warmup: int) -> float:
-    """The rate of update 1, 2, ...: a linear rise over `warmup` updates, then the schedule.
-
-    `warmup` is the setting as far as the budget allows it (`Schedule`). `done` is the share of
-    the budget gone by (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no budget.
-    """
-    rise = min(1.0, update / warmup) if warmup else 1.0
-    if config.schedule == "linear":
-        return config.learning_rate * rise * max(0.0, 1.0 - done)
-    if config.schedule == "inverse-sqrt":
-        return config.learning_rate * rise * math.sqrt(max(1, warmup) / max(update, warmup, 1))
-    return config.learning_rate * rise
-
-
-class Schedule:
-    """The learning rate of each update of a run; the warm-up takes at most a tenth of the budget.
-
-    Under a limit of updates or epochs the rate depends on these alone, so that a resumed run does what an uninterrupted
-    one does. Under a time limit the tenth follows the measured time of an update until the warm-up has ended. The
-    position keeps how long the warm-up was: a larger budget does not begin it anew.
-    """
-
-    _MEASURED = 50  # the latest update times, of which the lower quartile counts: the first ones can be very slow
-    _ENOUGH = 3  # update times without which a time limit says nothing about the number of updates
-
-    def __init__(self, config: TrainingConfig, budget: Budget, notice: Callable[[str], None]) -> None:
-        """`notice` is told in one line that the warm-up was shorter than the setting."""
-        self._config, self._budget, self._notice = config, budget, notice
-        self._times = deque[float](maxlen=self._MEASURED)
-        self.last_rate = 0.0
-
-    def measure(self, seconds: float) -> None:
-        """Takes in the time of one update."""
-        self._times.append(seconds)
-
-    def rate(self, position: Position, done: float, batches_in_epoch: int) -> float:
-        """The rate of the position's update; its time and its epoch are those before the update."""
-        warmup = self._warmup(position, math.ceil(batches_in_epoch / self._config.accumulate))
-        self.last_rate = learning_rate(self._config, position.update, done, warmup)
-        return self.last_rate
-
-    def _warmup(self, position: Position, updates_in_epoch: int) -> int:
-        """The updates of the warm-up as far as they are known; they are fixed once that many have been made."""
-        setting = self._config.warmup
-        if position.warmup or not setting:
-            return position.warmup
-        before = position.update - 1
-        if before >= setting:  # a run of an earlier version, which did not write this down
-            position.warmup = setting
-            return setting
-        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self._update_seconds(position))
-        tenth = total / 10
-        warmup = setting if tenth >= setting else max(1, math.floor(tenth))
-        if position.update >= warmup:
-            position.warmup = warmup
-            if warmup < setting:
-                self._notice(
-                    f"the learning rate rose until update {warmup}, a tenth of the budget, not until update {setting} "
-                    "(warmup)"
-                )
-        return warmup
-
-    def _update_seconds(self, position: Position) -> float:
-        """The time of an update, or 0 where too few have been made to tell."""
-        before = position.update - 1
-        if len(self._times) >= self._ENOUGH:
-            return sorted(self._times)[len(self._times) // 4]
-        return position.seconds / before if before >= self._ENOUGH else 0.0  # all that a resumed run knows at first
-
-
 class Descent:
-    """Steps of an optimiser along clipped gradients; where these are sparse rows, no more than the rows is touched.
+    """Steps of an optimiser along clipped gradients. Of sparse gradients it touches only the rows that they have.
 
-    The gradient is read once for its norm and once by the step: the factor that clips it goes into the step.
+    The gradient is read once for its norm and once by the step: the step multiplies it by the factor that clips it.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float) -> None:
-        """`clip_norm` 0 = no clipping."""
+    def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
+        """`clip_norm` 0 = no clipping. With `on_device`, the default on a GPU, the host does not wait for the norm.
+
+        The step itself then leaves everything as it is where the norm is not finite. The fused Adam of PyTorch and the
+        Triton kernel of Adadelta can do this; Adadelta without the kernel waits.
+        """
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-        self._dense: dict[nn.Parameter, Tensor] = {}  # zero but for the rows of the present gradient
+        self._on_device = self._parameters[0].is_cuda if on_device is None else on_device
+        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the present gradient
 
-    def step(self, rate: float) -> tuple[Tensor, bool]:
-        """One step at a learning rate; (gradient norm, whether it was finite). One that is not changes nothing.
+    def step(self, rate: float) -> Tensor:
+        """Makes one step at a learning rate and removes the gradients; returns the norm that they had.
 
-        The gradients are gone afterwards.
+        A gradient whose norm is not finite changes nothing.
         """
         norm = self._norm()
-        length = float(norm)
-        if math.isfinite(length):
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        if self._on_device:
+            scale = (self._clip_norm / (norm + 1e-6)).clamp(max=1.0) if self._clip_norm else torch.ones_like(norm)
+            self._step(torch.where(norm.isfinite(), scale, torch.nan))
+        elif math.isfinite(length := float(norm)):
             self._step(min(1.0, self._clip_norm / (length + 1e-6)) if self._clip_norm else 1.0)
         self._optimizer.zero_grad(set_to_none=True)
-        return norm, math.isfinite(length)
+        return norm
 
     def _norm(self) -> Tensor:
         gradients = []
@@ -134,20 +70,24 @@ class Descent:
                 gradients.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
         return get_total_norm(gradients)
 
-    def _step(self, scale: float) -> None:
+    def _step(self, scale: float | Tensor) -> None:
+        """Steps on the gradients times `scale`; a tensor that is not finite changes nothing."""
         if isinstance(self._optimizer, Adadelta):
             self._optimizer.step(scale=scale)
             return
         spread = self._spread_rows()
-        # The fused optimisers divide the gradient by this as they read it.
-        factor = None if scale == 1 else torch.tensor(1 / scale, device=self._parameters[0].device)
-        self._optimizer.grad_scale = factor  # type: ignore[attr-defined]
-        self._optimizer.step()
+        # The fused optimisers divide the gradient by `grad_scale` as they read it; `found_inf` 1 changes nothing.
+        fused: Any = self._optimizer
+        if isinstance(scale, Tensor):
+            fused.grad_scale, fused.found_inf = 1 / scale, (~scale.isfinite()).to(torch.float32)
+        else:
+            fused.grad_scale = None if scale == 1 else torch.tensor(1 / scale, device=self._parameters[0].device)
+        fused.step()
         for weight, rows in spread:
             self._dense[weight].index_fill_(0, rows, 0)
 
     def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Puts sparse gradients into dense ones, which are kept and zeroed by row; (weight, rows) of each."""
+        """Copies sparse gradients into dense ones, which are kept and zeroed by row; (weight, rows) of each."""
         spread = []
         for weight in self._parameters:
             if weight.grad is not None and weight.grad.is_sparse:
@@ -158,3 +98,102 @@ class Descent:
                 weight.grad = dense.index_copy_(0, rows, values)
                 spread.append((weight, rows))
         return spread
+
+
+class Adadelta(torch.optim.Optimizer):
+    """square = rho square + (1 - rho) g^2; d = sqrt((delta + eps) / (square + eps)) g; delta of d likewise; w -= lr d.
+
+    The article's optimiser (Zeiler 2012; appendix B.2). It works on pieces that stay in the processor's cache: a step
+    over 80 million weights takes a quarter of the time of PyTorch's Adadelta. Gradients may be sparse tensors of rows.
+    The means of a row without a gradient only decay; they decay by all the missed steps when the row next has a
+    gradient, so that the result is that of dense gradients, to rounding.
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float = 1.0, rho: float = 0.95, eps: float = 1e-6) -> None:
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None, *, scale: float | Tensor = 1.0) -> None:  # type: ignore[override]
+        """One step on the gradients times `scale`; a scale that is not finite changes nothing."""
+        if closure is not None:
+            raise ValueError("this Adadelta takes no closure")
+        if isinstance(scale, Tensor) and not _has_kernel(scale.device):
+            scale = float(scale)
+        if isinstance(scale, float) and not math.isfinite(scale):
+            return
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._step(weight, weight.grad, group, scale)
+
+    def _step(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], scale: float | Tensor) -> None:
+        state = self.state[weight]
+        if not state:
+            state["square_avg"], state["acc_delta"] = torch.zeros_like(weight), torch.zeros_like(weight)
+            state["step"] = torch.zeros((), dtype=torch.float64)
+        state["step"] += 1
+        means = state["square_avg"], state["acc_delta"]
+        rule = _Rule(group["lr"], group["rho"], group["eps"], scale)
+        if gradient.is_sparse:
+            if "seen" not in state:  # the step at which each row was last up to date
+                state["seen"] = weight.new_full((len(weight),), float(state["step"]) - 1)
+            _step_rows(weight, gradient.coalesce(), means, state["seen"], float(state["step"]), rule)
+            return
+        if "seen" in state:  # the run continues with dense gradients, as several processes have them
+            missed = torch.pow(rule.rho, float(state["step"]) - 1 - state.pop("seen"))[:, None]
+            for mean in means:
+                mean.mul_(missed)
+        if isinstance(scale, Tensor):
+            _step_by_kernel(weight, gradient, means, rule)
+            return
+        flat = [x.view(-1) for x in (weight, gradient.contiguous(), *means)]
+        piece = min(PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
+        room = weight.new_empty(2, piece)
+        for parts in zip(*(x.split(piece) for x in flat), strict=True):
+            rule.apply(*parts, *room[:, : len(parts[0])])
+
+
+class _Rule:
+    """The equations of Adadelta, for tensors of one shape."""
+
+    def __init__(self, lr: float, rho: float, eps: float, scale: Any) -> None:
+        self.lr, self.rho, self.eps, self.scale = lr, rho, eps, scale
+
+    def apply(
+        self, weight: Tensor, gradient: Tensor, square: Tensor, delta: Tensor, move: Tensor, scratch: Tensor
+    ) -> None:
+        """In place; the constants contain the scale, so that no operation is needed to scale the gradient."""
+        share = (1 - self.rho) * self.scale**2
+        square.mul_(self.rho).addcmul_(gradient, gradient, value=share)
+        torch.add(delta, self.eps, out=move)
+        move.div_(torch.add(square, self.eps, out=scratch)).sqrt_().mul_(gradient)
+        delta.mul_(self.rho).addcmul_(move, move, value=share)
+        weight.add_(move, alpha=-self.lr * self.scale)
+
+
+def _step_rows(
+    weight: Tensor, gradient: Tensor, means: tuple[Tensor, Tensor], seen: Tensor, step: float, rule: _Rule
+) -> None:
+    """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
+    rows, values = gradient.indices()[0], gradient.values()
+    missed = torch.pow(rule.rho, step - 1 - seen[rows])[:, None]
+    square, delta = (mean[rows].mul_(missed) for mean in means)
+    moved = torch.zeros_like(values)
+    rule.apply(moved, values, square, delta, *values.new_empty(2, *values.shape))
+    weight.index_add_(0, rows, moved)
+    for mean, new in zip(means, (square, delta), strict=True):
+        mean.index_copy_(0, rows, new)
+    seen.index_fill_(0, rows, step)
+
+
+def _has_kernel(device: torch.device) -> bool:
+    from nmtalign.core.gpu import missing
+
+    return not missing(device)
+
+
+def _step_by_kernel(weight: Tensor, gradient: Tensor, means: tuple[Tensor, Tensor], rule: _Rule) -> None:
+    from nmtalign.core.gpu.adadelta import adadelta_
+
+    scale = torch.as_tensor(rule.scale).reshape(1)
+    adadelta_(weight, gradient, *means, rate=rule.lr, rho=rule.rho, epsilon=rule.eps, scale=scale)

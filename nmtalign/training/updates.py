@@ -1,21 +1,141 @@
-"""One update: the gradient of a group of planned minibatches, clipping, and the optimiser's step."""
+"""One update: the losses, the gradient of a group of planned minibatches, clipping, and the optimiser's step."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nmtalign.config import TrainingConfig
-from nmtalign.core.model import DEFAULT, Activations, TranslationModel
+from nmtalign.config import GuidedLoss, GuidedReading, TrainingConfig
+from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
-from nmtalign.training.both import BothLoss, BothWays
+from nmtalign.training.both import BothWays
 from nmtalign.training.distributed import World
-from nmtalign.training.graphs import pick_loss
-from nmtalign.training.guidance import Guidance
+from nmtalign.training.graphs import GraphedLoss, Objective
 from nmtalign.training.optimizers import Descent
-from nmtalign.training.progress import Meter
+
+LEAST = 1e-30  # smaller weights count as this one; it is far above the smallest float32 number
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """Guided alignment (Chen et al. 2016): a loss of the attention weights against given links."""
+
+    weight: float  # of this loss beside that of the words
+    loss: GuidedLoss
+    reading: GuidedReading = "current"
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> "Guidance":
+        """The guidance that the settings of a training describe."""
+        return cls(config.guided_weight, config.guided_loss, config.guided_reading)
+
+    def cost(self, weights: Tensor, guide: Tensor) -> Tensor:
+        """Nats, summed over the target tokens that have links, of weights (Ty, B, Tx) and guide (B, Ty, Tx) bool.
+
+        "cross-entropy": against the uniform distribution over the links of a token. "sum": minus the logarithm of the
+        sum of the weights of its links. Tokens without links cost nothing; no shape depends on the content of the
+        guide. The reading "shifted" compares a token with the weights of the next step, whose input the token is.
+        """
+        linked = guide.transpose(0, 1)
+        if self.reading == "shifted":
+            weights, linked = weights[1:], linked[:-1]  # the last token, `</s>` or padding, has no links
+        if self.loss == "sum":
+            together = (weights * linked).sum(-1).clamp_min(LEAST).log()
+            return -(together * linked.any(-1)).sum()
+        shares = linked / linked.sum(-1, keepdim=True).clamp_min(1)
+        return -(weights.clamp_min(LEAST).log() * shares.to(weights.dtype)).sum()
+
+
+class BatchLoss:
+    """The loss of a model over a batch, with that of its attention weights where a guide is given."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        label_smoothing: float,
+        guidance: Guidance | None = None,
+        how: Activations = DEFAULT,
+    ) -> None:
+        self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
+
+    def __call__(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
+
+        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx).
+        """
+        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        if guide is None or self.guidance is None or loss.weights is None:
+            return loss.objective, loss.nll.detach()
+        cost = self.guidance.cost(loss.weights, guide)
+        return loss.objective + self.guidance.weight * cost, torch.stack([loss.nll, cost]).detach()
+
+
+class BothLoss:
+    """The losses of the models of both directions, and the cost of the disagreement of their attention weights."""
+
+    def __init__(self, models: BothWays, config: TrainingConfig, how: Activations = DEFAULT) -> None:
+        self.models, self.guidance, self.how = models, Guidance.of(config), how
+        self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
+
+    def __call__(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(objective, sums (4,)): nll, guidance of both directions, nll of the other direction, disagreement.
+
+        The sums over the batch are over target words, linked tokens, source words, and sentences.
+        """
+        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        # A row of padding in a captured graph has no target word. The other direction reads one, and generates none.
+        real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
+        read = target_mask | (first & ~real)
+        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing, self.how)
+        apart = disagreement(there, back, source_mask, target_mask)
+        guided = torch.zeros_like(apart)
+        if guide is not None and there.weights is not None and back.weights is not None:
+            turned = guide.transpose(1, 2)
+            guided = self.guidance.cost(there.weights, guide) + self.guidance.cost(back.weights, turned)
+        objective = there.objective + back.objective + self.agreement_weight * apart + self.guidance.weight * guided
+        return objective, torch.stack([there.nll, guided, back.nll, apart]).detach()
+
+
+def disagreement(there: Loss, back: Loss, source_mask: Tensor, target_mask: Tensor) -> Tensor:
+    """-log of the sum over i, j of there[j, i] * back[i, j], summed over the sentences of a batch.
+
+    It is the "multiplication" of Cheng et al. (2015), the best of their functions. `</s>` is left out on both sides,
+    because two models that both attend to `</s>` only would agree.
+    """
+    if there.weights is None or back.weights is None:
+        raise ValueError("models without attention cannot agree")
+    cells = _words(target_mask)[:, :, None] & _words(source_mask)[:, None]
+    together = (there.weights.permute(1, 0, 2) * back.weights.permute(1, 2, 0) * cells).sum((1, 2))
+    return -(together.clamp_min(LEAST).log() * cells.any(2).any(1)).sum()
+
+
+def _words(mask: Tensor) -> Tensor:
+    """(B, T) the tokens before `</s>`, which are those that another token follows."""
+    return torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], 1)
+
+
+class EagerLoss:
+    """Computes the loss and the gradient of a batch operation by operation."""
+
+    def __init__(self, loss: Objective, device: torch.device) -> None:
+        self._loss, self._device = loss, device
+
+    def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
+        """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss.
+
+        If the loss is not finite, no part of the gradient is finite.
+        """
+        objective, sums = self._loss(*batch.to(self._device).inputs())
+        objective.backward(objective.detach() * 0 + weight)
+        return sums.detach()
 
 
 @dataclass(frozen=True)
@@ -27,48 +147,42 @@ class Group:
     sentences: int
 
     def denominator(self, normalization: str) -> int:
-        """What the summed loss of the group is divided by."""
+        """The number by which the summed loss of the group is divided."""
         return {"sentences": self.sentences, "tokens": self.words, "sum": 1}[normalization]
 
 
 def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Group]:
-    """Groups of `size` minibatches, the last one of what is left; the counts come from the corpus' lengths alone."""
+    """Groups of `size` minibatches; the last group has the rest. The counts need only the lengths of the pairs."""
     for start in range(0, len(plan), size):
         part = plan[start : start + size]
         words = sum(int(pairs.target_lengths[indices].sum()) + len(indices) for indices in part)
         yield Group(part, words, sum(map(len, part)))
 
 
-class BatchLoss(nn.Module):
-    """The model's loss as a module's own forward pass, with that of its weights where a guide is given."""
+class Outcome:
+    """An update that was made, and the norm of its gradient, which a GPU computes later than the host asks for it.
 
-    def __init__(
-        self,
-        model: TranslationModel,
-        label_smoothing: float,
-        guidance: Guidance | None = None,
-        how: Activations = DEFAULT,
-    ) -> None:
-        super().__init__()
-        self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
+    The norm is copied to the host without waiting; `norm` waits for this copy, not for the work after it.
+    """
 
-    def forward(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target: Tensor,
-        target_mask: Tensor,
-        guide: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """(what is differentiated, sums over the words in nats): the negative log-likelihood and, guided, the cost.
+    def __init__(self, group: Group, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
+        self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
+        if norm.is_cuda:
+            self._norm = torch.empty(norm.shape, dtype=norm.dtype, pin_memory=True).copy_(norm, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
 
-        Without a guide (B, Ty, Tx) the sums are a number, with one a vector of two.
-        """
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
-        if guide is None or self.guidance is None or loss.weights is None:
-            return loss.objective, loss.nll.detach()
-        cost = self.guidance.cost(loss.weights, guide)
-        return loss.objective + self.guidance.weight * cost, torch.stack([loss.nll, cost]).detach()
+    @property
+    def norm(self) -> float:
+        """The norm before clipping."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._norm)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the gradient was finite; if not, the update has changed nothing."""
+        return math.isfinite(self.norm)
 
 
 class Updater:
@@ -80,52 +194,47 @@ class Updater:
         optimizer: torch.optim.Optimizer,
         config: TrainingConfig,
         world: World,
-        say: Callable[[str], None],
+        notice: Callable[[str], None],
         how: Activations = DEFAULT,
     ) -> None:
-        """`say` receives in one line what makes training slower than it could be."""
-        self._descent, self._config, self._world = Descent(optimizer, config.clip_norm), config, world
-        self._loss = world.parallel(
+        """`notice` is called with one line about what makes training slower than it could be."""
+        self._config, self._world, self._parameters = config, world, list(model.parameters())
+        self._descent = Descent(optimizer, config.clip_norm)
+        loss: Objective = (
             BothLoss(model, config, how)
             if isinstance(model, BothWays)
             else BatchLoss(model, config.label_smoothing, Guidance.of(config), how)
         )
-        self._compute = pick_loss(model, self._loss, world.device, 1 if world.alone else max(2, world.size), say)
+        self._compute: Callable[[Batch, float], Tensor] = EagerLoss(loss, world.device)
+        if world.device.type == "cuda":
+            self._compute = GraphedLoss(model, loss, self._compute, notice)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
-        """What this process reads of each planned minibatch: its share, or one pair where it has none."""
-        for indices in plan:
-            mine = self._world.share(indices)
-            yield mine if len(mine) else indices[:1]
+        """The part of each planned minibatch that this process computes; minibatches without such a part are left out.
 
-    def gradient(self, group: Group, batches: Iterator[Batch], meter: Meter) -> None:
-        """Takes the group's minibatches from `batches` and leaves their gradient on the parameters.
-
-        Processes reduce their gradients during the last backward pass alone, in which all of them take part.
+        A minibatch may have fewer pairs than there are processes.
         """
-        for number, indices in enumerate(group.plan, 1):
-            batch, last, mine = next(batches), number == len(group.plan), len(self._world.share(indices)) > 0
-            if last:
-                self._add(batch, group, mine, meter)
-            elif mine:
-                with self._world.unreduced(self._loss):
-                    self._add(batch, group, mine, meter)
+        return (mine for indices in plan if len(mine := self._world.share(indices)))
 
-    def _add(self, batch: Batch, group: Group, mine: bool, meter: Meter) -> None:
-        """Adds a minibatch's gradient, or zeros where the batch is not this process' own."""
-        # Times the size, since the mean over the processes follows, and their sum is meant.
-        weight = mine * self._world.size / group.denominator(self._config.loss_normalization)
-        sums = self._compute(batch, weight)
-        if mine:
-            meter.add(batch, sums)
+    def update(self, group: Group, batches: Iterator[Batch], rate: float) -> Outcome:
+        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
+        minibatches = self.gradient(group, batches)
+        return Outcome(group, minibatches, self._descent.step(rate))
 
-    def step(self, rate: float) -> tuple[Tensor, bool]:
-        """Clips and steps; (gradient norm, whether it was finite): one that is not changes nothing."""
-        return self._descent.step(rate)
+    def gradient(self, group: Group, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
+        """Leaves the gradient of the group on the parameters.
+
+        Returns the minibatches that this process has computed, each with the sums of its loss.
+        """
+        weight = 1 / group.denominator(self._config.loss_normalization)
+        mine = sum(1 for _ in self.shares(group.plan))
+        minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, mine)]
+        self._world.reduce(self._parameters)
+        return minibatches
 
 
 def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:
-    """Gives every update, on every process, random numbers of its own that a resumed run draws again."""
+    """Gives every update of every process its own random numbers, which a resumed run draws again."""
     drawn = int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(drawn)
     if device.type == "cuda":

@@ -17,8 +17,7 @@ from nmtalign.search.beam_search import beam_search
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Validated
-from nmtalign.training.progress import perplexity
+from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position
 
 BATCH = 50  # sentences translated together

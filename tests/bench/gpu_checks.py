@@ -11,7 +11,7 @@ from bench.naive import NaiveLoop
 from bench.paths import following, loss_and_gradients
 from bench.workload import Size
 from nmtalign.config import ModelConfig
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch, make_batch
 
 # Errors as shares of the norm: of the whole gradient, and of that of the worst weight. In bf16 a maxout pair that is
@@ -38,9 +38,9 @@ def check_path(path: str, device: torch.device, options: list[tuple[str, str, st
         loss, gradients = _reference(model, batch)
         there, model = batch.to(device), model.to(device)
         for precision in ALLOWED:
-            model.use_bf16(precision == "bf16")
+            how = Activations(torch.bfloat16 if precision == "bf16" else None)
             with following(path):
-                seen_loss, seen = loss_and_gradients(path, model, there)
+                seen_loss, seen = loss_and_gradients(path, model, how, there)
             errors = {name: _error(seen[name], gradients[name]) for name in gradients}
             worst = max(errors, key=lambda name: errors[name])
             whole = _error(*(torch.cat([found[name].flatten() for name in gradients]) for found in (seen, gradients)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from bench.paths import following, make_update
 from bench.products import annotation_size, flops_of
 from bench.workload import Size, Workload, random_workload
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.training.optimizers import make_optimizer
 
 # Blocks of calls that are timed, and seconds of each; on a CPU nothing is to be learnt but that it runs.
@@ -64,7 +64,7 @@ class Training:
         torch.manual_seed(1)
         self.size, self.device = size, device
         self.model = TranslationModel(size.model).to(device).train()
-        self.model.use_bf16()
+        self.how = Activations(torch.bfloat16)
         self.optimizer = make_optimizer(self.model.parameters(), size.training)
 
     def speed(self, path: str, sentences: int, length: int, peak_tflops: float) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Training:
         batches = [batch.to(self.device) for workload in workloads for batch in workload.batches]
         _forget_peak(self.device)
         with following(path):
-            update = make_update(path, self.model, self.optimizer, self.size.training)
+            update = make_update(path, self.model, self.how, self.optimizer, self.size.training)
             turn = 0
 
             def one() -> None:
@@ -97,7 +97,7 @@ class Training:
         [batch] = random_workload(self.size, sentences, length).batches
         there = batch.to(self.device)
         with following(path):
-            update = make_update(path, self.model, self.optimizer, self.size.training)
+            update = make_update(path, self.model, self.how, self.optimizer, self.size.training)
             for _ in range(3 if path == "graphs" else 1):  # a graph is recorded at the second
                 update(there)
             wait_for(self.device)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bench.timing import Task, take_turns
-from bench.variants import VARIANTS, make_model
+from bench.variants import as_training, make_model
 from bench.workload import Workload
 from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
@@ -60,8 +60,8 @@ def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch
 def _with_gradients(workload: Workload, by_rows: bool) -> TranslationModel:
     """A model after a backward pass over a batch."""
     model, batch = make_model(workload), workload.batches[0]
-    model.use_sparse_gradients(by_rows)
-    (VARIANTS["ours-fp32"].loss(model, batch) / len(batch.source)).backward()
+    objective = model.loss(*batch.inputs(), how=as_training(False, by_rows)).objective
+    (objective / len(batch.source)).backward()
     return model
 
 

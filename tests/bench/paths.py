@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nmtalign.config import TrainingConfig
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch
-from nmtalign.training.graphs import EagerLoss, GraphedLoss, LossAndGradient
+from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import Descent
-from nmtalign.training.updates import BatchLoss
+from nmtalign.training.updates import BatchLoss, EagerLoss
 
 PATHS = ("graphs", "kernels", "plain")
 TITLES = {"graphs": "kernels in CUDA graphs", "kernels": "fused kernels", "plain": "PyTorch's operations"}
@@ -48,10 +48,10 @@ def interpret_kernels() -> None:
 
 
 def make_update(
-    path: str, model: TranslationModel, optimizer: torch.optim.Optimizer, training: TrainingConfig
+    path: str, model: TranslationModel, how: Activations, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> Callable[[Batch], None]:
     """A function that makes one update, as training does it: loss, gradients, clipping, the optimiser's step."""
-    loss, descent = make_loss(path, model), Descent(optimizer, training.clip_norm)
+    loss, descent = make_loss(path, model, how), Descent(optimizer, training.clip_norm)
 
     def update(batch: Batch) -> None:
         loss(batch, 1 / batch.sentences)
@@ -60,20 +60,23 @@ def make_update(
     return update
 
 
-def make_loss(path: str, model: TranslationModel) -> LossAndGradient:
+def make_loss(path: str, model: TranslationModel, how: Activations) -> EagerLoss | GraphedLoss:
     """What leaves loss and gradients of a batch, by a path; raises RuntimeError where graphs do not come about."""
     device = next(model.parameters()).device
-    loss = BatchLoss(model, 0.0)
-    return GraphedLoss(model, loss, _refuse) if path == "graphs" else EagerLoss(loss, device)
+    loss = BatchLoss(model, 0.0, how=how)
+    eager = EagerLoss(loss, device)
+    return GraphedLoss(model, loss, eager, _refuse) if path == "graphs" else eager
 
 
 def _refuse(reason: str) -> None:
     raise RuntimeError(reason)
 
 
-def loss_and_gradients(path: str, model: TranslationModel, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+def loss_and_gradients(
+    path: str, model: TranslationModel, how: Activations, batch: Batch
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss and the gradients by name, in float64 on the CPU; of a graph, what its replay gives."""
-    loss = make_loss(path, model)
+    loss = make_loss(path, model, how)
     nll = None
     for _ in range(3 if path == "graphs" else 1):  # eager, recorded, replayed
         model.zero_grad(set_to_none=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bench.naive import NaiveLoop
 from bench.workload import Workload
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.errors import UsageError
 
@@ -29,9 +29,12 @@ def _arguments(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
-    model.use_bf16(bf16)
-    objective: Tensor = model.loss(*_arguments(batch)).objective
-    return objective
+    return model.loss(*_arguments(batch), how=as_training(bf16)).objective
+
+
+def as_training(bf16: bool, sparse_gradients: bool = True) -> Activations:
+    """How training computes on a CPU."""
+    return Activations(torch.bfloat16 if bf16 else None, sparse_gradients=sparse_gradients)
 
 
 def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batch) -> Tensor:
@@ -75,9 +78,7 @@ def choose(names: str | None) -> list[Variant]:
 def make_model(workload: Workload, seed: int = 1) -> TranslationModel:
     """A model of the workload's size, ready to train."""
     torch.manual_seed(seed)
-    model = TranslationModel(workload.size.model).train()
-    model.use_sparse_gradients()  # as training does on a CPU
-    return model
+    return TranslationModel(workload.size.model).train()
 
 
 def loss_and_gradients(variant: Variant, model: TranslationModel, workload: Workload) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nmtalign.data.prefetch import prefetched
+from nmtalign.data.batches import prefetched
 
 
 def others() -> list[threading.Thread]:

@@ -1,13 +1,13 @@
 """Both directions in one run: what their disagreement costs, two whole model directories, and exact resumption."""
 
-import importlib.util
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import trainings
+from helpers.recording import Again
 
 from nmtalign.config import ModelConfig, PrepConfig
 from nmtalign.data.batches import make_batch
@@ -15,20 +15,12 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_model
-from nmtalign.training.both import BothLoss, BothWays, disagreement
+from nmtalign.training.both import BothWays
 from nmtalign.training.events import Progressed, Validated
-from nmtalign.training.graphs import EagerLoss, GraphedLoss
+from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.loop import Trainer
+from nmtalign.training.updates import BothLoss, EagerLoss, disagreement
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-trainings = load("trainings")
 CONFIG, weights = replace(trainings.CONFIG, agreement=True), trainings.weights
 SMALL = {"embedding": 4, "hidden": 6, "attention_hidden": 5, "maxout": 4, "initialisation": "xavier"}
 
@@ -111,17 +103,10 @@ def test_gradients_with_agreement_and_links_are_those_of_differences(reading):
 
 
 def test_graphs_over_padded_batches_leave_what_the_plain_way_leaves():
-    class Again:
-        def warm_up(self, work):
-            work()
-
-        def record(self, work):
-            return work
-
     models = both_of()
     loss = BothLoss(models, CONFIG)
-    graphed = GraphedLoss(models, loss, pytest.fail, recorder=Again())
     eager = EagerLoss(loss, torch.device("cpu"))
+    graphed = GraphedLoss(models, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
         found = []
         for way in (eager, graphed):

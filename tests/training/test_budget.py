@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nmtalign.config import TrainingConfig
-from nmtalign.training.budget import Budget, Every
-from nmtalign.training.optimizers import Schedule, learning_rate
+from nmtalign.training.budget import Budget, Every, Schedule, learning_rate
 from nmtalign.training.state import Position
 
 

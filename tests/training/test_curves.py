@@ -13,8 +13,7 @@ from nmtalign.text.width import columns_of
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 from nmtalign.training.curve_text import render_curves
 from nmtalign.training.curves import AXES, Curves, panels, read_curves, short
-from nmtalign.training.events import Finished, Progressed, Skipped, Started, Validated
-from nmtalign.training.log import EventLog
+from nmtalign.training.events import EventLog, Finished, Progressed, Skipped, Started, Validated
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 

@@ -1,36 +1,27 @@
 """Guided alignment: what it costs, what it teaches, and that all else of a training holds with it."""
 
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import trainings
+from helpers.recording import Again
 
 from nmtalign.config import ModelConfig
 from nmtalign.core.model import Activations, TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.data.batches import load_batches, make_batch
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
-from nmtalign.training.graphs import EagerLoss, GraphedLoss
-from nmtalign.training.guidance import Guidance
+from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.loop import Trainer
-from nmtalign.training.updates import BatchLoss
+from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.updates import BatchLoss, EagerLoss, Guidance, Updater, cut_groups
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-trainings = load("trainings")
 CONFIG = trainings.CONFIG
 LOSSES = ["cross-entropy", "sum"]
 
@@ -142,17 +133,10 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(loss, options):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_padding_changes_nothing_and_graphs_replay_it(dtype):
-    class Again:
-        def warm_up(self, work):
-            work()
-
-        def record(self, work):
-            return work
-
     model = model_of(dtype)
     loss = BatchLoss(model, 0.1, Guidance(0.7, "cross-entropy"))
-    graphed = GraphedLoss(model, loss, pytest.fail, recorder=Again())
     eager = EagerLoss(loss, torch.device("cpu"))
+    graphed = GraphedLoss(model, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
         batch, found = guided_batch(seed), []
         for way in (eager, graphed):
@@ -238,11 +222,6 @@ class Half(World):
 
 def test_shares_of_a_batch_make_up_the_whole(reversal, links):
     """The summed gradients of two processes' shares are those of one."""
-    from nmtalign.data.batches import load_batches
-    from nmtalign.training.optimizers import make_optimizer
-    from nmtalign.training.progress import Meter
-    from nmtalign.training.updates import Updater, cut_groups
-
     guide, found = read_guide(links, reversal), []
     pairs, plan = reversal.splits["train"], [torch.arange(11).numpy()]
     for world in (World(torch.device("cpu")), Half(0), Half(1)):
@@ -251,10 +230,10 @@ def test_shares_of_a_batch_make_up_the_whole(reversal, links):
         config = replace(CONFIG, accumulate=1)
         updater = Updater(model, make_optimizer(model.parameters(), config), config, world, print)
         (group,) = cut_groups(pairs, plan, 1)
-        updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide), Meter())
+        updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide))
         found.append([parameter.grad for parameter in model.parameters()])
     for whole, one, other in zip(*found, strict=True):
-        torch.testing.assert_close(whole.to_dense(), (one + other).to_dense() / 2)
+        torch.testing.assert_close(whole.to_dense(), (one + other).to_dense())
 
 
 def test_a_training_starts_from_another_models_weights(reversal, links, tmp_path):

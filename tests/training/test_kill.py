@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import killed_trainings
 
 from nmtalign.cli.app import main
 from nmtalign.model_directory import load_tensors
@@ -102,8 +103,7 @@ def updates(folder):
 
 
 def test_twenty_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_run(reversal, tmp_path):
-    script = Path(__file__).with_name("killed.py")
-    call = [sys.executable, script, reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
+    call = [sys.executable, killed_trainings.__file__, reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
     result = subprocess.run(call, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     for said in json.loads(result.stdout):

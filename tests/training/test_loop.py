@@ -1,12 +1,11 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops when told, and keeps what it must."""
 
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import trainings
 
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
@@ -16,15 +15,6 @@ from nmtalign.training import state
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-trainings = load("trainings")
 CONFIG, sizes, weights = trainings.CONFIG, trainings.sizes, trainings.weights
 
 
@@ -218,8 +208,8 @@ def break_losses(monkeypatch, trainer, broken):
     """Makes the loss of the updates in `broken` not a number."""
     whole = trainer.model.loss
 
-    def loss(*arguments):
-        found = whole(*arguments)
+    def loss(*arguments, **options):
+        found = whole(*arguments, **options)
         return replace(found, objective=found.objective * torch.nan) if trainer.position.update in broken else found
 
     monkeypatch.setattr(trainer.model, "loss", loss)
@@ -251,6 +241,22 @@ def test_skipped_updates_are_counted_and_left_out_of_the_means(reversal, tmp_pat
     assert {update: event.skipped for update, event in progress.items()} == {3: 1, 9: 4, 12: 5}
     assert all(event.loss < 10 for event in progress.values())
     assert [event.in_a_row for event in events if isinstance(event, Skipped)] == [1, 1, 2, 3, 1]
+
+
+def test_a_device_that_is_an_update_behind_counts_the_same(reversal, tmp_path, monkeypatch):
+    found = []
+    for lag in (0, 1):
+        seen = []
+        trainer = Trainer(reversal, tmp_path / f"{lag}", "tiny", sizes(reversal), CONFIG, seen.append)
+        trainer.lag = lag
+        break_losses(monkeypatch, trainer, {2, 5, 6, 11})
+        trainer.run()
+        progress = [(event.update, event.loss, event.skipped) for event in seen if isinstance(event, Progressed)]
+        skips = [(event.update, event.in_a_row) for event in seen if isinstance(event, Skipped)]
+        found.append((progress, skips))
+    assert found[0] == found[1]
+    assert [update for update, _ in found[0][1]] == [2, 5, 6, 11]
+    assert same(weights(tmp_path / "0"), weights(tmp_path / "1"))
 
 
 def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path):

@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from nmtalign.config import TrainingConfig
-from nmtalign.training import adadelta
-from nmtalign.training.adadelta import Adadelta
-from nmtalign.training.optimizers import Descent, make_optimizer
+from nmtalign.core.gpu import forced
+from nmtalign.training import optimizers
+from nmtalign.training.optimizers import Adadelta, Descent, make_optimizer
 
 
 class Words(nn.Module):
@@ -38,18 +38,17 @@ def batches(count):
 @pytest.mark.parametrize("clip", [0.0, 0.7])
 @pytest.mark.parametrize("piece", [5, 1 << 18])
 def test_adadelta_is_pytorchs(monkeypatch, sparse, clip, piece):
-    monkeypatch.setattr(adadelta, "PIECE", piece)
+    monkeypatch.setattr(optimizers, "PIECE", piece)
     ours, theirs = words(), words()
     descent = Descent(Adadelta(ours.parameters(), lr=1.0, rho=0.95, eps=1e-6), clip)
     reference = torch.optim.Adadelta(theirs.parameters(), lr=0.5, rho=0.95, eps=1e-6)
     for ids in batches(12):
         ours.backward(ids, sparse)
-        norm, finite = descent.step(0.5)
+        norm = descent.step(0.5)
         theirs.backward(ids, sparse=False)
         torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf))
         reference.step()
         reference.zero_grad()
-        assert finite
         assert all(weight.grad is None for weight in ours.parameters())
     for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine, yours, rtol=1e-9, atol=1e-12)
@@ -75,6 +74,29 @@ def test_adam_with_sparse_gradients_and_clipping_is_pytorchs(name, clip):
         torch.testing.assert_close(mine, yours, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")  # of the interpreter
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("name", ["adadelta", "adamw"])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_a_step_that_does_not_wait_for_the_norm_is_the_same(name, clip, kernels):
+    config = TrainingConfig(optimizer=name)
+    models = [words().float(), words().float()]
+    descents = [
+        Descent(make_optimizer(model.parameters(), config), clip, on_device=number == 1)
+        for number, model in enumerate(models)
+    ]
+    for number, ids in enumerate(batches(6)):
+        for model, descent in zip(models, descents, strict=True):
+            model.backward(ids, sparse=False)
+            if number == 3:
+                model.matrix.grad[0, 0] = torch.inf
+            with forced(kernels):
+                descent.step(0.1)
+        for waits, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(waits, other, rtol=1e-5, atol=1e-6)
+            assert waits.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["adadelta", "adamw"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
@@ -87,7 +109,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     before, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])
     model.backward(batches(1)[0], sparse=True)
     model.matrix.grad[0, 0] = bad
-    assert not descent.step(0.1)[1]
+    assert not descent.step(0.1).isfinite()
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     torch.testing.assert_close(optimizer.state_dict()["state"], state, rtol=0, atol=0)
 

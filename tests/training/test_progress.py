@@ -5,7 +5,7 @@ import torch
 
 from nmtalign.data.batches import make_batch
 from nmtalign.training.distributed import World
-from nmtalign.training.progress import Meter
+from nmtalign.training.events import Meter
 
 ALONE = World(torch.device("cpu"))
 
@@ -19,14 +19,8 @@ def test_means_are_of_the_updates_that_were_made():
     batch = make_batch([([5, 6, 7], [5]), ([5], [5, 6])])
     meter = Meter()
     assert not meter
-    meter.add(batch, torch.tensor(10.0))
-    meter.updated(torch.tensor(2.0), finite=True)
-    meter.add(batch, torch.tensor(20.0))
-    meter.add(batch, torch.tensor(float("nan")))
-    meter.updated(torch.tensor(float("nan")), finite=False)
-    meter.add(batch, torch.tensor(30.0))
-    meter.add(batch, torch.tensor(20.0))
-    meter.updated(torch.tensor(4.0), finite=True)
+    meter.add(2.0, [(batch, torch.tensor(10.0))])
+    meter.add(4.0, [(batch, torch.tensor(30.0)), (batch, torch.tensor(20.0))])
     assert meter
     event = report(meter)
     assert event.loss == pytest.approx(60 / 15)

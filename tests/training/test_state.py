@@ -14,8 +14,7 @@ from nmtalign.config import ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_directory import load_tensors
-from nmtalign.training.events import Finished
-from nmtalign.training.log import EventLog
+from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.state import (
     Position,
     find_checkpoint,

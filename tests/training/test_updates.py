@@ -11,7 +11,6 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import eligible, load_batches
 from nmtalign.training.distributed import World
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.progress import Meter
 from nmtalign.training.updates import Updater, cut_groups
 
 CPU = torch.device("cpu")
@@ -40,7 +39,7 @@ def gradients_of(corpus, plan, config):
     train = corpus.splits["train"]
     model, updater = make(corpus, config)
     (group,) = cut_groups(train, plan, len(plan))
-    updater.gradient(group, iter(load_batches(train, plan)), Meter())
+    updater.gradient(group, load_batches(train, plan))
     return [parameter.grad for parameter in model.parameters()]
 
 
@@ -81,9 +80,7 @@ def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversa
     train = reversal.splits["train"]
     plan = [np.arange(5)]
     (group,) = cut_groups(train, plan, 1)
-    updater.gradient(group, iter(load_batches(train, plan)), Meter())
-    norm, finite = updater.step(1.0)
-    assert not finite
-    assert not norm.isfinite()
+    outcome = updater.update(group, load_batches(train, plan), 1.0)
+    assert not outcome.finite
     assert all(torch.equal(parameter, old) for parameter, old in zip(model.parameters(), before, strict=True))
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -1,9 +1,8 @@
 """What training says of the dev set is what `nmtalign score` would say of the same model."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
+from helpers import trainings
 from sacrebleu.metrics import BLEU
 
 from nmtalign.cli.score_models import translate_with
@@ -13,10 +12,6 @@ from nmtalign.scoring.texts import Text
 from nmtalign.training.events import Validated
 from nmtalign.training.state import Position
 from nmtalign.training.validation import Validation, judge
-
-spec = importlib.util.spec_from_file_location("trainings", Path(__file__).with_name("trainings.py"))
-trainings = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(trainings)
 
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):

@@ -1,10 +1,9 @@
-"""Trainings for test_distributed.py: started by torchrun, each process runs all of `cases`, one after the other.
+"""Trainings by several processes: started by torchrun, each process runs all of `cases`, one after the other.
 
-`torchrun several.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; the test runs the same cases alone.
+`torchrun trainings_together.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; a test runs the same cases alone.
 """
 
 import hashlib
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +88,7 @@ def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
 
 def main(corpus: Corpus, folder: Path) -> None:
     """All that several processes are to leave."""
-    world = open_world("cpu", lambda line, code: os._exit(code))
+    world = open_world("cpu")
     with world.together():
         for name, config in cases(corpus).items():
             train(corpus, folder / name, config, world)

@@ -1,4 +1,4 @@
-"""A short training on a corpus of the tests: for tests, which load this file by its path."""
+"""A short training on a corpus of the tests."""
 
 from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.model_directory import load_tensors
