@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
+from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +14,6 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.hypotheses import Scoring
 from nmtalign.search.restrictions import SearchOptions
 
-SENTENCES, WORDS, TableScorer, search, texts = (
-    tables.SENTENCES,
-    tables.WORDS,
-    tables.TableScorer,
-    tables.search,
-    tables.texts,
-)
 PENALTIES = [
     {"length_penalty": 0.0},
     {"length_penalty": 0.5},

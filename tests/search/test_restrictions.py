@@ -3,16 +3,10 @@
 import pytest
 import torch
 from helpers import score_tables as tables
+from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-SENTENCES, WORDS, TableScorer, search, texts = (
-    tables.SENTENCES,
-    tables.WORDS,
-    tables.TableScorer,
-    tables.search,
-    tables.texts,
-)
 PREFIXES = [(3,), (), (2, 1, 4), (4, 4), (1,), (2, 3)]
 
 
@@ -28,7 +22,7 @@ def test_prefix_against_enumeration(prefix, allow_unk):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.permutations(PREFIXES), st.sampled_from([0.0, 0.9]))
 def test_prefixes_of_all_lengths_in_a_batch(seed, beam, prefixes, least):
     scorer = TableScorer.random(seed)

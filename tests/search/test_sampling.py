@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
+from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.sampling import Draws, draw, sample
 
-SENTENCES, WORDS, TableScorer, search, texts = (
-    tables.SENTENCES,
-    tables.WORDS,
-    tables.TableScorer,
-    tables.search,
-    tables.texts,
-)
 NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
 
 

@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
+from helpers.score_tables import SENTENCES, WORDS, search, texts
 
 from nmtalign.errors import UsageError
 from nmtalign.search.scorer import Ensemble
-
-SENTENCES, WORDS, TableScorer, search, texts = (
-    tables.SENTENCES,
-    tables.WORDS,
-    tables.TableScorer,
-    tables.search,
-    tables.texts,
-)
 
 
 def models(count, **changes):
