@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from nmtalign.alignment.record import AlignmentRecord, Link
+from nmtalign.alignment.links import AlignmentRecord, Link
 
 _SURE = 0.5  # weight of a look that counts: of spread ones the largest says little of an order
 _FEWEST, _LONGEST = 6, 30  # words of either side that make an order; words that a picture has room for

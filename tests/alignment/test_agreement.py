@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.alignment.agreement import combined, combined_words, expected_f1_links, posterior, soft_links
+from nmtalign.alignment.symmetrization import combined, combined_words, expected_f1_links, posterior, soft_links
 
 seeds = st.integers(0, 10_000)
 # Two target words, three source words, and `</s>`: both models see the first link, they differ on the second word.

@@ -4,18 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.alignment.error_analysis import (
+from nmtalign.alignment.error_rates import (
     TYPES,
+    LinkCounts,
     TypeCounts,
     count_pairs,
     count_types,
     crossing,
+    error_rates,
+    f_measure,
     gold_lengths,
     link_types,
     total,
-    worst,
+    worst_pairs,
 )
-from nmtalign.alignment.gold import GoldLinks, LinkCounts, error_rates, f_measure
+from nmtalign.alignment.link_files import GoldLinks
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
 
@@ -54,12 +57,12 @@ def test_types_by_hand() -> None:
 
 def test_the_worst_by_hand() -> None:
     # AER: 1 - (3 + 4) / (5 + 5) = 0.3; 1 - (1 + 1) / (1 + 3) = 0.5; the third has no mistake.
-    first, second = worst([*FOUND, links("00")], [*GOLD, gold_of("00")], 5)
+    first, second = worst_pairs([*FOUND, links("00")], [*GOLD, gold_of("00")], 5)
     assert (first.number, first.missed, first.wrong) == (1, ((0, 1), (1, 0)), ())
     assert (second.number, second.missed, second.wrong) == (0, ((2, 1), (4, 4)), ((2, 2),))
     assert second.counts.rates().aer == pytest.approx(0.3)
-    assert worst(FOUND, GOLD, 1) == [first]
-    assert worst(FOUND, GOLD, 0) == []
+    assert worst_pairs(FOUND, GOLD, 1) == [first]
+    assert worst_pairs(FOUND, GOLD, 0) == []
 
 
 def test_lengths_of_gold_links() -> None:

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from nmtalign.alignment import forced
-from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.forced import SideReader, align_pairs
 from nmtalign.alignment.links import argmax_links
-from nmtalign.alignment.sides import SideReader
 from nmtalign.config import AlignConfig, ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -131,7 +130,7 @@ def test_pairs_are_read_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_model_without_attention_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="model: this model has no attention: it cannot align"):
+    with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
         align_pairs(make_loaded("none"), PAIRS, AlignConfig())
 
 

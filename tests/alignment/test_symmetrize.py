@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.alignment.links import Link
-from nmtalign.alignment.symmetrize import HARD_METHODS, symmetrize
+from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize
 
 SIZE = 7
 words = st.integers(0, SIZE - 1)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.store import AlignmentWriter
-from nmtalign.alignment.view import PageOptions, write_page
-from nmtalign.alignment.view import page as page_module
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.alignment.view import alignment_page
+from nmtalign.alignment.view.alignment_page import PageOptions, write_page
 
 spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
 driver = importlib.util.module_from_spec(spec)
@@ -71,7 +71,7 @@ def small(folder):
     records = [record(*entry) for entry in SMALL]
     (folder / "gold").write_text("0-0 1-2 2p1\n0-0 1-1\n\n\n\n\n")
     with pytest.MonkeyPatch.context() as patch:  # whatever the writer of today can write
-        patch.setattr(page_module.AlignmentFile, "__iter__", lambda file: iter(records))
+        patch.setattr(alignment_page.AlignmentFile, "__iter__", lambda file: iter(records))
         write_page(
             [folder / "small.h5"], folder / "small.html", PageOptions(gold=folder / "gold", title="A <b>title</b>")
         )
