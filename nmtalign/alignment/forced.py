@@ -22,7 +22,7 @@ from nmtalign.alignment.links import (
 from nmtalign.alignment.readings import chosen, force
 from nmtalign.alignment.symmetrization import join
 from nmtalign.config import AlignConfig
-from nmtalign.core.halving import in_halves
+from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel

@@ -33,16 +33,15 @@ class Table:
 
 def print_table(table: Table) -> None:
     """Draws the table on a terminal, in pieces where it is too wide; in a pipe a line a row, two blanks between."""
-    rows = [[escaped(cell) for cell in row] for row in table.rows]
-    table = replace(table, head=[escaped(cell) for cell in table.head], rows=rows)
     if sys.stdout.isatty():
-        _draw(table)
+        _draw(_escaped(table))
     else:
         sys.stdout.writelines(f"{line}\n" for line in aligned(table))
 
 
 def aligned(table: Table) -> list[str]:
-    """The lines of the table: texts to the left, figures to the right."""
+    """The lines of the table: texts to the left, figures to the right; control characters are escaped."""
+    table = _escaped(table)
     widths = table.widths()
     lines = []
     for row in (table.head, *table.rows):
@@ -52,6 +51,11 @@ def aligned(table: Table) -> list[str]:
             cells.append(text + blanks if number in table.left else blanks + text)
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def _escaped(table: Table) -> Table:
+    rows = [[escaped(cell) for cell in row] for row in table.rows]
+    return replace(table, head=[escaped(cell) for cell in table.head], rows=rows)
 
 
 def broken(table: Table, width: int, between: int = 3) -> list[Table]:

@@ -18,9 +18,9 @@ from nmtalign.config import ModelConfig
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role
 
-# MKL's strict reproducibility leaves out batched products: those of fewer rows or columns are rounded differently. So
-# is a softmax over fewer positions.
-MIN_ROWS, _MIN_COLUMNS, _MIN_SOFTMAX = 4, 16, 16
+# MKL's strict reproducibility does not include batched products: those of fewer rows or positions are rounded
+# differently, and so is a softmax over fewer positions.
+MIN_ROWS, _MIN_POSITIONS = 4, 16
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -101,18 +101,15 @@ class AttentionPass(ABC):
         if self.padding is not None:
             energies = energies.masked_fill(self.padding[:, None], -torch.inf)
         weights = self.weights[step].view(energies.shape)
+        contexts = self.contexts[step].view(self.batch, self.rows_each, -1)
         if self.differentiate:
             torch.softmax(energies, -1, out=weights)
-        else:  # in search the weights of a row must not depend on the padding of its batch
-            short = max(0, _MIN_SOFTMAX - self.length)
-            weights.copy_(F.pad(energies, (0, short), value=-torch.inf).softmax(-1)[..., : self.length])
-        contexts = self.contexts[step].view(self.batch, self.rows_each, -1)
-        few = 0 if self.differentiate else max(0, MIN_ROWS - self.rows_each)
-        rows = F.pad(weights.to(self.values.dtype), (0, 0, 0, few)) if few else weights.to(self.values.dtype)
-        if few:
-            contexts.copy_(torch.bmm(rows, self.values)[:, : self.rows_each])
-        else:
-            torch.bmm(rows, self.values, out=contexts)
+            torch.bmm(weights.to(self.values.dtype), self.values, out=contexts)
+        else:  # padded, so that no row depends on the shape of its batch
+            positions, rows = max(0, _MIN_POSITIONS - self.length), max(0, MIN_ROWS - self.rows_each)
+            weights.copy_(F.pad(energies, (0, positions), value=-torch.inf).softmax(-1)[..., : self.length])
+            narrow = F.pad(weights.to(self.values.dtype), (0, 0, 0, rows))
+            contexts.copy_(torch.bmm(narrow, self.values)[:, : self.rows_each])
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
@@ -189,7 +186,7 @@ class DotAttentionPass(AttentionPass):
         keys = self._wide_keys
         if not self.differentiate:
             queries = F.pad(queries, (0, 0, 0, max(0, MIN_ROWS - self.rows_each)))
-            keys = F.pad(keys, (0, 0, 0, max(0, _MIN_COLUMNS - self.length)))
+            keys = F.pad(keys, (0, 0, 0, max(0, _MIN_POSITIONS - self.length)))
         return torch.bmm(queries, keys.mT)[:, : self.rows_each, : self.length]
 
     def start_backward(self) -> None:

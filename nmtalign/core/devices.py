@@ -1,18 +1,22 @@
-"""Which device, which precision it has natively, and how the processor's threads, memory and products are used."""
+"""The device, its native precision, its threads and memory, and MKL's reproducible products."""
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from nmtalign.config import Device, Precision
-from nmtalign.errors import ResourceError
+from nmtalign.errors import ResourceError, is_out_of_memory
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def pick_device(name: Device) -> torch.device:
-    """The device of a name; "auto" is a GPU where there is one. Raises ResourceError where it is missing."""
+    """The device of a name; "auto" is a GPU if there is one. Raises ResourceError if PyTorch sees no such device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
@@ -21,7 +25,7 @@ def pick_device(name: Device) -> torch.device:
 
 
 def picks_bf16(name: Precision, device: torch.device) -> bool:
-    """Whether products are computed in bf16; "auto" takes it where the processor multiplies it natively."""
+    """Whether products are computed in bf16; "auto" chooses bf16 if the device multiplies it natively."""
     if name != "auto":
         return name == "bf16"
     if device.type == "cuda":
@@ -31,9 +35,33 @@ def picks_bf16(name: Precision, device: torch.device) -> bool:
 
 
 def use_threads(threads: int) -> None:
-    """Sets the number of threads inside one operation; 0 leaves PyTorch's choice."""
+    """Sets the number of threads of one operation; 0 keeps PyTorch's choice."""
     if threads:
         torch.set_num_threads(threads)
+
+
+def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_large: Callable[[T], str]) -> list[R]:
+    """The results of `work` for a batch, one per item; if memory runs out, those of its halves, one after the other.
+
+    Raises ResourceError with the text of `too_large` for an item that does not fit into memory alone.
+    """
+    try:
+        return work(items)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+    if len(items) == 1:
+        raise ResourceError(too_large(items[0]))
+    half = len(items) // 2
+    return in_halves(work, items[:half], too_large) + in_halves(work, items[half:], too_large)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error means that memory ran out; PyTorch reports this by several classes."""
+    if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return "memory" in text and "alloc" in text
 
 
 def make_products_reproducible() -> None:
@@ -72,10 +100,10 @@ def _mkl_function(*names: str) -> Callable[..., int] | None:
 
 
 def keep_memory() -> None:
-    """Lets the C library keep what training frees for the next batch, where it would give it back to the system.
+    """Lets the C library keep freed memory for the next batch of training.
 
-    Every array of more than a few megabytes would otherwise come from the system anew, filled with zeros page by page:
-    30,000 page faults a batch, a tenth of the time. Only glibc can be told; elsewhere nothing changes.
+    By default it returns every array of more than a few megabytes to the system, which fills the next one with zeros
+    page by page: 30,000 page faults per batch, a tenth of the time. This is possible with glibc only.
     """
     map_from, trim_from = 1 << 28, 2**31 - 1  # bytes
     try:

@@ -9,7 +9,7 @@ import torch
 
 from nmtalign.checks import SettingError
 from nmtalign.config import TranslateConfig
-from nmtalign.core.halving import in_halves
+from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.decoding.candidates import CandidateLists, Candidates
 from nmtalign.decoding.sampling import Draws, sample

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.devices import picks_bf16
-from nmtalign.core.halving import in_halves
+from nmtalign.core.devices import in_halves, picks_bf16
 from nmtalign.data.batches import make_source
 from nmtalign.decoding.batching import BatchLimits, default_words, memory_limit
 from nmtalign.decoding.results import ScoredPair

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.softmax import CHUNK_CELLS, slices
+from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.decoding.candidates import Candidates
 from nmtalign.errors import UsageError
 

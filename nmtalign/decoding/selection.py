@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmtalign.core.softmax import CHUNK_CELLS
+from nmtalign.core.readout import CHUNK_CELLS
 from nmtalign.decoding.ranking import largest
 from nmtalign.decoding.scorer import WordScores
 

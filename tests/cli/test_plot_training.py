@@ -128,7 +128,6 @@ MISTAKES = [
     (("--training", "empty"), 4, "empty: no train.jsonl in it; give a model directory"),
     (("--training", "nmtalign.h5"), 4, "nmtalign.h5: line 1: not an event of a training"),
     (("--training", "-o", "nmtalign.h5/a.png"), 5, "nmtalign.h5: cannot make the folder"),
-    (("--training", "model", "model"), 2, "two models are called model"),
 ]
 
 

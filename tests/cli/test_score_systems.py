@@ -328,7 +328,7 @@ def test_the_seed_of_sacrebleu_holds_unless_another_is_given(run: Run, monkeypat
 def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: Path, run: Run) -> None:
     (folder / "nmtalign.toml").write_text(
         '[corpus]\ntest = ["src.en", "ref.fr"]\n[score]\nmetrics = "chrf"\nlowercase = true\nconfidence = true\n'
-        'bootstrap = 60\nseed = 3\nsignificance = "none"\nlength_of = "reference"\n'
+        'bootstrap = 60\nseed = 3\nsignificance = "none"\nby_length = false\nlength_of = "reference"\n'
     )
     _, out, _ = run("good.fr", "bad.fr")
     assert table(out)[0] == ["system", "chrF2", "±"]
@@ -374,7 +374,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["a=good.fr", "a=bad.fr"], 2, "two systems are named a"),
+        (["a=good.fr", "a=bad.fr"], 2, "two files are named a; give each NAME=FILE a name of its own"),
         (["-", "x=-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["good.fr", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
         (["good.fr", "-s", "src.en", "--plot", "figure.gif"], 2, "figure.gif"),
@@ -387,8 +387,8 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--metrics", "bleu,comet"], 2, "unknown 'comet'"),
         (["good.fr", "--metrics", "multi-bleu", "-r", "plain"], 2, "multi-bleu: give the language"),
         (["good.fr", "--metrics", "ter", "--fail-under", "30"], 2, "--fail-under: less is better of TER"),
-        (["good.fr", "--bootstrap", "1"], 2, "bootstrap = 1: must be at least 2"),
-        (["good.fr", "--seed", "-1"], 2, "seed = -1: must be at least 0"),
+        (["good.fr", "--bootstrap", "1"], 2, "--bootstrap 1: must be at least 2"),
+        (["good.fr", "--seed", "-1"], 2, "--seed -1: must be at least 0"),
         (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
         (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
         (["good.fr", "bad.fr", "--alignments", "a.h5"], 2, "--alignments are for --attention"),

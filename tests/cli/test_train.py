@@ -82,8 +82,8 @@ def test_presets_and_options_train(nmtalign, workspace, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reverse-source"], "reverse_source: this encoder reads both ways already; leave it out, or choose"),
-        (["--attention", "dot", "--coverage", "linguistic"], "coverage: goes with additive attention alone, not with"),
+        (["--reverse-source"], "--reverse-source does not go with bidirectional = true (the default)"),
+        (["--attention", "dot", "--coverage", "linguistic"], "--coverage linguistic does not go with --attention dot"),
     ],
 )
 def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options, message):

@@ -1,11 +1,94 @@
-"""The maxout layer, and probabilities of single words against those of the whole softmax."""
+"""The maxout layer, and the softmax by blocks and chunks against PyTorch's, forward and backward."""
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from nmtalign.config import ModelConfig
 from nmtalign.core import readout
-from nmtalign.core.readout import Readout
+from nmtalign.core.readout import Readout, linear_cross_entropy
+
+WORDS = 17
+
+
+@pytest.fixture(params=[(1 << 20, 1 << 20), (WORDS * 20, WORDS * 7)], ids=["whole", "parts"])
+def _sizes(monkeypatch, request):
+    """Everything at once, or several blocks of several chunks, the last ones short."""
+    monkeypatch.setattr(readout, "BLOCK_CELLS", request.param[0])
+    monkeypatch.setattr(readout, "CHUNK_CELLS", request.param[1])
+
+
+def problem(dtype, rows=43):
+    torch.manual_seed(0)
+    shapes = ((rows, 5), (WORDS, 5), (WORDS,))
+    tensors = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    return tensors, torch.randint(0, WORDS, (rows,))
+
+
+@pytest.mark.usefixtures("_sizes")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loss_and_gradients_are_pytorchs(smoothing, weighted):
+    (features, weight, bias), targets = problem(torch.float64)
+    row_weights = torch.randint(0, 2, (43,)).double() if weighted else None
+    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights)
+    counted = torch.ones(43).double() if row_weights is None else row_weights
+    logits = F.linear(features, weight, bias)
+    expected = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing) * counted).sum()
+    torch.testing.assert_close(objective, expected)
+    torch.testing.assert_close(nll, (F.cross_entropy(logits, targets, reduction="none") * counted).sum())
+    ours = torch.autograd.grad(objective * 3, (features, weight, bias))
+    theirs = torch.autograd.grad(expected * 3, (features, weight, bias))
+    for found, wanted in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.usefixtures("_sizes")
+def test_bf16_products_keep_the_sums_in_float32():
+    (features, weight, bias), targets = problem(torch.float32, rows=400)
+    objective, _ = linear_cross_entropy(features.to(torch.bfloat16), weight, bias, targets)
+    expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum")
+    assert objective.dtype == torch.float32
+    assert objective.item() == pytest.approx(expected.item(), rel=5e-3)
+    ours, theirs = (torch.autograd.grad(value, (weight, bias)) for value in (objective, expected))
+    for found, wanted in zip(ours, theirs, strict=True):
+        assert found.dtype == torch.float32
+        assert float((found - wanted).norm() / wanted.norm()) < 0.01
+
+
+def test_an_improbable_word_has_its_true_loss():
+    features, bias = torch.zeros(2, 5), torch.zeros(WORDS)
+    bias[3], bias[4] = 500.0, -500.0
+    _, nll = linear_cross_entropy(features, torch.zeros(WORDS, 5), bias, torch.tensor([4, 3]))
+    assert nll.item() == pytest.approx(1000.0)
+
+
+def test_no_rows_give_nothing():
+    (features, weight, bias), targets = problem(torch.float64, rows=0)
+    objective, nll = linear_cross_entropy(features, weight, bias, targets, 0.1)
+    objective.backward()
+    assert objective.item() == nll.item() == 0
+    assert not weight.grad.any()
+
+
+def test_a_gradient_is_taken_once():
+    (features, weight, bias), targets = problem(torch.float64)
+    objective, _ = linear_cross_entropy(features, weight, bias, targets)
+    objective.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="compute the loss again"):
+        objective.backward()
+
+
+@pytest.mark.parametrize("scale", [1 / 3, 0.9])
+def test_the_weight_of_a_loss_is_not_rounded_to_bf16(scale):
+    def gradients(factor):
+        (features, weight, bias), targets = problem(torch.float32)
+        narrow = features.detach().to(torch.bfloat16).requires_grad_()
+        (linear_cross_entropy(narrow, weight, bias, targets)[0] * factor).backward()
+        return narrow.grad, weight.grad, bias.grad
+
+    for whole, scaled in zip(gradients(1.0), gradients(scale), strict=True):
+        assert torch.equal(scaled, (whole.float() * scale).to(whole.dtype))
 
 
 @pytest.fixture

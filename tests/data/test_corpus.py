@@ -94,7 +94,7 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> 
     hashes = set()
     for number, first in enumerate(("a b", "b a", "a b")):
         texts = write_pairs(tmp_path, f"t{number}", [(first, "x y"), ("a b", "y x")])
-        prepare(texts, tmp_path / "data", PrepConfig(workers=number + 1), ("en", "fr"))
+        prepare(texts, tmp_path / "data", PrepConfig(workers=number + 1), ("en", "fr"), force=True)
         hashes.add(Corpus.open(tmp_path / "data").hash)
     assert len(hashes) == 2
 

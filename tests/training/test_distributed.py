@@ -307,7 +307,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
         (["absent"], "nmtalign: error: absent: no prepared corpus here"),
         (
             ["--preset", "tiny", "--batch-size", "0"],
-            "nmtalign: error: preset tiny, command line: batch_size = 0: must be at least 1",
+            "nmtalign: error: --batch-size 0: must be at least 1",
         ),
         (["--no-such-option"], "nmtalign: error: No such option"),
     ],

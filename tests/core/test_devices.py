@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from nmtalign.core.halving import in_halves
+from nmtalign.core.devices import in_halves
 from nmtalign.errors import ResourceError
 
 
