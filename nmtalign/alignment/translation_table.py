@@ -19,7 +19,6 @@ from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
 _NOT_WORDS = frozenset((EOS, UNK)) | NO_WORD
 _BLANKS = frozenset(" \t\r\n")
-_LINKS_AT_ONCE = 1 << 20  # counted together
 
 
 @dataclass(frozen=True)
@@ -89,15 +88,15 @@ def learn_lexicon(
     return Lexicon(bitext.source.words, bitext.target.words, found.sources, found.targets, found.probabilities)
 
 
-def lexicon_of_links(pairs: Iterable[LinkedPair]) -> Lexicon:
-    """Returns p(f | e) = (links between e and f) / (links of e) over all pairs."""
+def lexicon_of_links(pairs: Iterable[LinkedPair], at_once: int = 1 << 20) -> Lexicon:
+    """Returns p(f | e) = (links between e and f) / (links of e) over all pairs, counting `at_once` links together."""
     source_index, target_index = WordIndex(), WordIndex()
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     waiting: list[int] = []
     for pair in pairs:
         for i, j in pair.links:
             waiting.append(source_index[pair.source[i]] << 32 | target_index[pair.target[j]])
-        if len(waiting) > _LINKS_AT_ONCE:
+        if len(waiting) > at_once:
             keys, counts = _add(keys, counts, waiting)
             waiting = []
     keys, counts = _add(keys, counts, waiting)

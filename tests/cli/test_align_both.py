@@ -179,28 +179,28 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
 def test_an_interrupted_file_is_gone_on_with(
     run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nmtalign.alignment import alignment_writer, forced
+    from nmtalign.alignment import alignment_writer
+    from nmtalign.core.model import TranslationModel
 
-    monkeypatch.setattr(forced, "_WINDOW", 1)
     monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0.0)  # all is brought to the disk at once
-    for name, text in (("many.en", SOURCE * 3), ("many.fr", TARGET * 3)):
+    for name, text in (("many.en", SOURCE * 10), ("many.fr", TARGET * 10)):
         Path(name).write_text(text)
-    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "2", "-q", "-o"]
+    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "1", "-q", "-o"]
     assert run(*arguments, "whole.h5")[0] == 0
-    force, calls = forced.Aligner._force, []
+    force, calls = TranslationModel.force, []
 
-    def fails(self, pairs):
+    def fails(*arguments):
         calls.append(1)
-        if len(calls) > 4:
+        if len(calls) > 20:
             raise KeyboardInterrupt
-        return force(self, pairs)
+        return force(*arguments)
 
-    monkeypatch.setattr(forced.Aligner, "_force", fails)
+    monkeypatch.setattr(TranslationModel, "force", fails)
     code, _, err = run(*arguments, "cut.h5")
     assert code == 130
     assert not Path("cut.h5").exists()
     assert Path("cut.h5.partial").exists()
-    monkeypatch.setattr(forced.Aligner, "_force", force)
+    monkeypatch.setattr(TranslationModel, "force", force)
     code, _, err = run(*arguments, "cut.h5", "--resume", "--threshold", "0.5")
     assert code == 2
     assert "cut.h5.partial: was begun with" in err
@@ -209,7 +209,7 @@ def test_an_interrupted_file_is_gone_on_with(
     assert Path("cut.h5").read_bytes() == Path("whole.h5").read_bytes()
     code, _, err = run(*[part for part in arguments if part != "-q"], "cut.h5", "--resume")
     assert code == 0
-    assert "cut.h5: already complete: it has the alignments of all 15 pairs" in err
+    assert "cut.h5: already complete: it has the alignments of all 50 pairs" in err
 
 
 def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:

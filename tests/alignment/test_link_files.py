@@ -1,4 +1,4 @@
-"""Links as text: a line a pair, or a line a link."""
+"""Files of links: one line per pair, or one line per link."""
 
 import gzip
 from pathlib import Path
@@ -8,6 +8,20 @@ import pytest
 from nmtalign.alignment.error_rates import GoldFile
 from nmtalign.alignment.link_files import NO_LINKS, TextLinks, parse_gold
 from nmtalign.errors import InputError
+
+
+def test_gold_formats() -> None:
+    gold = parse_gold("0-0 1p2 3?1  2-2", "g: line 1")
+    assert gold.sure == {(0, 0), (2, 2)}
+    assert gold.possible == {(0, 0), (2, 2), (1, 2), (3, 1)}
+    assert parse_gold("", "g: line 1").possible == frozenset()
+
+
+@pytest.mark.parametrize("text", ["0", "0:0", "0P0", "1-2-3", "x-1"])
+def test_what_is_no_gold_link_is_named(text: str) -> None:
+    with pytest.raises(InputError, match="g: line 9: "):
+        parse_gold(text, "g: line 9")
+
 
 NUMBERED = "0001 1 1 S\n0001 2 3 S 0.9\n\n1 3 2 P 1\n0003 2 1\n0003 1 2 .5\n0003 1 1 P\n0003 1 1 S\n"
 

@@ -178,11 +178,10 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         assert probabilities == sorted(probabilities, reverse=True)
 
 
-def test_links_are_counted_in_small_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_are_counted_in_small_parts_too() -> None:
     pairs = [LinkedPair(("a", "b"), ("x", "y"), ((0, 0), (0, 1), (1, 1)))] * 5
     whole = lexicon_of_links(pairs).entries(20, 0.0)
-    monkeypatch.setattr("nmtalign.alignment.translation_table._LINKS_AT_ONCE", 2)
-    assert lexicon_of_links(pairs).entries(20, 0.0) == whole
+    assert lexicon_of_links(pairs, at_once=2).entries(20, 0.0) == whole
     assert [(entry.source, entry.target, entry.probability) for entry in whole] == [
         ("a", "x", 0.5), ("a", "y", 0.5), ("b", "y", 1.0),
     ]  # fmt: skip
