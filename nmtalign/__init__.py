@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.store import AlignmentFile
+    from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
@@ -15,7 +15,7 @@ __all__ = ["AlignmentFile", "Request", "Translation", "Translator", "__version__
 def __getattr__(name: str) -> Any:
     """Imports what needs PyTorch only when it is asked for, so that `nmtalign --help` does not."""
     if name == "AlignmentFile":
-        from nmtalign.alignment.store import AlignmentFile
+        from nmtalign.alignment.alignment_file import AlignmentFile
 
         return AlignmentFile
     if name == "Translator":

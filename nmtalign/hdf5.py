@@ -1,10 +1,10 @@
 """Opening HDF5 files safely: a checksum of the whole file first, then only plain datasets that are stored in it.
 
-HDF5 is a rich format: a link may point to another file, a dataset may take its bytes from one, and a few bytes may
-declare an array that no memory can hold. nmtalign writes none of these, and refuses a file that has them. The HDF5
-library can also crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 leaves to
-the user ("user block"), hold the SHA-256 of all bytes that follow. A file without a seal (by an earlier version, or
-edited by a program that cleared the first 512 bytes) passes all checks but that one.
+In HDF5 a link may point to another file, a dataset may take its bytes from one, and a few bytes may declare an array
+that does not fit into memory. nmtalign writes none of these and refuses a file that has them. The HDF5 library can also
+crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 leaves to the user ("user
+block"), contain the SHA-256 of all bytes that follow. A file without a seal (written by an earlier version, or edited
+by a program that cleared the first 512 bytes) must pass all other checks.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ _SEALED = re.compile(re.escape(_SEAL.format("@").encode()).replace(b"@", b"([0-9
 _MOST_OBJECTS, _DEEPEST, _MOST_ATTRIBUTES = 64, 3, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
-_BEST_COMPRESSION = 1100  # gzip makes nothing smaller than a 1032nd
+_BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
 _FILTERS = frozenset((h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE))  # others may load code from plugins
 _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError)
 
 
 @contextlib.contextmanager
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Turns every error of reading a file into one FormatError; `what` names the kind of file."""
+    """Raises FormatError for every error that a damaged file causes; `what` names the kind of file."""
     try:
         yield
     except _DAMAGE as error:
@@ -42,7 +42,7 @@ def damage(path: Path, what: str, fix: str) -> Iterator[None]:
 
 
 def seal(path: Path) -> None:
-    """Writes the SHA-256 of the content into the user block of a file that was made with one."""
+    """Writes the SHA-256 of the content into the user block of a file."""
     with path.open("r+b") as stream:
         stream.seek(USER_BLOCK)
         text = _SEAL.format(hashlib.file_digest(stream, "sha256").hexdigest()).encode()
@@ -51,9 +51,9 @@ def seal(path: Path) -> None:
 
 
 def check_seal(path: Path, largest: int | None = None) -> bool:
-    """Whether the file has a seal; raises ValueError if its content does not match.
+    """Returns whether the file has a seal; raises ValueError if its content does not match.
 
-    The content of a file of more than `largest` bytes is not read.
+    The content of a file of more than `largest` bytes is not compared.
     """
     with path.open("rb") as stream:
         head = stream.read(USER_BLOCK)
@@ -70,7 +70,10 @@ def check_seal(path: Path, largest: int | None = None) -> bool:
 
 
 def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
-    """The attributes of the root or of a dataset, by name; raises ValueError unless each is one number or one text."""
+    """Returns the attributes of the root or of a dataset as Python's int, float, bool and str.
+
+    Raises ValueError unless each is one number or one text.
+    """
     count = h5a.get_num_attrs(file.id)
     if count > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")
@@ -87,14 +90,15 @@ def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
             value.encode()  # raises ValueError for bytes that are not UTF-8
         elif not hasattr(value, "item") or isinstance(value, bytes):
             raise ValueError(f"its attribute {name!r} has an unknown type")
-        attributes[name] = value
+        attributes[name] = value if isinstance(value, str) else value.item()
     return attributes
 
 
 def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Every dataset by its path; raises ValueError unless all are plain and their sizes fit the file.
+    """Returns every dataset by its path; raises ValueError unless all are plain and their sizes fit the file.
 
-    Plain: reached by hard links, stored in the file itself, numbers, no filters but gzip and shuffle.
+    A plain dataset is reached by hard links, is stored in the file itself, contains numbers, and uses no filters except
+    gzip and shuffle.
     """
     found: dict[str, h5py.Dataset] = {}
     _collect(file.id, "", found, [0], Path(file.filename).stat().st_size)
@@ -142,7 +146,7 @@ def _fits(dataset: h5d.DatasetID, size: int, file_size: int) -> bool:
 
 
 def _check_chunks(name: str, dataset: h5d.DatasetID, size: int, file_size: int) -> None:
-    """All chunks are there, none is large, and what they declare fits the size of the file."""
+    """Raises ValueError unless all chunks are present, none is large, and their sizes fit that of the file."""
     properties = dataset.get_create_plist()
     shape = properties.get_chunk()
     if not {properties.get_filter(index)[0] for index in range(properties.get_nfilters())} <= _FILTERS:

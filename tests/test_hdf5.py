@@ -14,8 +14,9 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.alignment.export import text_lines
-from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.export_formats import text_lines
 from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
@@ -271,7 +272,7 @@ def test_only_info_compares_the_checksum_of_a_large_file(alignments: Path, monke
     alignments.write_bytes(raw)
     with pytest.raises(FormatError, match="does not match its SHA-256"):
         AlignmentFile(alignments)
-    monkeypatch.setattr("nmtalign.alignment.reader._SEAL_AT_ONCE", 100)
+    monkeypatch.setattr("nmtalign.alignment.alignment_file._SEAL_AT_ONCE", 100)
     with AlignmentFile(alignments) as file, pytest.raises(FormatError, match="does not match its SHA-256"):
         file.info()
 

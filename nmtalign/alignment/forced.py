@@ -1,4 +1,4 @@
-"""Forced decoding: the weights and log-probabilities of given sentence pairs."""
+"""Forced decoding: the attention weights and log-probabilities of given sentence pairs, from one model or two."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,65 +10,160 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import THRESHOLD, Matrix, drop_end, hard_links, merge_starts, sharpened
+from nmtalign.alignment.links import (
+    THRESHOLD,
+    AlignmentRecord,
+    Matrix,
+    drop_end,
+    hard_links,
+    merge_starts,
+    sharpened,
+)
 from nmtalign.alignment.readings import chosen, force
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.sides import Side, SideReader
+from nmtalign.alignment.symmetrization import join
 from nmtalign.config import AlignConfig
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
+from nmtalign.text.moses import Tokens, keep
+from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
+from nmtalign.text.vocabulary import Vocabulary
 
 Lines = tuple[str, str]
 T = TypeVar("T")
 
-_WINDOW = 20  # batches that are read at a time and sorted by length
-_MEAN_LENGTH = 50  # a batch of longer pairs holds fewer of them, so that memory stays bounded
+_WINDOW = 20  # batches that are read together and sorted by length
+_MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A pair as a model reads it."""
+class ModelSide:
+    """One side of a pair: the ids of its tokens, its words, and where each word starts (None: each token is a word).
+
+    `starts` (words + 1,) are places in `ids`; the last one is that of `</s>`, after all ids.
+    """
+
+    ids: Sequence[int]
+    words: tuple[str, ...]
+    starts: NDArray[np.int64] | None
+
+
+class SideReader:
+    """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
+        self._in_pieces = isinstance(tokenizer, SentencePieces)
+        self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
+        self._encode = vocabulary.encode
+        self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
+        self._pieces: dict[str, Tokens] = {}
+
+    def read(self, line: str) -> ModelSide:
+        """Reads one line."""
+        if self._spaced is not None:
+            return self._of_words(self._spaced(line))
+        tokens = self._tokenizer.tokenize(line)
+        if not self._in_pieces:
+            return ModelSide(self._encode(tokens), tuple(tokens), None)
+        starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
+        words = "".join(tokens).split(WORD_START)
+        if words and not words[0]:
+            del words[0]
+        if len(words) != len(starts):  # a piece has the mark inside
+            words = self._tokenizer.words(tokens)
+        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]))
+
+    def _of_words(self, words: list[str]) -> ModelSide:
+        """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""
+        pieces = self._pieces
+        parts = [pieces.get(word) or self._found(word) for word in words]
+        tokens = [piece for part in parts for piece in part]
+        starts = np.cumsum([0, *map(len, parts)])
+        return ModelSide(self._encode(tokens), tuple(words), starts)
+
+    def _found(self, word: str) -> Tokens:
+        """Returns the pieces of a new word, or the word if the tokeniser leaves nothing (of a control character)."""
+        return keep(self._pieces, word, self._tokenizer.tokenize(word) or [word])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPair:
+    """A sentence pair as a model reads it."""
 
     number: int
-    source: Side
-    target: Side
+    source: ModelSide
+    target: ModelSide
 
     def length(self) -> int:
-        """Of its longer side, `</s>` counted."""
+        """Returns the tokens of its longer side, with `</s>`."""
         return max(len(self.source.ids), len(self.target.ids)) + 1
 
     def empty(self) -> bool:
-        """Whether a side has no words: such a pair is not given to the model."""
+        """Returns whether a side has no words: such a pair is not given to the model."""
         return not (self.source.ids and self.target.ids)
 
 
 def align_pairs(
     loaded: LoadedModel, pairs: Iterable[Lines], config: AlignConfig, *, tokenized: bool = False, first: int = 0
 ) -> Iterator[AlignmentRecord]:
-    """The records of sentence pairs (lines of text), in order, one each, numbered from `first`.
+    """Yields one record per sentence pair (two lines of text), in order, numbered from `first`.
 
-    Lines are tokenised as the model's training text was; `tokenized` lines are split at spaces only, and the words of
-    the records are just these. Subword pieces are merged to words. Pairs are read in windows, sorted by length into
-    batches, and given to the model; a pair with an empty side is not. Reading, temperature, links and whether `</s>` is
-    dropped are those of `config`. Raises UsageError for a model without attention.
+    Lines are tokenised as the model's training text was; `tokenized` lines are only split at spaces. Subword pieces are
+    merged to words. Pairs are read in windows, sorted by length into batches, and given to the model unless a side is
+    empty. `config` sets reading, temperature, links and whether `</s>` is dropped. Raises UsageError for a model
+    without attention.
     """
     aligner = Aligner(loaded, chosen(config, 1), tokenized)
     return (record for window in windows([aligner], pairs, config, first) for record in aligner.records(window[0]))
 
 
+def align_both(
+    forward: LoadedModel,
+    backward: LoadedModel,
+    pairs: Iterable[Lines],
+    config: AlignConfig,
+    *,
+    tokenized: bool = False,
+    first: int = 0,
+) -> Iterator[AlignmentRecord]:
+    """Yields the records of `align_pairs` for two models, joined as `join` does.
+
+    `forward` reads the source and writes the target, `backward` the reverse. Raises UsageError for models of other
+    directions, and InputError, naming the line, if the models split a text into different words.
+    """
+    check_directions(forward, backward)
+    config = chosen(config, 2)
+    aligners = Aligner(forward, config, tokenized), Aligner(backward, config, tokenized, turned=True)
+    return (
+        join(ours, theirs, config.symmetrize, config.threshold)
+        for ahead, back in windows(aligners, pairs, config, first)
+        for ours, theirs in zip(aligners[0].records(ahead), aligners[1].records(back), strict=True)
+    )
+
+
+def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
+    """Raises UsageError unless the backward model has the source and target language of the forward one exchanged."""
+    ahead = forward.source_language, forward.target_language
+    back = backward.source_language, backward.target_language
+    if back != ahead[::-1]:
+        raise UsageError(
+            f"{backward.folder}: translates {'-'.join(back)}, and {forward.folder} {'-'.join(ahead)}: the backward "
+            f"model reads the target and writes the source; give one of {'-'.join(ahead[::-1])}"
+        )
+
+
 def window_size(config: AlignConfig) -> int:
-    """How many pairs are read at a time: from a multiple of it on, alignments are those of a run from the start."""
+    """Returns the number of pairs that are read together; a run from a multiple of it repeats those of a full run."""
     return config.batch_size * _WINDOW
 
 
 def windows(
     aligners: "Sequence[Aligner]", pairs: Iterable[Lines], config: AlignConfig, first: int
-) -> Iterator[list[list[Pair]]]:
-    """The pairs a window at a time, tokenised for each aligner; by a thread, while the window before is aligned."""
+) -> Iterator[list[list[ModelPair]]]:
+    """Yields windows of pairs, tokenised for each aligner by a thread while the window before is aligned."""
 
-    def read(window: Sequence[tuple[int, Lines]]) -> list[list[Pair]]:
+    def read(window: Sequence[tuple[int, Lines]]) -> list[list[ModelPair]]:
         return [aligner.read(window) for aligner in aligners]
 
     numbered = enumerate(pairs, first)
@@ -76,10 +171,10 @@ def windows(
     return _one_ahead(read, iter(lambda: list(islice(numbered, size)), []))
 
 
-def _one_ahead(work: Callable[[T], list[list[Pair]]], items: Iterator[T]) -> Iterator[list[list[Pair]]]:
-    # Not `prefetched`: its thread would read the texts too, and Ctrl-C would wait for a pipe that says nothing.
+def _one_ahead(work: Callable[[T], list[list[ModelPair]]], items: Iterator[T]) -> Iterator[list[list[ModelPair]]]:
+    # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
     with ThreadPoolExecutor(1, "tokenise") as thread:
-        coming: Future[list[list[Pair]]] | None = None
+        coming: Future[list[list[ModelPair]]] | None = None
         for item in items:
             before, coming = coming, thread.submit(work, item)
             if before is not None:
@@ -89,7 +184,7 @@ def _one_ahead(work: Callable[[T], list[list[Pair]]], items: Iterator[T]) -> Ite
 
 
 class Aligner:
-    """One model that aligns windows of pairs; `turned` where it reads the pairs' target and writes their source.
+    """One model that aligns windows of pairs; if `turned`, it reads the target and writes the source.
 
     Raises UsageError for a model without attention.
     """
@@ -102,13 +197,13 @@ class Aligner:
         self._source = SideReader(tokenizers.source, loaded.source_vocabulary, tokenized)
         self._target = SideReader(tokenizers.target, loaded.target_vocabulary, tokenized)
 
-    def read(self, window: Sequence[tuple[int, Lines]]) -> list[Pair]:
-        """The numbered lines of a window as the model reads them."""
+    def read(self, window: Sequence[tuple[int, Lines]]) -> list[ModelPair]:
+        """Tokenises the numbered lines of a window."""
         read_source, read_target, source = self._source.read, self._target.read, 1 if self._turned else 0
-        return [Pair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
+        return [ModelPair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
 
-    def records(self, window: Sequence[Pair]) -> Iterator[AlignmentRecord]:
-        """The records of a window, in order."""
+    def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
+        """Returns the records of a window, in order."""
         records = {pair.number: self._empty_record(pair) for pair in window if pair.empty()}
         for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
             found = in_halves(self._force, batch, _too_much)
@@ -116,7 +211,7 @@ class Aligner:
         return (records[pair.number] for pair in window)
 
     @torch.no_grad()
-    def _force(self, pairs: Sequence[Pair]) -> list[AlignmentRecord]:
+    def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
         batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs]).to(self._loaded.device)
         forced = force(self._loaded.model, batch, self._config.reading)
         if forced.weights is None:
@@ -130,20 +225,20 @@ class Aligner:
             for row, (pair, total) in enumerate(zip(pairs, totals, strict=True))
         ]
 
-    def _record(self, pair: Pair, weights: Matrix, log_probs: Matrix, log_prob: float) -> AlignmentRecord:
-        """The record of one row of a batch: padding cut off, pieces merged to words."""
+    def _record(self, pair: ModelPair, weights: Matrix, log_probs: Matrix, log_prob: float) -> AlignmentRecord:
+        """Returns the record of one row of a batch, without padding and with pieces merged to words."""
         rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
         merged = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
         return self._made(pair, merged, _of_words(log_probs[:rows], pair.target.starts), log_prob)
 
-    def _empty_record(self, pair: Pair) -> AlignmentRecord:
+    def _empty_record(self, pair: ModelPair) -> AlignmentRecord:
         rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
         return self._made(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0)
 
     def _made(
-        self, pair: Pair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float
+        self, pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float
     ) -> AlignmentRecord:
-        """The record of weights between words and `</s>`, which is dropped where that is asked for."""
+        """Returns the record of weights between words and `</s>`, which is dropped if the settings ask for it."""
         config, mass = self._config, 0.0
         if config.drop_end:
             mass = float(weights[:-1, -1].sum(dtype=np.float64))
@@ -163,7 +258,7 @@ class Aligner:
 
 
 def _of_words(log_probs: NDArray[np.float32], starts: NDArray[np.int64] | None) -> NDArray[np.float32]:
-    """The log-probabilities of words and `</s>`, summed over the pieces of each."""
+    """Returns the log-probabilities of words and `</s>`, each summed over its pieces."""
     if starts is None:
         return log_probs.copy()
     return np.add.reduceat(log_probs, starts, dtype=np.float64).astype(np.float32)
@@ -171,14 +266,14 @@ def _of_words(log_probs: NDArray[np.float32], starts: NDArray[np.int64] | None) 
 
 def _no_attention(loaded: LoadedModel) -> UsageError:
     return UsageError(
-        f"{loaded.folder}: this model has no attention: it cannot align; train one with --attention additive"
+        f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention additive"
     )
 
 
-def _batches(pairs: list[Pair], size: int) -> Iterator[list[Pair]]:
-    """Batches of at most `size` pairs of about one length; fewer where they are long."""
-    batch: list[Pair] = []
-    for pair in sorted(pairs, key=Pair.length):
+def _batches(pairs: list[ModelPair], size: int) -> Iterator[list[ModelPair]]:
+    """Yields batches of at most `size` pairs of similar length, fewer if they are long."""
+    batch: list[ModelPair] = []
+    for pair in sorted(pairs, key=ModelPair.length):
         if batch and (len(batch) == size or (len(batch) + 1) * pair.length() > size * _MEAN_LENGTH):
             yield batch
             batch = []
@@ -187,6 +282,6 @@ def _batches(pairs: list[Pair], size: int) -> Iterator[list[Pair]]:
         yield batch
 
 
-def _too_much(pair: Pair) -> str:
+def _too_much(pair: ModelPair) -> str:
     sizes = f"{len(pair.source.ids)} and {len(pair.target.ids)} tokens"
     return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"

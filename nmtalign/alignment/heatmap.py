@@ -1,37 +1,155 @@
-"""Picture files of soft alignments as in the paper's Figure 3: source along x, target along y, 0 black to 1 white.
+"""Heat maps of soft alignments as in the paper's Figure 3: source along x, target along y, 0 black to 1 white.
 
-A filled dot is a sure gold link, a dashed ring one that is only possible, a frame a hard link. matplotlib is needed for
-picture files only, and imported only then.
+A `Panel` is one alignment to draw, in a picture file (here) or in the terminal (`nmtalign.alignment.terminal`). In a
+picture a filled dot is a sure gold link, a dashed ring one that is only possible, and a frame a hard link. matplotlib
+is imported only when a picture file is drawn.
+
+A heat map is not an explanation. The weights show from where the model read when it wrote a word, not why it wrote it.
+Jain & Wallace (2019) changed attention weights of text classifiers without changing their answers; Wiegreffe & Pinter
+(2019) showed limits of that finding, and neither article makes weights a reason.
 """
 
+import contextlib
 import math
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nmtalign.alignment.panels import Panel
-from nmtalign.errors import UsageError
+from nmtalign.alignment.link_files import GoldLinks, LinkFile
+from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
+from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib, save, svg_for_page, usual_settings
+from nmtalign.text.vocabulary import EOS
+
+if TYPE_CHECKING:
+    from nmtalign.alignment.alignment_file import AlignmentFile
 
 _CELL = 0.22  # inches
-_SIDE = 40.0  # inches at most: cells and letters shrink where a picture would be larger
+_SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink
 _FONT = 0.62 * 72  # points an inch of cell
 _EM = _FONT / 72  # cells a point of the font's size
-_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, for words to be read, a side at most
+_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, needed to read words, largest side
 _GOLD, _LINK = "#ff7f0e", "#2b8cff"  # as far from black as from white
-_BAR = 3.0  # cells that the colour bar takes
+_BAR = 3.0  # width of the colour bar in cells
+_JOINERS = "\u200c\u200d"  # visible only in the shape of the letters beside them
+_DOT = "·"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One alignment to draw, with the marks over it."""
+
+    record: AlignmentRecord
+    caption: str = ""
+    gold: GoldLinks | None = None
+    links: bool = False  # also draw the hard links of the record
+
+    def no_words(self) -> str:
+        """Returns why there is nothing to draw, "" if there is something."""
+        if not self.record.empty():
+            return ""
+        return f"nothing to draw: {len(self.record.source)} source words, {len(self.record.target)} target words"
+
+    def labels(self, *, end: bool = True) -> tuple[list[str], list[str], Matrix]:
+        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without.
+
+        They are never drawn if the record has none.
+        """
+        source, target = ([printable(word) for word in side] for side in (self.record.source, self.record.target))
+        if not self.record.end:
+            return source, target, self.record.weights
+        if end:
+            return [*source, EOS], [*target, EOS], self.record.weights
+        return source, target, self.record.weights[:-1, :-1]
+
+    def marks(self) -> Iterator[tuple[Link, bool | None, bool]]:
+        """Yields (link, whether it is a sure gold link or None if no gold link, whether it is a hard link)."""
+        hard = set(self.record.hard_links) if self.links else set()
+        gold = self.gold.possible if self.gold else frozenset()
+        for link in sorted(gold | hard):
+            yield link, (link in self.gold.sure if self.gold and link in gold else None), link in hard
+
+
+def printable(word: str) -> str:
+    """Returns the word with composed accents, and a dot for each character that moves the cursor or is invisible."""
+    composed = unicodedata.normalize("NFC", word)
+    shown = "".join(letter if letter.isprintable() or letter in _JOINERS else _DOT for letter in composed)
+    return shown if shown.strip(_JOINERS + " ") else _DOT
+
+
+def read_panels(
+    files: Sequence[tuple[str, Path]],
+    numbers: Sequence[int],
+    rank: int = 0,
+    gold: LinkFile | None = None,
+    *,
+    links: bool = False,
+    short_captions: bool = False,
+) -> list[Panel]:
+    """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
+
+    `rank` is the place in n-best lists, `links` also draws the hard links. Captions name the file and the sentence;
+    with `short_captions` only what tells the panels apart. Raises UsageError for a sentence that a file does not have,
+    InputError if the files have different sources, or gold links do not fit.
+    """
+    from nmtalign.alignment.alignment_file import AlignmentFile
+
+    panels = []
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
+        for number in numbers:
+            records = [_record(file, number, rank) for file in opened]
+            _check_same_source(opened, records, number)
+            for (name, _), record in zip(files, records, strict=True):
+                caption = _caption(record, name if len(files) > 1 else "", len(numbers) > 1, short_captions)
+                if gold is not None:
+                    gold.check_inside(record.sentence_id, len(record.source), len(record.target))
+                panels.append(Panel(record, caption, gold.pair(record.sentence_id) if gold else None, links))
+    return panels
+
+
+def _record(file: "AlignmentFile", number: int, rank: int) -> AlignmentRecord:
+    entries = file.sentence(number) if number >= 0 else []
+    if not entries:
+        numbers = (
+            f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
+        )
+        raise UsageError(f"{file.path}: no sentence {number}: {numbers}")
+    if rank >= len(entries):
+        has = f"sentence {number} has {len(entries)} entries"
+        raise UsageError(f"{file.path}: {has}; give a --rank from 0 to {len(entries) - 1}")
+    return entries[rank]
+
+
+def _check_same_source(files: "Sequence[AlignmentFile]", records: Sequence[AlignmentRecord], number: int) -> None:
+    for file, record in zip(files[1:], records[1:], strict=True):
+        if record.source != records[0].source:
+            pairs = zip((*records[0].source, "nothing"), (*record.source, "nothing"), strict=False)
+            left, right = next((one, other) for one, other in pairs if one != other)
+            raise InputError(
+                f"{file.path}: sentence {number} has another source than in {files[0].path} ({right!r} instead of "
+                f"{left!r}); give files of the same text, tokenised alike"
+            )
+
+
+def _caption(record: AlignmentRecord, name: str, several: bool, short: bool) -> str:
+    place = f"sentence {record.sentence_id}" + (f", rank {record.rank}" if record.rank else "")
+    if short:
+        return ", ".join(part for part in (name, place if several else "") if part)
+    return (f"{name}: " if name else "") + f"{place}, log-probability {record.log_prob:.2f}"
 
 
 def draw(
     panels: Sequence[Panel], path: Path, *, across: int | None = None, end: bool = True, color_bar: bool = False
 ) -> list[str]:
-    """Writes a picture of one or several alignments (a grid `across` panels wide), whole or not at all.
+    """Draws one or several alignments (a grid `across` panels wide) into a picture file, atomically.
 
-    Returns what its reader should know, a sentence each: letters for which this machine has no font, which are boxes
-    then (an SVG holds text, and whoever shows it has the fonts), and words too small to be read. Raises
-    UsageError for a name without a known ending, for a pair without words, and where matplotlib is missing.
+    Returns warnings, one sentence each: letters without a font on this machine, drawn as boxes (an SVG contains text
+    and needs no font here), and words too small to read. Raises UsageError for a name with an unknown ending, for a
+    pair without words, and if matplotlib is missing.
     """
     kind = check_figure_name(path)
     need_matplotlib("without -o the picture is drawn in the terminal")
@@ -48,7 +166,7 @@ def draw(
 
 
 def heatmap_svg(panels: Sequence[Panel], title: str, *, end: bool = True) -> str:
-    """One or several alignments beside each other as an `<svg>` element for a page of HTML; raises as `draw`."""
+    """Returns alignments side by side as an `<svg>` element for an HTML page; raises the errors of `draw`."""
     need_matplotlib()
     with usual_settings([], "svg"):
         return svg_for_page(make_figure(panels, across=len(panels), end=end), title)
@@ -56,13 +174,13 @@ def heatmap_svg(panels: Sequence[Panel], title: str, *, end: bool = True) -> str
 
 @dataclass(frozen=True)
 class _Box:
-    """A panel and what it takes, in cells: the words beside and above, the matrix, the caption below."""
+    """A panel and its size in cells: the words beside and above, the matrix, the caption below."""
 
     panel: Panel
     labels: tuple[list[str], list[str], Any]
     left: float
     top: float
-    over: float  # how far the caption reaches beyond the matrix on either side
+    over: float  # how far the caption extends beyond the matrix on each side
 
     @property
     def columns(self) -> int:
@@ -76,7 +194,7 @@ class _Box:
 def make_figure(
     panels: Sequence[Panel], *, across: int | None = None, end: bool = True, color_bar: bool = False
 ) -> Any:
-    """The matplotlib figure of `draw`: each alignment has axes of its own, with cells of the same size."""
+    """Returns the matplotlib figure of `draw`: each alignment has its own axes, with cells of the same size."""
     from matplotlib.figure import Figure
 
     boxes = [_box(panel, end) for panel in panels]
@@ -112,9 +230,9 @@ def _box(panel: Panel, end: bool) -> _Box:
 
 
 def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float], list[float], list[float]]:
-    """What a grid of panels takes, words and captions included, in cells.
+    """Returns the sizes of a grid of panels in cells, words and captions included.
 
-    (to the left of the matrices of each column, from there to the right, above the matrices of each row, a row's whole)
+    (left of the matrices of each column, from there to the right, above the matrices of each row, height of each row)
     """
     lefts, rights = [0.0] * across, [0.0] * across
     above, below = ([0.0] * math.ceil(len(boxes) / across) for _ in range(2))
@@ -129,7 +247,7 @@ def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float],
 
 
 def _length(word: str) -> float:
-    """The length of a word in cells, as it is drawn."""
+    """Returns the drawn length of a word in cells."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -142,7 +260,7 @@ def _panel(axes: Any, box: _Box, cell: float) -> None:
     source, target, weights = box.labels
     size = cell * _FONT
     axes.imshow(weights, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
-    # A `$` in a text is not the start of a formula.
+    # parse_math: a `$` in a text does not start a formula.
     axes.set_xticks(range(len(source)), source, rotation=90, fontsize=size, parse_math=False)
     axes.set_yticks(range(len(target)), target, fontsize=size, parse_math=False)
     axes.tick_params(length=0, pad=size / 3, top=True, labeltop=True, bottom=False, labelbottom=False)
@@ -154,7 +272,7 @@ def _panel(axes: Any, box: _Box, cell: float) -> None:
 
 
 def _marks(axes: Any, panel: Panel, points: float) -> None:
-    """Gold links and hard links over the cells; `points` is the side of a cell. Light edges part them from the grey."""
+    """Draws gold links and hard links over cells with sides of `points`; light edges separate them from the grey."""
     from matplotlib.patches import Circle, Rectangle
 
     for (i, j), sure, hard in panel.marks():
@@ -189,7 +307,7 @@ def _legend(figure: Any, panels: Sequence[Panel], cell: float) -> None:
 
 
 def _color_bar(figure: Any, left: float, width: float, cell: float) -> None:
-    """A bar beside the first row of panels, as high as its first panel."""
+    """Draws a bar beside the first row of panels, as high as the first panel."""
     first = figure.axes[0].get_position()
     axes = figure.add_axes((left, first.y0, width, first.height))
     bar = figure.colorbar(figure.axes[0].images[0], cax=axes)

@@ -1,7 +1,7 @@
 """The layout of an alignment file (HDF5, format version 2): flat arrays and 64-bit offsets.
 
-Record k (counted from 0) is one sentence pair of Tx source and Ty target words. No group a sentence, no
-variable-length types, so that any HDF5 tool reads it and a file of 10 million pairs is as good as one of ten.
+Record k (counted from 0) is one sentence pair of Tx source and Ty target words. The file has no group per sentence and
+no variable-length types, so that every HDF5 tool can read it and 10 million pairs are as easy to read as 10.
 
 | dataset               | type             | length             | meaning                                              |
 |-----------------------|------------------|--------------------|------------------------------------------------------|
@@ -21,31 +21,34 @@ variable-length types, so that any HDF5 tool reads it and a file of 10 million p
 
 A matrix has Ty+1 rows (target words, then `</s>`) and Tx+1 columns (source words, then `</s>`): the weight of source
 word i at target word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where
-a side of the pair is empty. Where the attributes end_of_sentence_row and end_of_sentence_column are false `</s>` was
-dropped: Ty rows, Tx columns, and j * Tx + i. All log-probabilities are natural logarithms. The root's attributes say
-all this, too, and how the file was made:
+one side of the pair is empty. If the attributes end_of_sentence_row and end_of_sentence_column are false, `</s>` was
+dropped: a matrix then has Ty rows and Tx columns, and the index is j * Tx + i. All log-probabilities are natural
+logarithms. The attributes of the root repeat these facts and record how the file was made:
 
 | attribute                                   | meaning                                                                |
 |---------------------------------------------|------------------------------------------------------------------------|
-| format, format_version, nmtalign_version    | "nmtalign alignments", 2, the program's own                            |
-| model_hash, direction                       | the model (several: set apart by +); languages as in en-fr             |
-| made_by, options, seed                      | what was done; its options, JSON; the seed of what was drawn by chance |
+| format, format_version, nmtalign_version    | "nmtalign alignments", 2, the version of the program                   |
+| model_hash, direction                       | the model (several are joined by +); languages as in en-fr             |
+| made_by, options, seed                      | the command; its options as JSON; the seed of random choices           |
 | links_method, symmetrization                | how the hard links were made                                           |
-| rows, columns, index_order                  | what a matrix is                                                       |
+| rows, columns, index_order                  | what a matrix contains                                                 |
 | end_of_sentence_row, end_of_sentence_column | whether `</s>` has a row, a column                                     |
-| links_order, text, log_prob_unit            | what the other arrays are                                              |
-| sentence_ids_rise                           | whether sentence_id never falls, so that it can be searched by halves  |
+| links_order, text, log_prob_unit            | what the other arrays contain                                          |
+| sentence_ids_rise                           | whether sentence_id never falls, which allows binary search            |
 
-Version 1 had neither `rank` (all were of rank 0) nor matrices without `</s>`.
+Version 1 had no `rank` (all records were of rank 0), and its matrices always included `</s>`.
 """
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 FORMAT = "nmtalign alignments"
 FORMAT_VERSION = 2
 VERSIONS_READ = (1, 2)
 SIDES = ("source", "target")
-SPANS = (  # arrays and the offsets of the records in them
+SPANS = (  # each array with the offsets of the records in it
     ("weights", "weight_offsets"),
     ("links", "link_offsets"),
     ("source/text", "source/text_offsets"),
@@ -59,7 +62,7 @@ OFFSETS = (
     "target/text_offsets",
     "target/word_offsets",
 )
-# Name: (type, values a chunk). Small chunks let one sentence be read in well under a millisecond.
+# Name: (type, values per chunk). With small chunks a sentence is read in well under a millisecond.
 DATASETS: Mapping[str, tuple[str, int]] = {
     "weights": ("<f2", 16384),
     "source/text": ("|u1", 16384),
@@ -71,7 +74,7 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "rank": ("<i4", 1024),
     **dict.fromkeys(OFFSETS, ("<i8", 1024)),
 }
-COMPRESSION = 1  # level of gzip: higher ones take several times as long for files that are hardly smaller
+COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 _ATTRIBUTES: Mapping[str, object] = {
     "format": FORMAT,
@@ -80,7 +83,7 @@ _ATTRIBUTES: Mapping[str, object] = {
     "text": "UTF-8; each word is followed by one line feed",
     "log_prob_unit": "natural logarithm; </s> included",
 }
-# What a writer that is told nothing else says.
+# The attributes of a file whose writer is given no others.
 DEFAULTS: Mapping[str, object] = {
     "model_hash": "",
     "direction": "",
@@ -92,8 +95,8 @@ DEFAULTS: Mapping[str, object] = {
 }
 
 
-def attributes_of(end: bool) -> Mapping[str, object]:
-    """The attributes that say how the file is to be read; `end`: the matrices have the row and the column of `</s>`."""
+def format_attributes(end: bool) -> Mapping[str, object]:
+    """Returns the attributes that describe the format; `end`: matrices have the row and the column of `</s>`."""
     then, width = (", then </s>", "(Tx + 1)") if end else ("", "Tx")
     return {
         **_ATTRIBUTES,
@@ -105,6 +108,11 @@ def attributes_of(end: bool) -> Mapping[str, object]:
     }
 
 
-def row_shape(name: str) -> tuple[int, ...]:
-    """The shape of one value of a dataset: a link is two numbers, all else is one."""
+def value_shape(name: str) -> tuple[int, ...]:
+    """Returns the shape of one value of a dataset: a link is two numbers, every other value is one."""
     return (2,) if name == "links" else ()
+
+
+def dataset_type(name: str, weights: str) -> np.dtype[Any]:
+    """Returns the type of a dataset; `weights` is float16 or float32."""
+    return np.dtype(WEIGHT_TYPES[weights] if name == "weights" else DATASETS[name][0])

@@ -1,11 +1,12 @@
-"""Hard links from soft weights, subword pieces merged to words, and the Pharaoh format.
+"""Alignment records, hard links from soft weights, subword pieces merged to words, and Pharaoh's format.
 
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,33 +17,103 @@ from nmtalign.errors import InputError
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
 
-THRESHOLD = 0.3  # for those who give none
-_WORDS_AT_ONCE = 256  # target words whose weights are summed together, in float64: of a long line all would be many GB
+THRESHOLD = 0.3  # if none is given
+_WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines
 _LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+
+
+class LinkedPair(NamedTuple):
+    """The words of a sentence pair and the hard links between them."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    links: tuple[Link, ...]
+    sentence_id: int = 0
+    rank: int = 0  # place in an n-best list, from 0
+
+    def turned(self) -> "LinkedPair":
+        """Returns the pair with source and target exchanged."""
+        return self._replace(source=self.target, target=self.source, links=tuple((j, i) for i, j in self.links))
+
+
+@dataclass(frozen=True)
+class AlignmentRecord:
+    """A sentence pair with its soft alignment and the log-probability of the target given the source.
+
+    `weights` (Ty+1, Tx+1): row j is target word j, the last row the target's `</s>`; column i is source word i, the
+    last column the source's `</s>`; each row sums to 1. A pair with an empty side is not given to the model: its
+    weights and log-probability are 0, and it has no links.
+    `token_log_probs` (Ty+1,): natural logarithm of the probability of each target word, then of `</s>`.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: Matrix
+    log_prob: float
+    sentence_id: int
+    token_log_probs: NDArray[np.float32]
+    hard_links: tuple[Link, ...]
+    rank: int = 0  # place in an n-best list, from 0
+    end: bool = True  # whether `weights` has the row and the column of `</s>`; without them its shape is (Ty, Tx)
+    dropped_mass: float = 0.0  # the sum of the column of `</s>` over the target words, before it was dropped
+
+    def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
+        """Returns hard links (source, target), sorted by target word: without arguments the stored ones.
+
+        Otherwise they are read from the weights: "argmax" or "threshold" (see `hard_links`); a threshold without a
+        method means "threshold". Raises ValueError for another method.
+        """
+        if method is None and threshold is None:
+            return list(self.hard_links)
+        if method not in (None, "argmax", "threshold"):
+            raise ValueError(f"links are read by argmax or by threshold, not by {method!r}")
+        return hard_links(self.weights, method or "threshold", THRESHOLD if threshold is None else threshold, self.end)
+
+    def end_mass(self) -> float:
+        """Returns the sum over the target words of their weight on the source's `</s>`.
+
+        If that column was dropped, this is what was dropped, and 0 for a record that was read from a file.
+        """
+        if not self.end:
+            return self.dropped_mass
+        return float(self.weights[:-1, -1].sum(dtype=np.float64))
+
+    def empty(self) -> bool:
+        """Returns whether a side has no words, so that there was nothing to align."""
+        return not (self.source and self.target)
+
+
+def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any], end: bool = True) -> None:
+    """Raises ValueError unless `weights` has the shape (Ty+1, Tx+1), or (Ty, Tx) without `end`."""
+    more = 1 if end else 0
+    expected = (len(target) + more, len(source) + more)
+    if weights.shape != expected:
+        words = "these words and </s>" if end else "these words"
+        raise ValueError(f"weights have the shape {weights.shape}; {words} need {expected}")
 
 
 def hard_links(
     weights: NDArray[Any], method: LinkMethod = "argmax", threshold: float = THRESHOLD, end: bool = True
 ) -> list[Link]:
-    """The links that a method reads off the weights, by target word, then by source word.
+    """Returns the links that a method reads from the weights, sorted by target word, then by source word.
 
-    `weights` (Ty+1, Tx+1) with the row and the column of `</s>` last, or (Ty, Tx) where `end` is False. "argmax": one
-    link a target word or none; "threshold": every link whose weight is at least `threshold`, in whatever row.
+    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last; without `end` it is (Ty, Tx). "argmax" gives each
+    target word one link or none, "threshold" every link whose weight is at least `threshold`.
     """
     return argmax_links(weights, end) if method == "argmax" else threshold_links(weights, threshold, end)
 
 
 def argmax_links(weights: NDArray[Any], end: bool = True) -> list[Link]:
-    """One link a target word, to the source word with the largest weight, or none (NULL) where `</s>` has the largest.
+    """Returns a link from each target word to the source word with the largest weight, none (NULL) if that is `</s>`.
 
-    `weights` (Ty+1, Tx+1) with the row and the column of `</s>` last, or (Ty, Tx) where `end` is False: then no word is
-    NULL. Of equal weights the first counts. A row of zeros, as an empty pair has, gives no link.
+    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last; without `end` it is (Ty, Tx), and no word is NULL.
+    Of equal weights the first counts. A row of zeros, as in an empty pair, gives no link.
     """
     words = weights[:-1] if end else weights
     if not words.size:
         return []
     best = words.argmax(axis=1)
-    largest = words[np.arange(len(words)), best] > 0  # not so where there is nothing, or no number
+    largest = words[np.arange(len(words)), best] > 0  # false for rows of zeros and for NaN
     if end:
         largest &= best != words.shape[1] - 1
     linked = np.flatnonzero(largest)
@@ -50,7 +121,7 @@ def argmax_links(weights: NDArray[Any], end: bool = True) -> list[Link]:
 
 
 def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -> list[Link]:
-    """Every link whose weight is at least `threshold`, which is a part of the row's whole: any number a target word.
+    """Returns every link whose weight is at least `threshold`: any number per target word.
 
     `weights` as for `argmax_links`. A target word whose weights are all smaller is NULL; `</s>` has no links.
     """
@@ -60,7 +131,7 @@ def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -
 
 
 def drop_end(weights: NDArray[Any]) -> Matrix:
-    """(Ty, Tx) of weights (Ty+1, Tx+1): those between words alone, each row summing to 1 again.
+    """Returns the (Ty, Tx) weights between words of a (Ty+1, Tx+1) matrix, each row normalised to sum to 1 again.
 
     A row that has all its weight on `</s>` becomes 0.
     """
@@ -71,9 +142,9 @@ def drop_end(weights: NDArray[Any]) -> Matrix:
 
 
 def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
-    """The weights to the power 1 / temperature, each row (the last axis) summing to what it summed to, 1 or 0.
+    """Returns the weights to the power 1 / temperature, with rows (the last axis) that sum to 1, or to 0 as before.
 
-    It is the softmax with its energies divided by the temperature: below 1 sharper, above flatter. Zeros stay zeros.
+    This is the softmax of the energies divided by the temperature: below 1 sharper, above 1 flatter. Zeros stay zeros.
     """
     largest = weights.max(axis=-1, keepdims=True, initial=0)
     scaled = np.divide(weights, largest, out=np.zeros(weights.shape), where=largest > 0)
@@ -84,10 +155,10 @@ def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
 
 
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
-    """The weights between words: summed over the pieces of a source word, averaged over those of a target word.
+    """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
-    `weights` (pieces+1, pieces+1); an index holds for each piece the number of its word, from 0, rising. The row and
-    the column of `</s>` stay a word of their own, and rows that sum to 1 still do. A word without pieces gets zeros.
+    `weights` (pieces+1, pieces+1); an index gives the word of each piece, from 0, rising. The row and the column of
+    `</s>` stay, and rows that sum to 1 still do. A word without pieces gets zeros.
     """
     columns, rows = _with_end(source_word_index), _with_end(target_word_index)
     if all(np.array_equal(index, np.arange(len(index))) for index in (columns, rows)):  # each piece is a word
@@ -105,9 +176,9 @@ def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target
 def merge_starts(
     weights: NDArray[Any], source_starts: NDArray[np.int64] | None, target_starts: NDArray[np.int64] | None
 ) -> Matrix:
-    """The same of places where words start: rising, none twice, that of `</s>` last; None where each piece is a word.
+    """Merges as `merge_pieces` does, given the first piece of each word, rising, that of `</s>` last.
 
-    What comes back shares no memory with `weights`.
+    None means that each piece is a word. The result shares no memory with `weights`.
     """
     if target_starts is None:
         if source_starts is None:
@@ -127,22 +198,22 @@ def merge_starts(
 
 
 def merge_log_probs(log_probs: NDArray[Any], target_word_index: Sequence[int]) -> NDArray[np.float32]:
-    """The log-probabilities of words: summed over the pieces of each; that of `</s>`, the last, stays."""
+    """Returns the log-probabilities of words, each the sum over its pieces; that of `</s>`, the last, stays."""
     return np.bincount(_with_end(target_word_index), weights=log_probs).astype(np.float32)
 
 
 def _with_end(word_index: Sequence[int]) -> NDArray[np.int64]:
-    """The index with `</s>`, the last piece and the last word."""
+    """Returns the index with `</s>` as the last piece and the last word."""
     return np.array([*word_index, max(word_index, default=-1) + 1], dtype=np.int64)
 
 
 def format_links(links: Iterable[Link]) -> str:
-    """Links in Pharaoh's format, source first: "0-0 2-1"."""
+    """Returns links in Pharaoh's format, source first: "0-0 2-1"."""
     return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def parse_links(text: str, where: str) -> list[Link]:
-    """The links of a line in Pharaoh's format; raises InputError that starts with `where` (file and line)."""
+    """Returns the links of a line in Pharaoh's format; raises InputError that starts with `where` (file and line)."""
     return [_parse_link(part, where) for part in text.split()]
 
 

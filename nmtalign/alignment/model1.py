@@ -1,37 +1,135 @@
-"""IBM Model 1 (Brown et al. 1993): translation probabilities of words, learned from sentence pairs alone.
+"""IBM Model 1 (Brown et al. 1993): word translation probabilities, learned from sentence pairs.
 
-Each target word comes from one source word of its sentence, or from none (the NULL word), whichever equally likely:
+Each target word comes from one source word of its sentence, or from none (the NULL word), all equally likely:
 
     p(a_j = i) = t(f_j | e_i) / Z_j    with    Z_j = t(f_j | NULL) + sum over i of t(f_j | e_i)
 
-An iteration (of expectation and maximisation) sums these over the corpus to counts, and makes probabilities of them.
-A "cell" is a source token with a target token of its sentence. There are too many to keep (400 million of a million
-pairs), so they are made anew in each iteration, and by source word, whose probabilities then stay in the cache.
+An iteration of expectation-maximisation sums these over the corpus to counts and normalises the counts. A "cell" is a
+source token together with a target token of its sentence. There are too many cells to store (400 million for a million
+pairs), so each iteration makes them again, by source word, so that the probabilities of the word stay in the cache.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.bitext import Bitext
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.pipeline import CHUNK, Chunk, LengthLimit, Pairs, Side, WordIndex, tokenize_pairs
+from nmtalign.text.tokenizer import Tokenizers
 
-CUTOFF = 1e-6  # a less probable translation is forgotten
-_CELLS = 1 << 20  # made at a time
+CUTOFF = 1e-6  # less probable translations are dropped
+_CELLS = 1 << 20  # made together
 _SCRATCH = 1 << 23  # places for the pairs of different words of a block
-_LEAST = np.float32(1e-30)  # keeps a target word that all have forgotten from a division by 0
+_LEAST = np.float32(1e-30)  # avoids a division by 0 for a target word that every source word has dropped
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]
-Cells = tuple[NDArray[np.int64], NDArray[np.int64]]  # of each cell: the target token's place in the corpus, and its key
+Cells = tuple[NDArray[np.int64], NDArray[np.int64]]  # for each cell the place of its target token, and its key
+# The work on a pair grows with the product of its lengths, and long pairs tell little about single words.
+LONGEST = 200  # tokens
+
+
+@dataclass(frozen=True)
+class WordNumbers:
+    """One side of a bitext: sentence k is ids[offsets[k]:offsets[k + 1]]; each id is a place in `words`."""
+
+    words: Sequence[str]
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Returns the (sentences,) token counts."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """Two sides with the same number of sentences; `left_out` counts pairs that were empty or too long."""
+
+    source: WordNumbers
+    target: WordNumbers
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+    def reversed(self) -> "Bitext":
+        """Returns the same pairs with source and target exchanged."""
+        return Bitext(self.target, self.source, self.left_out)
+
+
+def corpus_bitext(corpus: Corpus, every: int = 1) -> Bitext:
+    """Returns the training pairs of a prepared corpus, or every n-th of them."""
+    sides = corpus.splits["train"].flat()
+    words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
+    lengths = np.stack([np.diff(offsets) for _, offsets in sides])
+    chosen = np.arange(lengths.shape[1]) % every == 0
+    kept = chosen & (lengths.min(axis=0) > 0) & (lengths.max(axis=0) <= LONGEST)
+    texts = [
+        WordNumbers(names, ids[np.repeat(kept, own)].astype(np.int32), _offsets(own[kept]))
+        for names, (ids, _), own in zip(words, sides, lengths, strict=True)
+    ]
+    return Bitext(texts[0], texts[1], int(chosen.sum() - kept.sum()))
+
+
+def read_bitext(
+    pairs: Iterable[tuple[str, str]],
+    tokenizers: Tokenizers,
+    workers: int = 1,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> Bitext:
+    """Returns tokenised lines of text. `progress` is called with the number of pairs read."""
+    sides = _SideCollector(), _SideCollector()
+    read = kept = 0
+    for block, chunk in tokenized(pairs, tokenizers, LengthLimit(LONGEST), workers):
+        for collector, part in zip(sides, (chunk.source, chunk.target), strict=True):
+            collector.append(part)
+        read, kept = read + len(block), kept + len(chunk.kept)
+        progress(read)
+    source, target = (side.text() for side in sides)
+    return Bitext(source, target, read - kept)
+
+
+def tokenized(
+    pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, limit: LengthLimit, workers: int
+) -> Iterator[tuple[Pairs, Chunk]]:
+    """Yields the pairs in blocks, each with its tokens, in order."""
+    lines = iter(pairs)
+    blocks = iter(lambda: list(islice(lines, CHUNK)), [])
+    return tokenize_pairs(tokenizers, limit, blocks, workers)
+
+
+class _SideCollector:
+    """Collects the blocks of one side."""
+
+    def __init__(self) -> None:
+        self._index = WordIndex()
+        self._ids: list[NDArray[np.int32]] = []
+        self._lengths: list[NDArray[np.int32]] = []
+
+    def append(self, side: Side) -> None:
+        words = side.words()
+        table = np.fromiter(map(self._index.__getitem__, words), np.int32, len(words))
+        self._ids.append(table[side.ids])
+        self._lengths.append(side.lengths)
+
+    def text(self) -> WordNumbers:
+        empty = np.zeros(0, np.int32)
+        ids, lengths = np.concatenate([empty, *self._ids]), np.concatenate([empty, *self._lengths])
+        return WordNumbers(list(self._index), ids, _offsets(lengths))
+
+
+def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
 @dataclass(frozen=True)
 class Translations:
-    """t(target | source) of each pair of words that was kept, by source id, then target id; NULL is not in it."""
+    """t(target | source) of each word pair that was kept, by source id, then target id, without NULL."""
 
     sources: Ids
     targets: Ids
@@ -54,10 +152,10 @@ def learn(
     cutoff: float = CUTOFF,
     progress: Callable[[int, float], None] = lambda iteration, share: None,
 ) -> Translations:
-    """Runs the iterations from uniform probabilities.
+    """Runs the iterations, starting from uniform probabilities; the same bitext gives the same result.
 
-    `progress` is called with the iteration, from 1, and the share of it that is done. Memory: about 25 bytes a token,
-    and 8 for each pair of words whose probability is at least `cutoff`. The same bitext gives the same result.
+    `progress` is called with the iteration, from 1, and the fraction of it that is done. Memory: about 25 bytes per
+    token, and 8 bytes per word pair whose probability is at least `cutoff`.
     """
     model = _Model(bitext)
     for iteration in range(1, iterations + 1):
@@ -66,7 +164,7 @@ def learn(
 
 
 class _Model:
-    """The probabilities, and the tokens of the corpus in the order of their source words."""
+    """The probabilities, and the tokens of the corpus sorted by source word."""
 
     def __init__(self, bitext: Bitext) -> None:
         source, target = bitext.source, bitext.target
@@ -83,7 +181,7 @@ class _Model:
         self._blocks = self._cut(cells[self._starts])
 
     def _cut(self, cells: NDArray[np.int64]) -> list[_Block]:
-        """Blocks of source words that fit into the scratch and, a word with very many cells aside, have few cells."""
+        """Cuts the source words into blocks that fit into the scratch space and, if possible, have few cells."""
         words, most = len(cells) - 1, max(_SCRATCH // max(self._width, 1), 1)
         bounds = [0]
         while bounds[-1] < words:
@@ -94,7 +192,7 @@ class _Model:
         return [_Block(first, last, *empty) for first, last in pairwise(bounds)]
 
     def iterate(self, cutoff: float, last: bool, progress: Callable[[float], None]) -> None:
-        """One iteration; after the last one, Z is of no use and is not made."""
+        """Runs one iteration; the last one does not compute Z again."""
         self._null = self._null_probabilities()
         sums = self._null[self._target]
         for block in self._blocks:
@@ -110,15 +208,15 @@ class _Model:
         return np.asarray(counts / max(counts.sum(), 1e-300), np.float32)
 
     def _update(self, block: _Block, cutoff: float, sums: Floats | None) -> None:
-        """The block's new probabilities, from Z and the old ones; adds them to the next Z, `sums`."""
+        """Computes the new probabilities of a block from Z and the old ones; adds them to the next Z, `sums`."""
         ranges = self._ranges(block)
-        # Cells that were made at one go are not made again for the second pass.
+        # Cells that were made in one piece are used for both passes.
         parts = list(self._cells(block, ranges)) if len(ranges) == 1 else None
         if not len(block.keys):
             block.keys = self._keys(block, parts or self._cells(block, ranges))
             block.probabilities = np.ones(len(block.keys), np.float32)
         self._slots[block.keys] = np.arange(1, len(block.keys) + 1)
-        old = np.concatenate(([np.float32(0)], block.probabilities))  # place 0 is that of the forgotten
+        old = np.concatenate(([np.float32(0)], block.probabilities))  # place 0 is that of dropped translations
         counts = np.zeros(len(old))
         for positions, keys in parts or self._cells(block, ranges):
             slots = self._slots[keys]
@@ -135,14 +233,14 @@ class _Model:
         block.keys, block.probabilities = block.keys[kept], new[kept]
 
     def _keys(self, block: _Block, parts: Iterable[Cells]) -> Ids:
-        """The different keys of the block's cells, sorted."""
+        """Returns the distinct keys of the cells of a block, sorted."""
         seen = np.zeros(0, np.int32)
         for _, keys in parts:
             seen = _different(np.concatenate((seen, _different(keys.astype(np.int32)))))
         return seen
 
     def _ranges(self, block: _Block) -> list[tuple[int, int]]:
-        """The block's tokens in ranges of few cells."""
+        """Cuts the tokens of a block into ranges of few cells."""
         first, last = int(self._starts[block.first]), int(self._starts[block.last])
         cells = np.cumsum(self._lengths[self._sentences[first:last]])
         steps = np.arange(_CELLS, cells[-1] if len(cells) else 0, _CELLS)
@@ -150,7 +248,7 @@ class _Model:
         return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
 
     def _cells(self, block: _Block, ranges: list[tuple[int, int]]) -> Iterator[Cells]:
-        """The cells of each range of the block's tokens."""
+        """Yields the cells of each range of the tokens of a block."""
         counts = np.diff(self._starts[block.first : block.last + 1])
         bases = np.repeat(np.arange(len(counts)) * self._width, counts)
         first = int(self._starts[block.first])
@@ -165,7 +263,7 @@ class _Model:
             yield positions, keys
 
     def translations(self) -> Translations:
-        """All that is kept."""
+        """Returns everything that was kept."""
         sources = [np.zeros(0, np.int32)] + [block.first + block.keys // self._width for block in self._blocks]
         targets = [np.zeros(0, np.int32)] + [block.keys % self._width for block in self._blocks]
         probabilities = [np.zeros(0, np.float32)] + [block.probabilities for block in self._blocks]
@@ -173,6 +271,6 @@ class _Model:
 
 
 def _different(values: Ids) -> Ids:
-    """The different values, rising; sorting is several times as fast as NumPy's `unique`."""
+    """Returns the distinct values, sorted; several times as fast as NumPy's `unique`."""
     values.sort()
     return values[np.diff(values, prepend=-1) > 0]

@@ -1,16 +1,16 @@
-"""Which weights of a forced pass say what a target word comes from.
+"""Readings: which attention weights of forced decoding align a target word.
 
 - "current": those of the step that writes the word.
-- "shifted" (Chen et al. 2020): those of the step in which the word is the input, as they know which word it is. In the
-  order look-generate-update (PAPER section 2) the look of step t + 1 reads the first state that has taken up word t:
-  word t reads the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
-  look-update-generate a look comes before its step's update: word t is taken up in step t + 1, after its look, and the
-  look of step t + 2 is the first that knows it. For the last word the decoder then goes one step beyond `</s>`.
-  `</s>` itself, which is nowhere an input, keeps the weights of its own step.
+- "shifted" (Chen et al. 2020): those of the step that has the word as input, because its state knows the word. In the
+  order look-generate-update (the paper's code) the attention of step t + 1 uses the first state that contains word t:
+  word t takes the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
+  look-update-generate (the paper's text) the attention of a step precedes its update: word t enters the state in step
+  t + 1, after its attention, and step t + 2 is the first to use it. For the last word the decoder then runs one step
+  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step.
 - "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
-- "auto": current with one model, as the paper shows them; posterior with one of each direction.
+- "auto": current with one model, as in the paper's figures; posterior with two models, one per direction.
 
-Steps are those of the model's own tokens: pieces, where it has them, before they are merged to words.
+Steps are those of the model's tokens, before pieces are merged to words.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,19 +26,19 @@ from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.text.vocabulary import EOS_ID
 
-# How many steps after the one that writes a word a look knows it.
+# The number of steps after which the attention depends on a word, counted from the step that writes it.
 STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2}
 
 
 def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
-    """Forced decoding of a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) as read."""
+    """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
     return READINGS[reading](model, batch)
 
 
 def chosen(config: AlignConfig, models: int) -> AlignConfig:
-    """The settings with the reading and the method of links that they stand for with so many models.
+    """Returns the settings with "auto" values replaced by those for one model or two.
 
-    A threshold is that of the links, unless a method that combines the weights of two models uses it.
+    A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
     """
     if config.reading == "auto":
         config = replace(config, reading="current" if models == 1 else "posterior")
@@ -54,7 +54,7 @@ def _current(model: TranslationModel, batch: Batch) -> Forced:
 
 def _shifted(model: TranslationModel, batch: Batch) -> Forced:
     ahead = STEPS_AHEAD[model.config.order]
-    # The last word of the longest sentence is to have its step, too: `</s>` has one, and what lies beyond is padding.
+    # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
     target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
     mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
     forced = model.force(batch.source, batch.source_mask, target, mask)
@@ -69,9 +69,9 @@ def _posterior(model: TranslationModel, batch: Batch) -> Forced:
 
 
 def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
-    """Weights (B, Ty + ahead - 1, Tx) of steps as those (B, Ty, Tx) of words, each `ahead` steps after its own.
+    """Returns the weights (B, Ty, Tx) of words, each `ahead` steps after its own, from those of steps.
 
-    mask (B, Ty) is True at the words and at `</s>`, the last of each sentence, which keeps its step.
+    weights (B, Ty + ahead - 1, Tx). mask (B, Ty) is True at the words and at `</s>`, which keeps its step.
     """
     last = mask.sum(1) - 1
     own = torch.arange(mask.shape[1], device=mask.device)

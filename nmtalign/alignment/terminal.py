@@ -1,7 +1,7 @@
-"""Pictures of soft alignments in the terminal: source along x, target along y, in Unicode's blocks or in grey.
+"""Heat maps of soft alignments in the terminal: source along x, target along y, as block characters or in grey.
 
-Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1. With colour, a cell's background is its weight, from 0
-black to 1 white, as in the paper's Figure 3. Gold links are ● (sure) and ○ (possible), hard links +.
+Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1. With colour, the background of a cell is its weight, from
+0 black to 1 white, as in the paper's Figure 3. Gold links are ● (sure) and ○ (possible), hard links +.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from nmtalign.alignment.panels import Panel, printable
+from nmtalign.alignment.heatmap import Panel, printable
 from nmtalign.text.width import columns_of
 
 SHADES = " ░▒▓█"
@@ -25,18 +25,18 @@ _RESET = "\x1b[0m"
 
 
 @dataclass(frozen=True)
-class Block:
-    """Lines that all take as many columns."""
+class TextBlock:
+    """Lines that all have the same number of columns."""
 
     lines: Sequence[str]
     columns: int
 
 
 def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour: bool = False) -> str:
-    """The alignments in lines of at most `width` columns, ending in `\\n`: beside each other where they fit.
+    """Draws alignments in lines of at most `width` columns, ending in `\\n`; side by side if they fit.
 
-    A row is a target word. Source words are written downwards over their columns; where they do not all fit side by
-    side, the rest follows in further bands. Long words are cut with "…".
+    A row is a target word. Source words are written downwards above their columns; if they do not all fit side by side,
+    the rest follows in further bands. Long words are cut with "…".
     """
     blocks = [_block(panel, width, end, colour) for panel in panels]
     if len(blocks) > 1 and sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
@@ -45,24 +45,24 @@ def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour
 
 
 def legend(panels: Sequence[Panel]) -> str:
-    """What the marks stand for, a line; "" where there are none."""
+    """Returns a line that explains the marks, "" if there are none."""
     marks = {SURE: "sure", POSSIBLE: "possible"} if any(panel.gold is not None for panel in panels) else {}
     marks |= {HARD: "link"} if any(panel.links for panel in panels) else {}
     return "  ".join(f"{mark} {name}" for mark, name in marks.items())
 
 
-def _beside(blocks: Sequence[Block]) -> Block:
-    """Blocks side by side, their last lines on one line, first lines (captions) too."""
+def _beside(blocks: Sequence[TextBlock]) -> TextBlock:
+    """Returns blocks side by side, aligned at their first lines (captions) and at their last lines."""
     height = max(len(block.lines) for block in blocks)
     columns = []
     for block in blocks:
         head, *rest = block.lines
         columns.append([head, *[" " * block.columns] * (height - len(block.lines)), *rest])
     lines = [_GAP.join(parts) for parts in zip(*columns, strict=True)]
-    return Block(lines, sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1))
+    return TextBlock(lines, sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1))
 
 
-def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
+def _block(panel: Panel, width: int, end: bool, colour: bool) -> TextBlock:
     if reason := panel.no_words():
         return _padded([*([printable(panel.caption)] if panel.caption else []), reason])
     source, target, weights = panel.labels(end=end)
@@ -73,7 +73,7 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
     cell = _cell_columns(panel, source, width - margin - 1, colour)
     per_band = max(1, (width - margin - 1) // cell)
     bands = math.ceil(len(source) / per_band)
-    per_band = math.ceil(len(source) / bands)  # the bands are about as long as each other
+    per_band = math.ceil(len(source) / bands)  # bands of about equal length
     lines = [cut(printable(panel.caption), width)] if panel.caption else []
     for start in range(0, len(source), per_band):
         if start:
@@ -87,9 +87,9 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> Block:
 
 
 def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) -> int:
-    """Columns of a cell: 2, which is about square, or 1 where only then all source words stand side by side.
+    """Returns the columns of a cell: 2, about square, or 1 if all source words fit side by side only then.
 
-    Without colour a mark takes a column of its own beside the shade.
+    Without colour a mark needs its own column beside the shade.
     """
     marks = (panel.gold is not None) + panel.links
     cell, least = (2, max(1, marks)) if colour else (max(2, 1 + marks), 1 + marks)
@@ -97,9 +97,9 @@ def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) 
     return 1 if least == 1 and narrow and len(source) <= room < cell * len(source) else cell
 
 
-def _padded(lines: Sequence[str]) -> Block:
+def _padded(lines: Sequence[str]) -> TextBlock:
     columns = max(map(columns_of, lines))
-    return Block([line + " " * (columns - columns_of(line)) for line in lines], columns)
+    return TextBlock([line + " " * (columns - columns_of(line)) for line in lines], columns)
 
 
 def _row(weights: Any, marks: Sequence[tuple[bool | None, bool]], cell: int, colour: bool) -> str:
@@ -123,14 +123,14 @@ def _shaded(weight: float, sure: bool | None, hard: bool, cell: int) -> str:
 
 
 def _grey(weight: float, sure: bool | None, hard: bool, cell: int) -> str:
-    """A cell on a grey ground: of two columns the first has the link's mark, the second that of the gold."""
+    """Draws a cell on grey: with two columns the first shows the hard link, the second the gold link."""
     marks = [f"\x1b[38;5;{_LINK_COLOUR}m{HARD}"] if hard else []
     marks += [] if sure is None else [f"\x1b[38;5;{_GOLD_COLOUR}m{SURE if sure else POSSIBLE}"]
     return f"\x1b[48;5;{_GREYS[_level(weight, len(_GREYS))]}m" + " " * (cell - len(marks)) + "".join(marks)
 
 
 def _heading(words: Sequence[str], cell: int) -> list[str]:
-    """The words written downwards, their ends on one line."""
+    """Returns the words written downwards, with their ends on one line."""
     letters = [_letters(cut(_plain(word), _HEADING_ROWS)) for word in words]
     height = max(map(len, letters))
     rows = zip(*([" "] * (height - len(word)) + word for word in letters), strict=True)
@@ -138,12 +138,12 @@ def _heading(words: Sequence[str], cell: int) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """The word without what only joins letters: a terminal may give it a column."""
+    """Returns the word without format characters, to which a terminal may give a column."""
     return "".join(letter for letter in word if unicodedata.category(letter) != "Cf")
 
 
 def _letters(word: str) -> list[str]:
-    """What stands in a place of its own: a letter with the marks that combine with it."""
+    """Splits a word into letters, each with the marks that combine with it."""
     letters: list[str] = []
     for character in word:
         if letters and columns_of(character) == 0:
@@ -154,7 +154,7 @@ def _letters(word: str) -> list[str]:
 
 
 def cut(word: str, limit: int) -> str:
-    """The word, or as much of it as takes `limit` columns with the "…" that stands for the rest."""
+    """Returns the word, cut to `limit` columns with "…" at the end if it is longer."""
     if columns_of(word) <= limit:
         return word
     letters = _letters(word)

@@ -1,28 +1,38 @@
-"""`nmtalign aer`: how far links are from links made by hand."""
+"""`nmtalign aer`: links compared with gold links."""
 
+import csv
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, notifier
+from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
 from nmtalign.cli.naming import name_files
+from nmtalign.cli.tables import Table, aligned
 from nmtalign.config import LinkMethod, ScoreConfig
 from nmtalign.errors import UsageError
-from nmtalign.version import __version__
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.link_files import LinkFile
-    from nmtalign.cli.aer_output import System
+    from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
+    from nmtalign.scoring.lengths import Bucket
 
 STDIN = Path("-")
 _ALIGNMENTS = Path("alignments.h5")
-_READING, _FIGURES = "How the files are read", "What to print"
+_RATES = ("precision", "recall", "aer", "f1")
+_TYPE_KEYS = ("gold", "recalled", "recall", "found", "right", "precision")
 Base = Literal["0", "1"]
+Figures = dict[str, Any]  # a row of a table: numbers and texts by column
 
+
+def _option(panel: str | None, help: str, metavar: str | None = None, names: str = "", **more: Any) -> Any:
+    return typer.Option(*names.split(), help=help, metavar=metavar, rich_help_panel=panel, **more)
+
+
+_READING, _FIGURES = "How the files are read", "What to print"
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -31,82 +41,26 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-Gold = Annotated[
-    Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Gold links; then all files are LINKS.")
-]
+Gold = Annotated[Path | None, _option(None, "Gold links; then all files are LINKS.", "FILE", "--gold -g")]
 GoldBase = Annotated[
     Base | None,
-    typer.Option(
-        metavar="0|1",
-        help="What positions of GOLD count from [dim](default: 0, of numbered lines 1)[/dim].",
-        rich_help_panel=_READING,
-    ),
+    _option(_READING, "First position in GOLD [dim](default: 0, of numbered lines 1)[/dim].", "0|1"),
 ]
-LinksBase = Annotated[Base | None, typer.Option(metavar="0|1", help="The same for LINKS.", rich_help_panel=_READING)]
-ReverseGold = Annotated[
-    bool, typer.Option("--reverse-gold", help="GOLD has the target first: turn it round.", rich_help_panel=_READING)
-]
-ReverseLinks = Annotated[
-    bool, typer.Option("--reverse-links", help="LINKS have the target first.", rich_help_panel=_READING)
-]
-Source = Annotated[
-    Path | None,
-    typer.Option("--source", "-s", metavar="FILE", help="Source text, words between spaces.", rich_help_panel=_READING),
-]
-Target = Annotated[
-    Path | None,
-    typer.Option("--target", "-t", metavar="FILE", help="Its translation, likewise.", rich_help_panel=_READING),
-]
-Method = Annotated[
-    LinkMethod | None,
-    typer.Option("--links-method", help="Links of an .h5, in place of the stored ones.", rich_help_panel=_READING),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(metavar="P", help="Smallest weight, for --links-method threshold.", rich_help_panel=_READING),
-]
-ByLength = Annotated[
-    bool, typer.Option("--by-length", help="A table by words of the source.", rich_help_panel=_FIGURES)
-]
-Buckets = Annotated[
-    str | None,
-    typer.Option(metavar="N,N,...", help="Upper ends of its rows (10,20,30,40,50,60).", rich_help_panel=_FIGURES),
-]
+LinksBase = Annotated[Base | None, _option(_READING, "First position in LINKS.", "0|1")]
+ReverseGold = Annotated[bool, _option(_READING, "GOLD has the target first.", names="--reverse-gold")]
+ReverseLinks = Annotated[bool, _option(_READING, "LINKS have the target first.", names="--reverse-links")]
+Source = Annotated[Path | None, _option(_READING, "Source text with words between spaces.", "FILE", "--source -s")]
+Target = Annotated[Path | None, _option(_READING, "Its translation, likewise.", "FILE", "--target -t")]
+Method = Annotated[LinkMethod | None, _option(_READING, "Read the links of an .h5 from its weights.")]
+Threshold = Annotated[float | None, _option(_READING, "Smallest weight of a link, for --links-method threshold.", "P")]
+ByLength = Annotated[bool, _option(_FIGURES, "A table by words of the source.", names="--by-length")]
+Buckets = Annotated[str | None, _option(_FIGURES, "Upper limits of its rows (10,20,30,40,50,60).", "N,N,...")]
 ByType = Annotated[
-    bool,
-    typer.Option(
-        "--by-type", help="A table by type: monotone, reordered, many-to-one, NULL, ...", rich_help_panel=_FIGURES
-    ),
+    bool, _option(_FIGURES, "A table by type: monotone, reordered, many-to-one, NULL, ...", names="--by-type")
 ]
-Worst = Annotated[
-    int, typer.Option(metavar="N", min=0, help="The N sentences with the highest AER.", rich_help_panel=_FIGURES)
-]
-Alpha = Annotated[
-    float | None,
-    typer.Option(metavar="A", min=0, max=1, help="Also F = 1/(A/precision + (1-A)/recall).", rich_help_panel=_FIGURES),
-]
-Format = Annotated[Literal["text", "json", "csv"], typer.Option(help="How to print.", rich_help_panel=_FIGURES)]
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Which files are compared: (name, path) of each system, and the gold."""
-
-    systems: tuple[tuple[str, Path], ...]
-    gold: Path
-    source: Path | None
-    target: Path | None
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How links and gold are read."""
-
-    gold_base: int | None
-    links_base: int | None
-    reverse_gold: bool
-    reverse_links: bool
-    choice: dict[str, Any]  # of the links of an alignment file
+Worst = Annotated[int, _option(_FIGURES, "The N sentences with the highest AER.", "N", min=0)]
+Alpha = Annotated[float | None, _option(_FIGURES, "Also F = 1/(A/precision + (1-A)/recall).", "A", min=0, max=1)]
+Format = Annotated[Literal["text", "json", "csv"], _option(_FIGURES, "Output format.")]
 
 
 def aer(
@@ -129,20 +83,20 @@ def aer(
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare links with links made by hand: precision, recall, alignment error rate (AER) and F1.
+    """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.
 
     AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S
-    and possible ones P, which hold the sure ones. Precision is |A∩P| / |A|,
-    recall |A∩S| / |S|; possible links among LINKS count as found ones. A file
-    has a line a pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or a line
-    a link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
-    source first. What was assumed stands in the signature.
+    and possible ones P, which include the sure ones. Precision is |A∩P| / |A|,
+    recall |A∩S| / |S|; possible links in LINKS count as found. A file has one
+    line per pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or one line
+    per link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
+    source first. The signature records how the files were read.
 
-    Types, each among the links of its own side: reordered crosses another
-    link, monotone does not; many-to-one has a target word with other links,
-    one-to-many a source word with others, one-to-one neither, many-to-many
-    both. A NULL word has no link. Without texts or an .h5 a sentence is as long
-    as its largest gold position.
+    Types, each among the links of its own side: a reordered link crosses
+    another one, a monotone link does not; many-to-one has a target word with
+    other links, one-to-many a source word with others, one-to-one neither,
+    many-to-many both. A NULL word has no link. Without texts or an .h5 the
+    length of a sentence is its largest gold position.
 
     Examples:
 
@@ -155,24 +109,20 @@ def aer(
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """
     workspace = load_workspace(config)
-    chosen = _files(workspace, files or [], gold, source, target)
-    choice = _choice(links_method, threshold)
-    reading = _Reading(_number(gold_base), _number(links_base), reverse_gold, reverse_links, choice)
+    systems, gold = _files(workspace, files or [], gold, (source, target))
     settings = workspace.resolve(ScoreConfig, "score", {"buckets": buckets})
 
-    from nmtalign.cli.aer_output import Wanted, print_csv, print_json, print_text
+    from nmtalign.alignment import evaluation
     from nmtalign.scoring.lengths import parse_buckets
 
-    wanted = Wanted(parse_buckets(settings.buckets) if by_length or buckets else None, by_type, worst, alpha)
-    systems = _compare(chosen, reading, quiet)
-    {"text": print_text, "json": print_json, "csv": print_csv}[format](systems, wanted)
-
-
-def _choice(method: LinkMethod | None, threshold: float | None) -> dict[str, Any]:
-    """Which links of an alignment file are compared, {} where it is the stored ones."""
-    if threshold is not None and method == "argmax":
-        raise UsageError("--threshold is for --links-method threshold; leave one of them out")
-    return {} if method is None and threshold is None else {"method": method, "threshold": threshold}
+    bounds = parse_buckets(settings.buckets) if by_length or buckets else None
+    found = evaluation.aer(
+        systems, gold, links_base=_number(links_base), gold_base=_number(gold_base), reverse_links=reverse_links,
+        reverse_gold=reverse_gold, source=source, target=target, method=links_method, threshold=threshold,
+    )  # fmt: skip
+    for note in found.notes:
+        notifier(quiet)(note)
+    _PRINTERS[format](found.systems, _Wanted(bounds, by_type, worst, alpha))
 
 
 def _number(base: Base | None) -> int | None:
@@ -180,9 +130,9 @@ def _number(base: Base | None) -> int | None:
 
 
 def _files(
-    workspace: Workspace, files: list[Path], gold: Path | None, source: Path | None, target: Path | None
-) -> _Files:
-    """Which file is what: the last one is GOLD if -g is not given, and a workspace may name what is missing."""
+    workspace: Workspace, files: list[Path], gold: Path | None, texts: tuple[Path | None, Path | None]
+) -> tuple[tuple[tuple[str, Path], ...], Path]:
+    """Returns the named systems and the gold links: without -g the last file, else those of the workspace."""
     if gold is None:
         gold = files.pop() if len(files) > 1 else workspace.gold
     elif not files:
@@ -194,121 +144,123 @@ def _files(
     if gold is None or not files:
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
     systems = name_files(files)
-    if [gold, source, target, *(path for _, path in systems)].count(STDIN) > 1:
+    if [gold, *texts, *(path for _, path in systems)].count(STDIN) > 1:
         raise UsageError("only one of LINKS, GOLD, --source and --target can be stdin")
-    return _Files(systems, gold, source, target)
+    return systems, gold
 
 
-def _compare(files: _Files, reading: _Reading, quiet: bool) -> "list[System]":
-    """Reads everything, checks that it fits together, and counts."""
-    from nmtalign.alignment.error_analysis import gold_lengths
-    from nmtalign.alignment.link_files import common_length, read_words
-    from nmtalign.cli.aer_output import System
-    from nmtalign.text.lines import shown
+class _Wanted(NamedTuple):
+    """What is printed besides the figures of all pairs."""
 
-    gold, links = _read(files, reading)
-    texts = {shown(path): read_words(path) for path in (files.source, files.target) if path}
-    pairs = common_length([*links, gold], {name: len(lines) for name, lines in texts.items()})
-    sides, origin = _words(files, texts, [*links, gold])
-    _check(pairs, sides, [gold, *links])
-    _hint(gold, links, reading, pairs, quiet)
-    answers = [gold.pair(number) for number in range(pairs)]
-    lengths = _lengths(gold_lengths(answers), sides)
-    return [
-        System(
-            name,
-            [frozenset(file.pair(number).possible) for number in range(pairs)],
-            answers,
-            lengths,
-            origin,
-            sides,
-            _signature(file, gold, answers),
-        )
-        for (name, _), file in zip(files.systems, links, strict=True)
-    ]
+    buckets: "Sequence[Bucket] | None"
+    by_type: bool
+    worst: int
+    alpha: float | None
 
+    def row(self, figures: "LinkFigures") -> Figures:
+        """Returns the figures by name."""
+        more: Figures = {} if self.alpha is None else {"f_alpha": figures.f_alpha(self.alpha)}
+        return asdict(figures) | more
 
-def _read(files: _Files, reading: _Reading) -> "tuple[LinkFile, list[LinkFile]]":
-    """(gold, links of each system)."""
-    from nmtalign.alignment.link_files import is_hdf5, read_links
+    def length_rows(self, system: "LinkEvaluation") -> list[Figures]:
+        """Returns one row per bucket of source lengths."""
+        return [{"words": label, **self.row(figures)} for label, figures in system.by_length(self.buckets or ())]
 
-    stored = [is_hdf5(path) for _, path in files.systems]
-    if reading.choice and not any(stored):
-        raise UsageError("--links-method and --threshold choose the links of an alignment file (.h5); none is given")
-    gold = read_links(files.gold, "gold", reading.gold_base, reading.reverse_gold)
-    choices: list[dict[str, Any]] = [reading.choice if one else {} for one in stored]
-    return gold, [
-        read_links(path, "links", reading.links_base, reading.reverse_links, **choice)
-        for (_, path), choice in zip(files.systems, choices, strict=True)
-    ]
+    def type_rows(self, system: "LinkEvaluation") -> list[Figures]:
+        """Returns one row per type of link."""
+        types = system.by_type() if self.by_type else {}
+        return [{"type": name} | {key: getattr(counts, key) for key in _TYPE_KEYS} for name, counts in types.items()]
+
+    def worst_rows(self, system: "LinkEvaluation") -> list[Figures]:
+        """Returns one row per bad sentence, with lines counted from 1 and links as text."""
+        from nmtalign.alignment.evaluation import figures_of
+
+        return [
+            {"line": one.number + 1, **self.row(figures_of([one.counts]))}
+            | {"wrong": [system.shown_link(one.number, link) for link in one.wrong]}
+            | {"missed": [system.shown_link(one.number, link) for link in one.missed]}
+            for one in system.worst(self.worst)
+        ]
 
 
-def _words(files: _Files, texts: dict[str, Any], holders: "list[LinkFile]") -> tuple[list[Any], str]:
-    """(words of source and of target, None where they are not known; where the source's lengths come from)."""
-    from nmtalign.text.lines import shown
-
-    holder = next((file for file in holders if file.words is not None), None)
-    sides: list[Any] = []
-    for side, path in enumerate((files.source, files.target)):
-        if path:
-            sides.append(texts[shown(path)])
-        else:
-            sides.append([pair[side] for pair in holder.words] if holder and holder.words is not None else None)
-    if files.source:
-        return sides, shown(files.source)
-    return sides, holder.name if holder else "largest gold position"
-
-
-def _lengths(estimated: list[tuple[int, int]], sides: list[Any]) -> list[tuple[int, int]]:
-    """The lengths of all pairs: of their words where these are known, else the estimated ones."""
-    known = ([len(line) for line in words] if words is not None else None for words in sides)
-    columns = (lengths or list(guess) for lengths, guess in zip(known, zip(*estimated, strict=True), strict=False))
-    return list(zip(*columns, strict=True))
+def _print_json(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+    """Prints one object per system."""
+    for system in systems:
+        record: dict[str, object] = {"name": system.name, **wanted.row(system.figures)}
+        if wanted.alpha is not None:
+            record["alpha"] = wanted.alpha
+        if wanted.buckets is not None:
+            record |= {"lengths_from": system.lengths_from, "by_length": wanted.length_rows(system)}
+        if wanted.by_type:
+            record |= {"lengths_from": system.lengths_from, "by_type": wanted.type_rows(system)}
+        if wanted.worst:
+            record["worst"] = wanted.worst_rows(system)
+        sys.stdout.write(json_text(record | {"signature": system.signature}) + "\n")
 
 
-def _check(pairs: int, sides: list[Any], files: "list[LinkFile]") -> None:
-    for number in range(pairs):
-        lengths = [None if words is None else len(words[number]) for words in sides]
-        for file in files:
-            file.check_inside(number, lengths[0], lengths[1])
+def _print_csv(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+    """Prints one line per row of figures: `part` (all, length, type, sentence), and `label` within the part."""
+    keys = ["pairs", "sure", "links", "links_sure", "links_possible", *_RATES]
+    keys += ["f_alpha"] if wanted.alpha is not None else []
+    names = ["name", "part", "label", *keys, "signature"]
+    writer = csv.DictWriter(sys.stdout, names, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for system in systems:
+        name = {"name": system.name}
+        writer.writerow({**name, "part": "all", **wanted.row(system.figures), "signature": system.signature})
+        for row in wanted.length_rows(system):
+            writer.writerow({**name, "part": "length", "label": row["words"], **row})
+        for row in wanted.type_rows(system):
+            counts = {"sure": row["gold"], "links": row["found"], "links_sure": row["recalled"]}
+            counts |= {"links_possible": row["right"], "precision": row["precision"], "recall": row["recall"]}
+            writer.writerow({**name, "part": "type", "label": row["type"], **counts})
+        for row in wanted.worst_rows(system):
+            writer.writerow({**name, "part": "sentence", "label": row["line"], **row})
 
 
-def _hint(gold: "LinkFile", links: "list[LinkFile]", reading: _Reading, pairs: int, quiet: bool) -> None:
-    """What looks like a mistake and cannot be known to be one."""
-    from nmtalign.alignment.error_analysis import count_pairs, total
-
-    say = notifier(quiet)
-    if gold.open_ended and len(gold.pairs) < pairs:
-        say(
-            f"{gold.name}: ends with sentence {len(gold.pairs)} of {pairs}; the others count as sentences without gold "
-            "links"
-        )
-    for file, role, base in ((gold, "gold", reading.gold_base), *((one, "links", reading.links_base) for one in links)):
-        if base is None and file.base == 0 and file.format == "Pharaoh" and file.looks_one_based:
-            say(f"{file.name}: no position is 0; if positions count from 1 there, give --{role}-base 1")
-    answers = [gold.pair(number) for number in range(pairs)]
-    for file in links:
-        found = [file.pair(number) for number in range(pairs)]
-        rate = total(count_pairs([pair.possible for pair in found], answers)).rates().aer
-        turned = total(count_pairs([pair.turned().possible for pair in found], answers)).rates().aer
-        if turned < rate - 0.1:
-            say(
-                f"{file.name}: turned round its AER would be {turned:.4f} and not {rate:.4f}; if it has the target "
-                "first, give --reverse-links (or --reverse-gold)"
+def _print_text(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+    """Prints one row per system, their signatures, then the other tables of each."""
+    head, keys = ["found", "precision", "recall", "AER", "F1"], ["links", *_RATES]
+    if wanted.alpha is not None:
+        head, keys = [*head, f"F({wanted.alpha:g})"], [*keys, "f_alpha"]
+    first = systems[0]
+    possible = sum(len(pair.possible) for pair in first.gold)
+    sys.stdout.write(
+        f"pairs: {first.figures.pairs}  gold: {first.figures.sure} sure links, {possible} with the possible ones\n"
+    )
+    _print_table(["links of", *head], [[one.name, *_cells(wanted.row(one.figures), keys)] for one in systems])
+    sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in systems)
+    for system in systems:
+        of, origin = f" of {escaped(system.name)}" if len(systems) > 1 else "", escaped(system.lengths_from)
+        if wanted.buckets is not None:
+            sys.stdout.write(f"\nby words of the source ({origin}){of}:\n")
+            columns = ["words", "pairs", "sure", *keys]
+            _print_table(
+                ["words", "pairs", "sure", *head], [_cells(row, columns) for row in wanted.length_rows(system)]
             )
+        if wanted.by_type:
+            sys.stdout.write(f"\nby type of link, and words without one ({origin}){of}:\n")
+            columns = ["type", *_TYPE_KEYS]
+            _print_table(columns, [_cells(row, columns) for row in wanted.type_rows(system)])
+        if wanted.worst:
+            _print_worst(wanted.worst_rows(system), of)
 
 
-def _signature(file: "LinkFile", gold: "LinkFile", answers: list[Any]) -> str:
-    """What it takes to get the figures again."""
-    parts = ["AER"]
-    for role, one in (("links", file), ("gold", gold)):
-        first = ",target-first" if one.reverse else ""
-        parts.append(f"{role}:{Path(one.name).name},{one.format},from-{one.base}{first}")
-    if "links_method" in file.facts:
-        parts.append(f"method:{file.facts['links_method']}")
-    parts.append(f"pairs:{len(answers)}")
-    parts.append(f"sure:{sum(len(pair.sure) for pair in answers)}")
-    parts.append(f"possible:{sum(len(pair.possible) for pair in answers)}")
-    if "model_hash" in file.facts:
-        parts.append(f"model:{file.facts['model_hash'][:12]}")
-    return "|".join([*parts, f"nmtalign:{__version__}"])
+def _print_worst(rows: list[Figures], of: str) -> None:
+    sys.stdout.write(f"\nthe worst sentences{of}:\n" if rows else f"\nno sentence{of} has a mistake\n")
+    for row in rows:
+        sys.stdout.write(f"line {row['line']}  AER {row['aer']:.4f}\n")
+        for name in ("wrong", "missed"):
+            sys.stdout.write(f"  {name}: {escaped(', '.join(row[name])) or '-'}\n")
+
+
+def _cells(row: Figures, keys: Sequence[str]) -> list[str]:
+    values = [row[key] for key in keys]
+    return ["-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
+
+
+def _print_table(head: list[str], rows: list[list[str]]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in aligned(Table(head, rows)))
+
+
+_PRINTERS = {"text": _print_text, "json": _print_json, "csv": _print_csv}

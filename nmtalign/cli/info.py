@@ -46,7 +46,7 @@ def _facts(path: Path) -> Mapping[str, Any]:
 
         return Corpus.open(path).info()
     if path.is_file():
-        from nmtalign.alignment.store import AlignmentFile
+        from nmtalign.alignment.alignment_file import AlignmentFile
 
         with AlignmentFile(path) as alignments:
             facts: Mapping[str, Any] = alignments.info()

@@ -19,8 +19,9 @@ from nmtalign.text.lines import shown
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.bitext import Bitext
-    from nmtalign.alignment.lexicon import Entry, Lexicon, LinkedPair
+    from nmtalign.alignment.links import LinkedPair
+    from nmtalign.alignment.model1 import Bitext
+    from nmtalign.alignment.translation_table import Lexicon, LexiconEntry
     from nmtalign.text.tokenizer import Tokenizers
 
 STDIO = Path("-")
@@ -166,8 +167,8 @@ def _tokenizers(workspace: Workspace, task: _Task, model: Path | None, tokenized
 
 def _make(task: _Task, tokenizers: "Callable[[], Tokenizers]", progress: Progress) -> "tuple[Lexicon, str]":
     """The lexicon, and in words what it is made from."""
-    from nmtalign.alignment.bitext import read_bitext
-    from nmtalign.alignment.lexicon import pharaoh_links
+    from nmtalign.alignment.model1 import read_bitext
+    from nmtalign.alignment.translation_table import pharaoh_links
     from nmtalign.data.pipeline import worker_count
     from nmtalign.text.lines import read_pairs
 
@@ -186,8 +187,8 @@ def _make_of_one(task: _Task, progress: Progress) -> "tuple[Lexicon, str]":
     """The lexicon of a file of alignments or of a prepared corpus."""
     import h5py
 
-    from nmtalign.alignment.bitext import corpus_bitext
-    from nmtalign.alignment.lexicon import stored_links
+    from nmtalign.alignment.model1 import corpus_bitext
+    from nmtalign.alignment.translation_table import stored_links
     from nmtalign.data.corpus import CORPUS_FILE, Corpus
 
     if task.source == STDIO or (task.source.is_file() and not h5py.is_hdf5(task.source)):
@@ -199,7 +200,7 @@ def _make_of_one(task: _Task, progress: Progress) -> "tuple[Lexicon, str]":
 
 
 def _learn(task: _Task, bitext: "Bitext", progress: Progress) -> "tuple[Lexicon, str]":
-    from nmtalign.alignment.lexicon import learn_lexicon
+    from nmtalign.alignment.translation_table import learn_lexicon
 
     def report(iteration: int, share: float) -> None:
         progress(f"iteration {iteration} of {task.iterations}: {share:.0%}")
@@ -210,25 +211,25 @@ def _learn(task: _Task, bitext: "Bitext", progress: Progress) -> "tuple[Lexicon,
 
 
 def _count(task: _Task, pairs: "Iterable[LinkedPair]", progress: Progress) -> "tuple[Lexicon, str]":
-    from nmtalign.alignment.lexicon import count_links
+    from nmtalign.alignment.translation_table import lexicon_of_links
 
     counts = {"pairs": 0, "links": 0}
 
     def passing() -> "Iterator[LinkedPair]":
-        for source, target, links in pairs:
+        for pair in pairs:
             counts["pairs"] += 1
-            counts["links"] += len(links)
+            counts["links"] += len(pair.links)
             if counts["pairs"] % 1000 == 0:
                 progress(f"counting: {counts['pairs']:,} pairs")
-            yield (target, source, [(j, i) for i, j in links]) if task.reverse else (source, target, links)
+            yield pair.turned() if task.reverse else pair
 
-    made = count_links(passing())
+    made = lexicon_of_links(passing())
     if not counts["links"]:
         raise InputError(f"{shown(task.links or task.source)}: no links to count")
     return made, f"{counts['pairs']:,} pairs, {counts['links']:,} links"
 
 
-def _write(entries: "list[Entry]", output: Path) -> None:
+def _write(entries: "list[LexiconEntry]", output: Path) -> None:
     lines = (entry.line() for entry in entries)
     if output != STDIO:
         with atomic_text(output) as stream:

@@ -3,28 +3,23 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from nmtalign.cli.common import QuietOption, notifier
+from nmtalign.cli.common import QuietOption, escaped, notifier
 from nmtalign.cli.naming import name_files
-from nmtalign.cli.plot_training import plot_training
-from nmtalign.errors import InputError, UsageError
+from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
+from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.gold import GoldLinks
-    from nmtalign.alignment.link_files import LinkFile
-    from nmtalign.alignment.panels import Panel
-    from nmtalign.alignment.record import AlignmentRecord
-    from nmtalign.alignment.store import AlignmentFile
+    from nmtalign.alignment.heatmap import Panel
+    from nmtalign.training.curves import Axis
 
-_OVER = "What is drawn over it"
-_CURVES = "Learning curves"
+_OVER, _CURVES = "What is drawn over it", "Learning curves"
 
 Alignments = Annotated[
     list[Path] | None,
@@ -44,7 +39,7 @@ Sentence = Annotated[
         help="Sentence pair, counted from 0 as in the file; may be repeated [dim](default: 0)[/dim].",
     ),
 ]
-Rank = Annotated[int, typer.Option(metavar="N", min=0, help="Place in the n-best list, where the file has one.")]
+Rank = Annotated[int, typer.Option(metavar="N", min=0, help="Place in the n-best list, if the file has one.")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -60,7 +55,7 @@ GoldBase = Annotated[
     Literal["0", "1"] | None,
     typer.Option(
         metavar="0|1",
-        help="What their positions count from [dim](default: 0, of numbered lines 1)[/dim].",
+        help="First position in the gold links [dim](default: 0, of numbered lines 1)[/dim].",
         rich_help_panel=_OVER,
     ),
 ]
@@ -75,9 +70,11 @@ Training = Annotated[
 ]
 Along = Annotated[
     Literal["updates", "epochs", "hours", "words"] | None,
-    typer.Option("--x", help="What they are drawn over [dim](default: updates)[/dim].", rich_help_panel=_CURVES),
+    typer.Option("--x", help="The x axis [dim](default: updates)[/dim].", rich_help_panel=_CURVES),
 ]
-ReverseGold = Annotated[bool, typer.Option("--reverse-gold", help="They have the target first.", rich_help_panel=_OVER)]
+ReverseGold = Annotated[
+    bool, typer.Option("--reverse-gold", help="The gold links have the target first.", rich_help_panel=_OVER)
+]
 
 
 def plot(
@@ -99,17 +96,15 @@ def plot(
     """Draw soft alignments as in the paper's Figure 3, or with --training learning curves.
 
     Source along x, target along y, grey from 0 black to 1 white. Several
-    sentences make a grid, several files stand side by side. Gold links are dots
+    sentences make a grid, several files are side by side. Gold links are dots
     (sure) and dashed rings (possible), hard links frames. Without -o the
-    picture is drawn in the terminal: in grey where that has colours (not with
-    NO_COLOR), else █ is 1; gold links are ● and ○ there, hard links +.
+    picture is drawn in the terminal: in grey if it has colours (and NO_COLOR is
+    not set), else █ is 1; gold links are ● and ○ there, hard links +.
 
-    What a heat map is not: the weights say where the model read when it wrote
-    a word, not why it wrote it. Whether attention explains anything is
-    disputed (Jain & Wallace 2019; Wiegreffe & Pinter 2019).
-
-    Learning curves are loss a word, perplexity, dev BLEU (greedy, with its
-    signature) and speed, of one or several models.
+    A heat map is not an explanation: the weights show where the model read when
+    it wrote a word, not why it wrote it (Jain & Wallace 2019; Wiegreffe &
+    Pinter 2019). Learning curves are loss per word, perplexity, dev BLEU
+    (greedy, with its signature) and speed, of one or several models.
 
     Examples:
 
@@ -129,12 +124,15 @@ def plot(
         check_figure_name(output)
     if training:
         _refuse(of_alignments, "is of alignments, and --training draws learning curves: leave one of them out")
-        plot_training(alignments or [], output, x or "updates", width, has_colour(sys.stdout, os.environ), quiet)
+        _plot_training(alignments or [], output, x or "updates", width, quiet)
         return
     _refuse({"--x": x}, "is of learning curves: give --training too, and model directories")
+    from nmtalign.alignment.heatmap import read_panels
+    from nmtalign.alignment.link_files import read_links
+
     files = _files(alignments or [Path("alignments.h5")])
-    answers = _answers(gold, gold_base, reverse_gold)
-    panels = _panels(files, sentence or [0], rank, answers, links, in_file=output is not None)
+    answers = read_links(gold, "gold", None if gold_base is None else int(gold_base), reverse_gold) if gold else None
+    panels = read_panels(files, sentence or [0], rank, answers, links=links, short_captions=output is not None)
     if output:
         _write(panels, output, len(files), end, color_bar, quiet)
     else:
@@ -157,14 +155,8 @@ def _files(arguments: list[Path]) -> list[tuple[str, Path]]:
     return files
 
 
-def _answers(gold: Path | None, base: str | None, reverse: bool) -> "LinkFile | None":
-    from nmtalign.alignment.link_files import read_links
-
-    return read_links(gold, "gold", None if base is None else int(base), reverse) if gold else None
-
-
 def _refuse(options: Mapping[str, object], why: str) -> None:
-    """Raises UsageError where one of these options was given."""
+    """Raises UsageError if one of these options was given."""
     if given := [name for name, value in options.items() if value]:
         raise UsageError(f"{given[0]} {why}")
 
@@ -181,7 +173,7 @@ def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:
 
 
 def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether a stream shows 256 colours: NO_COLOR says no, FORCE_COLOR yes, else a terminal that claims to."""
+    """Returns whether a stream shows 256 colours: no with NO_COLOR, yes with FORCE_COLOR, else if its terminal does."""
     if environment.get("NO_COLOR"):
         return False
     if environment.get("FORCE_COLOR"):
@@ -192,7 +184,7 @@ def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
         return True
     try:
         import curses
-    except ImportError:  # a Python that was built without it
+    except ImportError:  # Python was built without it
         return False
     try:
         curses.setupterm(environment["TERM"], stream.fileno())
@@ -201,61 +193,48 @@ def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
         return False
 
 
-def _panels(
-    files: list[tuple[str, Path]], numbers: list[int], rank: int, gold: "LinkFile | None", links: bool, in_file: bool
-) -> "list[Panel]":
-    """What is drawn, sentence by sentence, of each file in turn."""
-    from nmtalign.alignment.panels import Panel
-    from nmtalign.alignment.store import AlignmentFile
+def _plot_training(models: Sequence[Path], output: Path | None, axis: "Axis", width: int | None, quiet: bool) -> None:
+    """Draws the curves of models; without any, of the workspace's."""
+    from nmtalign.training.curves import read_curves
 
-    panels = []
-    with ExitStack() as stack:
-        stores = [(name, stack.enter_context(AlignmentFile(path))) for name, path in files]
-        for number in numbers:
-            records = [_record(store, number, rank) for _, store in stores]
-            _check_same_source(files, records, number)
-            for (name, _), record in zip(files, records, strict=True):
-                caption = _caption(record, name if len(files) > 1 else "", len(numbers) > 1, in_file)
-                answer = _gold(gold, record) if gold else None
-                panels.append(Panel(record, caption, answer, links))
-    return panels
+    chosen = name_models(models or _models_of(load_workspace(None)))
+    curves = [read_curves(path) for path in chosen.values()]
+    names, note = list(chosen), notifier(quiet)
+    for (name, path), each in zip(chosen.items(), curves, strict=True):
+        if each.has_backward and len(chosen) == 1:
+            note(f"{name} was trained with the other direction: its curves are drawn with {path / 'backward'}")
+    if output:
+        from nmtalign.training.curve_figure import draw_curves
 
+        for line in (*draw_curves(curves, names, output, axis), f"wrote {output}"):
+            note(line)
+        return
+    from nmtalign.training.curve_text import render_curves
 
-def _record(store: "AlignmentFile", number: int, rank: int) -> "AlignmentRecord":
-    entries = store.sentence(number) if number >= 0 else []
-    if not entries:
-        raise UsageError(f"{store.path}: no sentence {number}: {_range(store)}")
-    if rank >= len(entries):
-        has = f"sentence {number} has {len(entries)} entries"
-        raise UsageError(f"{store.path}: {has}; give a --rank from 0 to {len(entries) - 1}")
-    return entries[rank]
+    columns, colour = width or shutil.get_terminal_size().columns, has_colour(sys.stdout, os.environ)
+    sys.stdout.write(render_curves(curves, list(map(escaped, names)), columns, axis, colour))
 
 
-def _range(store: "AlignmentFile") -> str:
-    if not len(store):
-        return "the file has none"
-    return f"choose one from {store[0].sentence_id} to {store[-1].sentence_id}"
+def _models_of(workspace: Workspace) -> list[Path]:
+    """Returns the workspace's model; if it has no log, all models under models/ that have one."""
+    from nmtalign.training.events import LOG
+
+    if (workspace.model / LOG).is_file():
+        return [workspace.model]
+    home = workspace.file.parent / "models" if workspace.file else Path("models")
+    return sorted(log.parent for log in home.glob(f"*/{LOG}")) or [workspace.model]
 
 
-def _check_same_source(files: list[tuple[str, Path]], records: "list[AlignmentRecord]", number: int) -> None:
-    for (_, path), record in zip(files[1:], records[1:], strict=True):
-        if record.source != records[0].source:
-            pairs = zip((*records[0].source, "nothing"), (*record.source, "nothing"), strict=False)
-            left, right = next((one, other) for one, other in pairs if one != other)
-            raise InputError(
-                f"{path}: sentence {number} has another source than in {files[0][1]} ({right!r} where that has "
-                f"{left!r}); give files of the same text, tokenised alike"
-            )
+def name_models(arguments: Sequence[Path]) -> Mapping[str, Path]:
+    """Returns models by name: the NAME given, else the folder, with more of its path if two folders are alike.
+
+    Raises UsageError for a NAME that is given twice.
+    """
+    return dict(name_files(arguments, _own_parts))
 
 
-def _caption(record: "AlignmentRecord", name: str, several: bool, in_file: bool) -> str:
-    """What stands at a picture: in a file no more than is needed to tell it from the others."""
-    place = f"sentence {record.sentence_id}" + (f", rank {record.rank}" if record.rank else "")
-    if in_file:
-        return ", ".join(part for part in (name, place if several else "") if part)
-    return (f"{name}: " if name else "") + f"{place}, log-probability {record.log_prob:.2f}"
-
-
-def _gold(gold: "LinkFile", record: "AlignmentRecord") -> "GoldLinks":
-    gold.check_inside(record.sentence_id, len(record.source), len(record.target))
-    return gold.pair(record.sentence_id)
+def _own_parts(path: Path) -> Sequence[str]:
+    """Returns the parts of the folder's path; `model/backward`, the other direction of a model, is one part."""
+    folder = path.parent if path.is_file() else path
+    parts = (folder if folder.name not in ("", "..") else folder.resolve()).parts
+    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1:] == ("backward",) else parts

@@ -11,8 +11,8 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import check_ahead, read_settings
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.panels import Panel
-    from nmtalign.alignment.record import AlignmentRecord
+    from nmtalign.alignment.heatmap import Panel
+    from nmtalign.alignment.links import AlignmentRecord
 
 Line = tuple[int, str, str]  # number from 0, source, translation
 
@@ -43,7 +43,7 @@ def pictures(
     A model without attention is passed over with a line on stderr, and so is a sentence without words. Raises
     UsageError where no system has attention, and as `attention` does.
     """
-    from nmtalign.alignment.panels import Panel
+    from nmtalign.alignment.heatmap import Panel
 
     found: dict[int, list[tuple[str, Panel]]] = {number: [] for number in numbers}
     attending = [system for system in systems if not _lacks_attention(system.where)]
@@ -102,7 +102,7 @@ def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "
 
 
 def _from_file(path: Path, lines: Sequence[Line]) -> "list[AlignmentRecord]":
-    from nmtalign.alignment.store import AlignmentFile
+    from nmtalign.alignment.alignment_file import AlignmentFile
 
     records = []
     with AlignmentFile(path) as file:

@@ -17,7 +17,7 @@ from nmtalign.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nmtalign.alignment.panels import Panel
+    from nmtalign.alignment.heatmap import Panel
     from nmtalign.scoring.report import Report
 
 Panels = Mapping[int, "Sequence[tuple[str, Panel]]"]  # by line, from 0: (system, what is drawn)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import merge_log_probs, merge_pieces
-from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
 from nmtalign.cli.common import say
 from nmtalign.cli.translate_output import FileOutput, StreamOutput
 from nmtalign.config import TranslateConfig

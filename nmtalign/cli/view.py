@@ -14,25 +14,25 @@ Alignments = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="ALIGNMENTS.h5...",
-        help="Files written by `nmtalign align` or `translate --alignments`; of several, what each says of a sentence "
-        "can be seen side by side [dim](default: alignments.h5)[/dim].",
+        help="Files of `nmtalign align` or `translate --alignments`; several can be compared side by side "
+        "[dim](default: alignments.h5)[/dim].",
         show_default=False,
     ),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")]
-Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, a line a sentence pair.")]
+Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, one line per sentence pair.")]
 GoldBase = Annotated[
     Literal["0", "1"] | None,
-    typer.Option(help="What positions in the gold links count from [dim](default: as their format has it)[/dim]."),
+    typer.Option(help="First position in the gold links [dim](default: as usual in their format)[/dim]."),
 ]
 Sentences = Annotated[
     str | None,
     typer.Option(metavar="0-99,250", help="Sentences by number, counted from 0 [dim](default: all)[/dim]."),
 ]
-Limit = Annotated[int, typer.Option(metavar="N", help="Sentences at the most; 0 = all.", min=0)]
-Title = Annotated[str, typer.Option(metavar="TEXT", help="Title [dim](default: the files' names)[/dim].")]
+Limit = Annotated[int, typer.Option(metavar="N", help="Largest number of sentences; 0 = all.", min=0)]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="Title [dim](default: the names of the files)[/dim].")]
 Names = Annotated[
-    list[str] | None, typer.Option("--name", metavar="TEXT", help="What a file is called; once a file, in their order.")
+    list[str] | None, typer.Option("--name", metavar="TEXT", help="Name of a file; once per file, in their order.")
 ]
 
 
@@ -47,13 +47,13 @@ def view(
     name: Names = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make one page of alignments that any browser shows, without a server or a network.
+    """Make one HTML page of alignments that any browser shows, without a server or a network.
 
-    Choose or search a sentence, point at a word to see what it read, step
-    through the target word by word and watch the weights slide; soft, hard
-    and gold links, n-best entries, two models side by side. Press ? there for
-    the keys. What a heat map is not: the weights say where the model read when
-    it wrote a word, not why it wrote it.
+    Choose or search a sentence, point at a word to see what the model read when
+    it wrote it, or step through the target word by word; with soft, hard and
+    gold links, n-best entries, and two models side by side. Press ? for the
+    keys. A heat map is not an explanation: the weights show where the model
+    read when it wrote a word, not why it wrote it.
 
     Examples:
 
@@ -63,7 +63,8 @@ def view(
 
       nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
     """
-    from nmtalign.alignment.view import PageOptions, parse_numbers, write_page
+    from nmtalign.alignment.view.alignment_page import PageOptions, write_page
+    from nmtalign.alignment.view.page_data import parse_numbers
 
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")

@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmtalign.alignment.heatmap import draw, heatmap_svg
-from nmtalign.alignment.panels import Panel
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.heatmap import Panel, draw, heatmap_svg
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.figures import svg_for_page, usual_settings
 from nmtalign.report.document import (
     NOTHING,

@@ -9,9 +9,9 @@ from itertools import compress
 
 import numpy as np
 
+from nmtalign.alignment.error_rates import ErrorRates, GoldFile
 from nmtalign.alignment.forced import align_pairs
-from nmtalign.alignment.gold import ErrorRates, GoldFile
-from nmtalign.alignment.record import AlignmentRecord, Link
+from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.config import AlignConfig
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus

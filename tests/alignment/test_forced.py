@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment import forced
-from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.aligning import align, write_alignments
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.forced import SideReader, align_pairs, window_size
 from nmtalign.alignment.links import argmax_links
-from nmtalign.alignment.sides import SideReader
 from nmtalign.config import AlignConfig, ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -63,6 +63,10 @@ def make_loaded(
         tokenizers=tokenizers or Tokenizers.spaced(),
         device=torch.device("cpu"),
         folder=Path("model"),
+        hash="0123",
+        weights_file=Path("best.safetensors"),
+        source_language="en",
+        target_language="fr",
     )
 
 
@@ -78,18 +82,38 @@ def test_records_come_in_order_with_the_words_of_the_text() -> None:
         np.testing.assert_allclose(record.weights.sum(axis=1), 0 if record.empty() else 1, atol=1e-6)
 
 
-def test_batches_and_windows_change_nothing(monkeypatch: pytest.MonkeyPatch, rounding: Any) -> None:
+def test_batches_and_windows_change_nothing(rounding: Any) -> None:
     loaded = make_loaded()
-    together = list(align_pairs(loaded, PAIRS, AlignConfig(batch_size=80)))
-    for size, window, mean in ((1, 1, 50), (3, 1, 50), (4, 20, 2)):
-        monkeypatch.setattr(forced, "_WINDOW", window)
-        monkeypatch.setattr(forced, "_MEAN_LENGTH", mean)
-        for left, right in zip(together, align_pairs(loaded, PAIRS, AlignConfig(batch_size=size)), strict=True):
+    pairs = [*PAIRS, ("the fox " * 60, "le renard voit " * 40), *PAIRS * 7]  # more than one window of 20 batches
+    together = list(align_pairs(loaded, pairs, AlignConfig(batch_size=80)))
+    for size in (1, 2, 4):
+        for left, right in zip(together, align_pairs(loaded, pairs, AlignConfig(batch_size=size)), strict=True):
             rows, columns = left.weights.shape
             error = rounding.of_steps(loaded.model, rows + columns)
             np.testing.assert_allclose(left.weights, right.weights, rtol=0, atol=error)
             assert left.log_prob == pytest.approx(right.log_prob, rel=0, abs=rows * error)
             assert left.sentence_id == right.sentence_id
+
+
+def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
+    for name, side in (("in.en", 0), ("out.fr", 1)):
+        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
+    (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
+    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
+    config = AlignConfig(weights="float32")
+    summary = write_alignments(models, *texts, output, config, gold=tmp_path / "gold")
+    expected = list(align(models, PAIRS, config))
+    with AlignmentFile(output) as file:
+        for left, right in zip(file, expected, strict=True):
+            assert (left.source, left.target, left.hard_links) == (right.source, right.target, right.hard_links)
+            np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
+    links = sum(len(record.hard_links) for record in expected)
+    assert (summary.pairs, summary.links, summary.done_before) == (len(PAIRS), links, 0)
+    assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
+    assert summary.rates is not None
+    assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
+    again = write_alignments(models, *texts, output, config, resume=True)
+    assert (again.pairs, again.done_before) == (0, len(PAIRS))
 
 
 def test_weights_are_the_model_s_own() -> None:
@@ -102,21 +126,22 @@ def test_weights_are_the_model_s_own() -> None:
 
 
 def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[tuple[int, int]] = []
-    force = forced.Aligner._force
+    sizes: list[tuple[int, ...]] = []
+    loaded = make_loaded()
+    force = loaded.model.force
 
-    def spy(aligner: Any, pairs: Any) -> Any:
-        sizes.append((len(pairs), max(pair.length() for pair in pairs)))
-        return force(aligner, pairs)
+    def spy(source: torch.Tensor, *rest: torch.Tensor) -> Any:
+        sizes.append(tuple(source.shape))
+        return force(source, *rest)
 
-    monkeypatch.setattr(forced.Aligner, "_force", spy)
+    monkeypatch.setattr(loaded.model, "force", spy)
     pairs = [("the " * 3, "le")] * 4 + [("the " * 150, "le")] * 5 + [("the " * 500, "le")]
-    assert len(list(align_pairs(make_loaded(), pairs, AlignConfig(batch_size=4)))) == 10
+    assert len(list(align_pairs(loaded, pairs, AlignConfig(batch_size=4)))) == 10
     assert sizes == [(4, 4), (1, 151), (1, 151), (1, 151), (1, 151), (1, 151), (1, 501)]
 
 
-def test_pairs_are_read_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forced, "_WINDOW", 2)
+def test_pairs_are_read_a_window_at_a_time() -> None:
+    config = AlignConfig(batch_size=2)
     taken = []
 
     def endless() -> Any:
@@ -124,14 +149,14 @@ def test_pairs_are_read_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
             taken.append(1)
             yield "the fox", "le renard"
 
-    records = align_pairs(make_loaded(), endless(), AlignConfig(batch_size=3))
+    records = align_pairs(make_loaded(), endless(), config)
     assert not taken
     next(records)
-    assert len(taken) == 12  # a window that is being aligned, and the one after it
+    assert len(taken) == 2 * window_size(config)  # a window that is being aligned, and the one after it
 
 
 def test_a_model_without_attention_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="model: this model has no attention: it cannot align"):
+    with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
         align_pairs(make_loaded("none"), PAIRS, AlignConfig())
 
 

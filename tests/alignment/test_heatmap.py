@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment import heatmap
-from nmtalign.alignment.heatmap import draw, heatmap_svg, make_figure
-from nmtalign.alignment.link_formats import GoldLinks
-from nmtalign.alignment.panels import Panel
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.heatmap import Panel, draw, heatmap_svg, make_figure
+from nmtalign.alignment.link_files import GoldLinks
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import UsageError
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -178,7 +177,10 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_reading_and_drawing_import_no_torch() -> None:
     code = (
-        "import sys; from nmtalign.alignment import store, gold, heatmap, terminal; import nmtalign.cli.plot; "
+        "import sys; from nmtalign.alignment import alignment_writer, directions, evaluation, export_formats; "
+        "from nmtalign.alignment import terminal, translation_table; "
+        "from nmtalign.alignment.view import alignment_page; "
+        "import nmtalign.cli.plot, nmtalign.cli.aer; "
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

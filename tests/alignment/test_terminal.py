@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from nmtalign.alignment.link_formats import GoldLinks
-from nmtalign.alignment.panels import Panel
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.heatmap import Panel
+from nmtalign.alignment.link_files import GoldLinks
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.terminal import legend, render_text
 from nmtalign.text.width import columns_of
 

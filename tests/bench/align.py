@@ -18,8 +18,10 @@ from bench.random_model import write_model
 from bench.report import Table, figure, percent, say, show, write_json
 from bench.texts import Texts, random_texts
 from bench.workload import Size
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.forced import align_pairs
-from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.config import AlignConfig
 from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import parse_links
-from nmtalign.alignment.store import AlignmentFile
 from nmtalign.cli.app import main
 
 WORDS = {
@@ -154,8 +154,8 @@ MISTAKES = [
     (("-", "-"), 2, "only one of"),
     (("in.en", "out.fr", "-o", "-"), 2, "HDF5 needs a file"),
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
-    (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is read, too"),
-    (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is read, too"),
+    (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
+    (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "in.en: cannot make the folder"),
     (("in.en", "out.fr", "--weights", "float8"), 2, "--weights float8: must be one of float16"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 points outside"),
@@ -163,7 +163,7 @@ MISTAKES = [
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "long.gold: has 5 lines, but there are 4 pairs"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
     (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
-    (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention: it cannot align"),
+    (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention, so it cannot align"),
 ]
 
 

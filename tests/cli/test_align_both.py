@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.agreement import soft_links
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import drop_end, format_links, hard_links
-from nmtalign.alignment.store import AlignmentFile
-from nmtalign.alignment.symmetrize import HARD_METHODS, symmetrize
+from nmtalign.alignment.symmetrization import HARD_METHODS, soft_links, symmetrize
 from nmtalign.cli.app import main
 from nmtalign.text.tokenizer import Tokenizers
 
@@ -180,28 +179,28 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
 def test_an_interrupted_file_is_gone_on_with(
     run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nmtalign.alignment import forced, writer
+    from nmtalign.alignment import alignment_writer
+    from nmtalign.core.model import TranslationModel
 
-    monkeypatch.setattr(forced, "_WINDOW", 1)
-    monkeypatch.setattr(writer, "_SECONDS", 0.0)  # all is brought to the disk at once
-    for name, text in (("many.en", SOURCE * 3), ("many.fr", TARGET * 3)):
+    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0.0)  # all is brought to the disk at once
+    for name, text in (("many.en", SOURCE * 10), ("many.fr", TARGET * 10)):
         Path(name).write_text(text)
-    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "2", "-q", "-o"]
+    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "1", "-q", "-o"]
     assert run(*arguments, "whole.h5")[0] == 0
-    force, calls = forced.Aligner._force, []
+    force, calls = TranslationModel.force, []
 
-    def fails(self, pairs):
+    def fails(*arguments):
         calls.append(1)
-        if len(calls) > 4:
+        if len(calls) > 20:
             raise KeyboardInterrupt
-        return force(self, pairs)
+        return force(*arguments)
 
-    monkeypatch.setattr(forced.Aligner, "_force", fails)
+    monkeypatch.setattr(TranslationModel, "force", fails)
     code, _, err = run(*arguments, "cut.h5")
     assert code == 130
     assert not Path("cut.h5").exists()
     assert Path("cut.h5.partial").exists()
-    monkeypatch.setattr(forced.Aligner, "_force", force)
+    monkeypatch.setattr(TranslationModel, "force", force)
     code, _, err = run(*arguments, "cut.h5", "--resume", "--threshold", "0.5")
     assert code == 2
     assert "cut.h5.partial: was begun with" in err
@@ -210,7 +209,7 @@ def test_an_interrupted_file_is_gone_on_with(
     assert Path("cut.h5").read_bytes() == Path("whole.h5").read_bytes()
     code, _, err = run(*[part for part in arguments if part != "-q"], "cut.h5", "--resume")
     assert code == 0
-    assert "cut.h5: already done: it holds the alignments of all 15 pairs" in err
+    assert "cut.h5: already complete: it has the alignments of all 50 pairs" in err
 
 
 def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
@@ -219,7 +218,7 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
     Path("odd.fr").write_text(TARGET.replace("l' aigrette", "l'aigrette"))
     mistakes = [
         (("--forward", forward), 2, "give --backward DIR too"),
-        (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize makes one of two directions"),
+        (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize joins two directions"),
         (("-m", forward, "--forward", forward, "--backward", backward), 2, "leave out the other"),
         (("--forward", forward, "--backward", forward), 2, "translates en-fr, and"),
         (("--forward", backward, "--backward", forward), 2, "in.en comes first"),
@@ -228,8 +227,8 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
         (("-m", forward, "--temperature", "0"), 2, "--temperature 0.0: must be at least"),
         (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
-        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print the rest alone"),
-        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would count the rest alone"),
+        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print only the rest"),
+        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would count only the rest"),
     ]
     for options, code, message in mistakes:
         found, out, err = run("align", "in.en", "out.fr", *options)
@@ -261,14 +260,14 @@ def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, 
     Path("other.fr").write_text(TARGET.replace("renard", "chien"))
     run("align", "other.fr", "in.en", "-m", backward, "-o", "other.h5", "-q", "--tokenized")
     mistakes = [
-        (("ahead.h5", "ahead.h5"), 2, "is en-fr, and ahead.h5 en-fr; BACKWARD is to be fr-en"),
+        (("ahead.h5", "ahead.h5"), 2, "is en-fr, and ahead.h5 en-fr; BACKWARD must be fr-en"),
         (("ahead.h5", "few.h5"), 4, "ahead.h5 has 5 records, and few.h5 1"),
         (("ahead.h5", "other.h5"), 3, "ahead.h5 and other.h5: line 1: the two directions see other words"),
         (("dropped.h5", "back.h5"), 2, "dropped.h5: is without </s>"),
         (("ahead.h5", "in.en"), 2, "in.en: is text, and ahead.h5 HDF5"),
         (("ahead.h5", "back.h5", "--backward-order", "source-target"), 2, "--backward-order is for texts"),
         (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
-        (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is read, too"),
+        (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is also an input"),
         (("ahead.h5", "back.h5", "--method", "best"), 2, "--method best: must be one of intersection"),
     ]
     for arguments, code, message in mistakes:

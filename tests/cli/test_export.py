@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli.app import main
 
 Run = Callable[..., tuple[int, str, str]]

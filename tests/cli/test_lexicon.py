@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli.app import main
 from nmtalign.data.corpus import Corpus
 from nmtalign.search.candidates import CandidateLists

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.cli.app import main
 from nmtalign.cli.plot import has_colour
 
@@ -81,7 +81,7 @@ def test_two_models_side_by_side(two: Path) -> None:
     assert ">b.h5<" in text
     done = run(two, "alignments.h5", "b.h5", "-s", "2")
     assert done.returncode == 3
-    assert "b.h5: sentence 2 has another source than in alignments.h5 ('winter' where that has 'summer')" in done.stderr
+    assert "b.h5: sentence 2 has another source than in alignments.h5 ('winter' instead of 'summer')" in done.stderr
 
 
 def test_gold_links_and_hard_links(two: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.app import main
-from nmtalign.cli.plot_training import name_models
+from nmtalign.cli.plot import name_models
 from nmtalign.errors import UsageError
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"

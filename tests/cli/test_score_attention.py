@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.store import AlignmentFile
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.cli.score_attention import Attending, attention, drawn, pictures, svgs
 from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError

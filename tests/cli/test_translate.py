@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.alignment.store import AlignmentFile
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.translating.translator import Translator
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]

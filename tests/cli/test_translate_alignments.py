@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.alignment import writer
-from nmtalign.alignment.store import AlignmentFile
+from nmtalign.alignment import alignment_writer
+from nmtalign.alignment.alignment_file import AlignmentFile
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -56,7 +56,7 @@ def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
 def test_both_go_on_after_the_same_line(
     random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_SECONDS", 0)
+    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0)
     (tmp_path / "in.en").write_bytes(TEXT * 12)
     more = ("--n-best", 2, "--alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
     arguments = ("-m", random_model, *more, "-o", "out", "--alignments", "a.h5", "in.en")
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_one_line(
     for arguments, code, message in (
         (("--alignments-of", "n-best", "in.en"), 2, "give that, too"),
         (("--alignments", "in.en", "in.en"), 2, "in.en: is an input"),
-        (("--alignments", ".", "in.en"), 2, "is no file that could be replaced"),
+        (("--alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
         (("--alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),
         (("--alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),
     ):

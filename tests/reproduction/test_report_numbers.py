@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmtalign.alignment.record import AlignmentRecord
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.reproduction.report_tables import trend
 from nmtalign.reproduction.reproduction_results import most_reordered, reordering, sure_links
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmtalign.alignment.export import json_line, text_lines, write_numpy
-from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.export_formats import json_line, text_lines, write_numpy
 from nmtalign.errors import ResourceError
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float32)

@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import building, writer
-from nmtalign.alignment.chunks import to_half
-from nmtalign.alignment.store import AlignmentFile, AlignmentWriter
+from nmtalign.alignment import alignment_writer, columns
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.columns import to_half
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
 ATTRIBUTES = {"model_hash": "abc", "direction": "en-fr", "options": '{"beam": 12, "threads": 1}'}
@@ -56,9 +58,8 @@ def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks, each committed."""
-    monkeypatch.setattr(writer, "_SECONDS", 0)
-    monkeypatch.setattr(writer, "_BLOCK", 7)
+    """A commit after each sentence."""
+    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # a kill takes nothing from the system's memory
 
 
@@ -82,12 +83,10 @@ def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
 
 
-def test_the_bytes_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_do_not_depend_on_commits(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.h5")
-    for block, seconds in ((1, 0), (90, 0), (90, 1e9)):
-        monkeypatch.setattr(writer, "_BLOCK", block)
-        monkeypatch.setattr(writer, "_SECONDS", seconds)
-        assert written(tmp_path / "a.h5") == whole
+    for seconds in (0, 0.01, 1e9):
+        assert written(tmp_path / "a.h5", commit_seconds=seconds) == whole
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -267,7 +266,7 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path, often: N
     with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
         feed(file, 50)
         raise CutOffError
-    assert file.left() == f"; {path}.partial holds 49 pairs, and --resume goes on after them"
+    assert file.left() == f"; {path}.partial has 49 pairs, and --resume continues after them"
     assert old.read_bytes() == long_work
     with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
         assert file.records == 49
@@ -277,7 +276,7 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path, often: N
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
-    with AlignmentWriter(tmp_path / "a.h5", {}), pytest.raises(UsageError, match="is being written by another run"):
+    with AlignmentWriter(tmp_path / "a.h5", {}), pytest.raises(UsageError, match="another run is writing this file"):
         AlignmentWriter(tmp_path / "a.h5", {}, resume=True).__enter__()
     assert len(AlignmentFile(tmp_path / "a.h5")) == 0
 
@@ -285,14 +284,14 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
 def test_what_is_no_file_of_ours_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with (
-        pytest.raises(FormatError, match=r"a\.h5\.partial: was not left by a run"),
+        pytest.raises(FormatError, match=r"a\.h5\.partial: is no file of an interrupted run"),
         AlignmentWriter(tmp_path / "a.h5", {}, resume=True),
     ):
         pass
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         assert file.kept == tmp_path / "a.h5.partial.old"
         assert (tmp_path / "a.h5.partial.old").read_text().startswith("a novel")
-    with pytest.raises(UsageError, match="is no file that could be replaced"), AlignmentWriter(tmp_path, {}):
+    with pytest.raises(UsageError, match="is not a file that can be replaced"), AlignmentWriter(tmp_path, {}):
         pass
 
 
@@ -316,7 +315,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 
     def build_on_a_small_disk(*arguments: Any) -> None:
         with small_disk(20_000):
-            building.build(*arguments)
+            columns.build(*arguments)
 
     def run() -> None:
         try:
@@ -327,9 +326,9 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
         except ResourceError as error:
             told.write_text(str(error))
 
-    monkeypatch.setattr(writer, "build", build_on_a_small_disk)
+    monkeypatch.setattr(alignment_writer, "build", build_on_a_small_disk)
     _, status = os.waitpid(in_a_child(run), 0)
-    monkeypatch.setattr(writer, "build", building.build)
+    monkeypatch.setattr(alignment_writer, "build", columns.build)
     assert status == 0
     name = "a.h5.partial" if moment == "while it is written" else "a.h5"
     assert told.read_text() == f"{tmp_path / name}: cannot write: {os.strerror(errno.EFBIG)}"
@@ -343,7 +342,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 def test_a_disk_without_room_is_noticed_before_the_file_is_built(
     tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
         written(tmp_path / "a.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]

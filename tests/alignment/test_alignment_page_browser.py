@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers import browser as driver
 
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.store import AlignmentWriter
-from nmtalign.alignment.view import PageOptions, write_page
-from nmtalign.alignment.view import page as page_module
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.alignment.view import alignment_page
+from nmtalign.alignment.view.alignment_page import PageOptions, write_page
 
 pytestmark = [
     pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),
@@ -66,7 +66,7 @@ def small(folder):
     records = [record(*entry) for entry in SMALL]
     (folder / "gold").write_text("0-0 1-2 2p1\n0-0 1-1\n\n\n\n\n")
     with pytest.MonkeyPatch.context() as patch:  # whatever the writer of today can write
-        patch.setattr(page_module.AlignmentFile, "__iter__", lambda file: iter(records))
+        patch.setattr(alignment_page.AlignmentFile, "__iter__", lambda file: iter(records))
         write_page(
             [folder / "small.h5"], folder / "small.html", PageOptions(gold=folder / "gold", title="A <b>title</b>")
         )

@@ -1,6 +1,7 @@
 """The HDF5 store: what is written is read back, whole or not at all, in any process."""
 
 import multiprocessing
+import os
 import pickle
 import re
 import shutil
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import reader, writer
-from nmtalign.alignment.layout import DATASETS, DEFAULTS, attributes_of
-from nmtalign.alignment.store import AlignmentFile, AlignmentRecord, AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.layout import DATASETS, DEFAULTS, format_attributes
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import FormatError, ResourceError
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
@@ -94,31 +96,31 @@ def test_links_are_those_of_the_exact_weights_and_what_is_left_out_has_a_default
         assert np.isnan(records[0].token_log_probs).all()
 
 
-def test_blocks_and_pages_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = numbered(100)
-    write(tmp_path / "whole.h5", pairs)
-    monkeypatch.setattr(writer, "_BLOCK", 7)
-    monkeypatch.setattr(writer, "BLOCK_CELLS", 50)
-    write(tmp_path / "blocks.h5", pairs)
-    monkeypatch.setattr(reader, "_PAGE", 9)
-    monkeypatch.setattr(reader, "_PAGES", 2)
-    monkeypatch.setattr(reader, "_BLOCK_CELLS", 40)
-    whole, blocks = AlignmentFile(tmp_path / "whole.h5"), AlignmentFile(tmp_path / "blocks.h5")
-    for number, (left, right) in enumerate(zip(whole, blocks, strict=True)):
-        assert left.source == right.source == tuple(pairs[number][0])
-        np.testing.assert_array_equal(left.weights, right.weights)
-        np.testing.assert_array_equal(left.weights, blocks[number].weights)
-    assert len(blocks._pages) == 2
+def test_a_file_of_several_pages_is_read_in_every_way(tmp_path: Path) -> None:
+    pairs = [([f"s{i}"] * (i % 7), [f"t{i}"] * (i % 5)) for i in range(2500)]
+    pairs[1500] = (["s"] * 1500, ["t"] * 1500)  # more cells than are read together
+    write(tmp_path / "a.h5", pairs)
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert [(record.source, record.target) for record in file] == [(tuple(s), tuple(t)) for s, t in pairs]
+        for number, record in zip(range(1000, 2100, 50), file[1000:2100][::50], strict=True):
+            exact = random_weights(*pairs[number], number)
+            np.testing.assert_allclose(record.weights, exact, atol=0.00025)
+            np.testing.assert_array_equal(record.weights, file[number].weights)
 
 
-def test_memory_holds_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_BLOCK", 10)
-    most = 0
-    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        for source, target in numbered(200):
-            file.append(source, target, random_weights(source, target), 0.0)
-            most = max(most, len(file._rows))
-    assert most == 10
+def test_words_and_links_are_read_without_the_weights(tmp_path: Path, edit_hdf5: Any) -> None:
+    write(tmp_path / "a.h5", numbered(1500))
+    expected = [(one.source, one.target, one.hard_links, one.sentence_id) for one in AlignmentFile(tmp_path / "a.h5")]
+    with h5py.File(tmp_path / "a.h5") as stored:
+        place, size = (stored["weights"].id.get_chunk_info(0).byte_offset, stored["weights"].id.get_chunk_info(0).size)
+    raw = bytearray((tmp_path / "a.h5").read_bytes())
+    raw[:512] = bytes(512)  # no seal
+    raw[place : place + size] = bytes(size)  # weights that cannot be unpacked
+    (tmp_path / "a.h5").write_bytes(raw)
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert [(one.source, one.target, one.links, one.sentence_id) for one in file.links()] == expected
+        with pytest.raises(FormatError, match="damaged"):
+            list(file)
 
 
 def test_what_is_appended_is_copied(tmp_path: Path) -> None:
@@ -228,7 +230,7 @@ def test_h5dump_reads_it(tmp_path: Path) -> None:
         named = re.search(rf'DATASET "{name.split("/")[-1]}" {{ DATATYPE (.+?) DATASPACE', told)
         assert named, name
         assert re.search(DUMPED[kind], named[1]), (name, named[1])
-    for name, value in {**attributes_of(end=True), **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
+    for name, value in {**format_attributes(end=True), **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
         dumped = re.search(rf'ATTRIBUTE "{name}" {{ .*?\(0\): (.+?) }} }}', told)
         assert dumped, name
         assert dumped[1].strip('"') == (str(value).upper() if isinstance(value, bool) else str(value)), name
@@ -280,7 +282,7 @@ def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypat
     write(tmp_path / "a.h5", numbered(5))
     file = AlignmentFile(tmp_path / "a.h5")
     inherited = file._file
-    monkeypatch.setattr(reader.os, "getpid", lambda: -1)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
     assert file[4].sentence_id == 4
     assert file._file is not inherited
     assert not inherited

@@ -1,9 +1,9 @@
-"""FILE.h5.partial: what there is of an alignment file while it is written, in a form that no kill can spoil.
+"""FILE.h5.partial: an alignment file while it is written, in a form that no kill can damage.
 
-HDF5 keeps its tables in many places of a file, which a process killed between two of them leaves unreadable. So the
-chunks of the datasets, compressed already, are appended to this file one after the other, each in a frame with its
-length and a checksum, and become HDF5 at the end. From time to time the values that fill no chunk yet follow, and a
-frame that says: all before this is whole. After a kill everything up to the last of these is there.
+HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
+compressed chunks of the datasets are appended to this file instead, each in a frame with its length and a checksum, and
+are copied into an HDF5 file at the end. From time to time the values that fill no chunk yet follow, and then a commit:
+a frame that declares everything before it complete. After a kill everything up to the last commit can be used.
 """
 
 import json
@@ -20,14 +20,17 @@ from nmtalign.files import disk_errors, make_folder, open_alone
 from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
-_MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"
+_MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"  # unchanged since version 0.1.0
 _HEADER = struct.Struct("<BBHI")  # kind, dataset, 0, bytes of the payload
 _CHECKSUM = struct.Struct("<I")
-_LONGEST = 1 << 26  # bytes of a payload; a length beyond it is damage
+_LONGEST = 1 << 26  # bytes of a payload; a longer one is damage
+# Settings and options that may differ between a run and the one that resumes it.
+_FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
+_FREE_OPTIONS = frozenset(("threads", "device", "max_memory"))
 
 
 class Frame(NamedTuple):
-    """A frame: its kind, the number of the dataset it belongs to, and what it holds."""
+    """A frame: its kind, the number of its dataset, and its bytes."""
 
     kind: int
     dataset: int
@@ -35,47 +38,47 @@ class Frame(NamedTuple):
 
 
 @dataclass
-class Content:
-    """What a spool holds up to one of its commits.
+class Commit:
+    """The content of a partial file up to one of its commits.
 
-    settings: as given to `begin`; state: as given to `commit`; tails: for each dataset the bytes that fill no chunk.
+    settings: as given to `begin`; state: as given to `commit`; tails: by dataset the bytes that fill no chunk.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     tails: Mapping[int, bytes] = field(default_factory=dict)
-    end: int = 0  # of the commit, in bytes
+    end: int = 0  # where the commit ends, in bytes
 
 
-class Spool:
-    """The file, open for one process alone; raises ResourceError for what the disk refuses."""
+class PartialFile:
+    """The file, which only one process can open at a time; raises ResourceError where the disk refuses."""
 
     def __init__(self, path: Path, final: Path) -> None:
-        """`final`: the file that is to be built from it, whose mode it takes over if it is there."""
+        """`final`: the file that will be built from this one; if it exists, its mode is copied."""
         self.path, self._final = path, final
-        self.end = 0  # of what is committed
+        self.end = 0  # of the last commit, in bytes
         self._stream: BinaryIO | None = None
 
     def open(self) -> None:
-        """Opens the file, made where it is missing; raises UsageError if another process is writing it."""
+        """Opens or creates the file; raises UsageError if another process is writing it."""
         with disk_errors(self.path):
             make_folder(self.path.parent)
             try:
                 self._stream = open_alone(self.path, self._final)
             except BlockingIOError:
                 raise UsageError(
-                    f"{self.path}: is being written by another run; wait for its end, or give another name"
+                    f"{self.path}: another run is writing this file; wait for its end, or give another name"
                 ) from None
 
     @property
     def stream(self) -> BinaryIO:
-        """The open file."""
+        """The file, once it is open."""
         if self._stream is None:
             raise ValueError(f"{self.path}: is not open")
         return self._stream
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Returns whether the file has no content."""
         return os.fstat(self.stream.fileno()).st_size == 0
 
     def begin(self, settings: Mapping[str, Any]) -> None:
@@ -89,27 +92,27 @@ class Spool:
         self._write(header + _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(header))) + payload)
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Says that all so far is whole, and brings it to the disk."""
+        """Declares everything so far complete and flushes it to the disk."""
         self.append(COMMIT, 0, _json(state))
         with disk_errors(self.path):
             os.fsync(self.stream.fileno())
             self.end = self.stream.tell()
 
     def cut(self, end: int | None = None) -> None:
-        """Takes away what comes after a place, or after the last commit of this run."""
+        """Truncates the file to `end` bytes, or to the last commit of this run."""
         self.end = self.end if end is None else end
         with disk_errors(self.path):
             self.stream.truncate(self.end)
             self.stream.seek(self.end)
 
-    def holds_a_commit(self) -> bool:
-        """Whether there is anything to go on with."""
+    def has_commit(self) -> bool:
+        """Returns whether a run can resume from this file."""
         return any(frame.kind == COMMIT for frame, _ in self._frames())
 
-    def look_back(self, at_most: int | None = None) -> Content | None:
-        """What there is up to the last commit of at most so many sentences, or None where there is no such commit.
+    def last_commit(self, at_most: int | None = None) -> Commit | None:
+        """Returns the last commit of at most `at_most` sentences, or None if there is no such commit.
 
-        Raises FormatError for a file that was not begun by `begin`.
+        Raises FormatError for a file that `begin` did not start.
         """
         content, settings, tails = None, {}, dict[int, bytes]()
         for frame, end in self._frames():
@@ -122,11 +125,11 @@ class Spool:
             elif frame.kind == COMMIT:
                 state = parse_json(frame.payload)
                 if at_most is None or state["sentences"] <= at_most:
-                    content = Content(settings, state, dict(tails), end)
+                    content = Commit(settings, state, dict(tails), end)
         return content
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Number of the dataset and bytes of each chunk that is committed, in order."""
+        """Yields (dataset number, bytes) of each committed chunk, in order."""
         for frame, end in self._frames():
             if end > self.end:
                 break
@@ -134,7 +137,7 @@ class Spool:
                 yield frame.dataset, frame.payload
 
     def close(self, remove: bool = False) -> None:
-        """Lets go of the file; with `remove` it is gone."""
+        """Closes the file; with `remove` deletes it."""
         if self._stream is not None:
             if remove:
                 self.path.unlink(missing_ok=True)
@@ -148,15 +151,13 @@ class Spool:
                 rest = rest[self.stream.write(rest) :]
 
     def _frames(self) -> Iterator[tuple[Frame, int]]:
-        """The frames, each with the place where it ends, as far as they are whole."""
+        """Yields the complete frames, each with the place where it ends."""
         with disk_errors(self.path, "read"), self.path.open("rb", buffering=1 << 20) as lines:
             start = lines.read(len(_MAGIC))
             if start != _MAGIC:
-                if _MAGIC.startswith(start):  # killed in the first moment
+                if _MAGIC.startswith(start):  # the run was killed at once
                     return
-                raise FormatError(
-                    f"{self.path}: was not left by a run that was cut off; move it away, or leave out --resume"
-                )
+                raise FormatError(f"{self.path}: is no file of an interrupted run; move it away, or leave out --resume")
             while frame := _read(lines):
                 yield frame, lines.tell()
 
@@ -176,3 +177,45 @@ def _read(lines: BinaryIO) -> Frame | None:
 
 def _json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises UsageError naming the first setting that differs between this run and the one that began `path`.
+
+    The places of the texts, and options of the machine such as threads, may differ.
+    """
+    for name, ours in now.items():
+        if name in _FREE:
+            continue
+        different = _difference(name, begun.get(name), ours)
+        if different is not None:
+            place, before, after = different
+            raise UsageError(
+                f"{path}: was begun with {place} = {_shown(before)}, and now it is {_shown(after)}; resume with the "
+                "same model, texts and options, or leave out --resume"
+            )
+
+
+def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any] | None:
+    """Returns (name, before, after) of a difference; in JSON objects that of the first key that differs."""
+    if before == after:
+        return None
+    objects = _object(before), _object(after)
+    if objects[0] is None or objects[1] is None:
+        return name, before, after
+    keys = [key for key in {**objects[0], **objects[1]} if key not in _FREE_OPTIONS]
+    found = (key for key in keys if objects[0].get(key) != objects[1].get(key))
+    return next(((f"{name}.{key}", objects[0].get(key), objects[1].get(key)) for key in found), None)
+
+
+def _object(text: Any) -> dict[str, Any] | None:
+    try:
+        value = parse_json(text)
+    except (TypeError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,4 +1,4 @@
-"""A translation table of words, p(target | source): learned from sentence pairs, or counted over links."""
+"""A translation table of words, p(target | source): learned from sentence pairs, or counted from links."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,26 +8,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.bitext import Bitext, tokenized
-from nmtalign.alignment.links import parse_links
-from nmtalign.alignment.model1 import learn
-from nmtalign.alignment.record import Link
-from nmtalign.alignment.store import AlignmentFile
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.links import Link, LinkedPair, parse_links
+from nmtalign.alignment.model1 import Bitext, learn, tokenized
 from nmtalign.data.pipeline import LengthLimit, Side, WordIndex
 from nmtalign.errors import InputError
 from nmtalign.text.lines import read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
-LinkedPair = tuple[Sequence[str], Sequence[str], Sequence[Link]]  # source words, target words, links
-
 _NOT_WORDS = frozenset((EOS, UNK)) | NO_WORD
 _BLANKS = frozenset(" \t\r\n")
-_BUFFER = 1 << 20  # links that are counted together
 
 
 @dataclass(frozen=True)
-class Entry:
+class LexiconEntry:
     """A line of a lexicon."""
 
     source: str
@@ -35,15 +30,15 @@ class Entry:
     probability: float
 
     def line(self) -> str:
-        """As a file holds it: fields set apart by tabs."""
+        """Returns the line of a file: fields separated by tabs."""
         return f"{self.source}\t{self.target}\t{self.probability:.5g}\n"
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """p(target | source) of pairs of words; for one source word they sum to at most 1.
+    """p(target | source) of N word pairs; for each source word they sum to at most 1.
 
-    sources, targets and probabilities (N,) are those of each pair, sources and targets as places in the words.
+    `sources` and `targets` (N,) are places in the lists of words, `probabilities` (N,).
     """
 
     source_words: Sequence[str]
@@ -52,11 +47,11 @@ class Lexicon:
     targets: NDArray[np.integer]
     probabilities: NDArray[np.floating]
 
-    def entries(self, top: int, least: float) -> list[Entry]:
-        """At most `top` translations a word, of probability `least` or more.
+    def entries(self, top: int, least: float) -> list[LexiconEntry]:
+        """Returns at most `top` translations per word, with a probability of at least `least`.
 
-        By source word (code points), then falling probability, then target word. The special names `</s>`, `<unk>`,
-        `NULL` and `<eps>`, which stand for no word, are left out, and what a line of the file cannot hold.
+        Sorted by source word (code points), then by falling probability, then by target word. The special names
+        `</s>`, `<unk>`, `NULL` and `<eps>`, and words that a line of the file cannot contain, are left out.
         """
         kept = self.probabilities >= least
         kept &= _writable(self.source_words)[self.sources] & _writable(self.target_words)[self.targets]
@@ -67,17 +62,17 @@ class Lexicon:
         place = np.arange(len(order)) - np.searchsorted(ranks, ranks)  # among the translations of its word
         columns = ((sources, self.source_words), (targets, self.target_words))
         names = [[words[number] for number in ids[order[place < top]].tolist()] for ids, words in columns]
-        return list(map(Entry, *names, values[order[place < top]].tolist()))
+        return list(map(LexiconEntry, *names, values[order[place < top]].tolist()))
 
 
 def _writable(words: Sequence[str]) -> NDArray[np.bool_]:
-    """(words,) whether each is a word, and has no blank in it, as one may in alignments of another origin."""
+    """Returns (words,) whether each is a word without blanks; alignments of other programs may have others."""
     fit = (word not in _NOT_WORDS and bool(word) and _BLANKS.isdisjoint(word) for word in words)
     return np.fromiter(fit, np.bool_, len(words))
 
 
 def _ranks(words: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each word in the order of code points."""
+    """Returns the place of each word in the order of code points."""
     ranks = np.empty(len(words), np.int64)
     ranks[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
     return ranks
@@ -86,22 +81,22 @@ def _ranks(words: Sequence[str]) -> NDArray[np.int64]:
 def learn_lexicon(
     bitext: Bitext, iterations: int = 5, progress: Callable[[int, float], None] = lambda iteration, share: None
 ) -> Lexicon:
-    """The probabilities of IBM Model 1 after some iterations; raises InputError for a bitext without pairs."""
+    """Learns the probabilities of IBM Model 1; raises InputError for a bitext without pairs."""
     if not len(bitext):
         raise InputError("no pairs to learn from: all are empty or too long; give aligned text")
     found = learn(bitext, iterations, progress=progress)
     return Lexicon(bitext.source.words, bitext.target.words, found.sources, found.targets, found.probabilities)
 
 
-def count_links(pairs: Iterable[LinkedPair]) -> Lexicon:
-    """p(f | e) = links between e and f / links of e, over all pairs."""
+def lexicon_of_links(pairs: Iterable[LinkedPair], at_once: int = 1 << 20) -> Lexicon:
+    """Returns p(f | e) = (links between e and f) / (links of e) over all pairs, counting `at_once` links together."""
     source_index, target_index = WordIndex(), WordIndex()
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     waiting: list[int] = []
-    for sources, targets, links in pairs:
-        for i, j in links:
-            waiting.append(source_index[sources[i]] << 32 | target_index[targets[j]])
-        if len(waiting) > _BUFFER:
+    for pair in pairs:
+        for i, j in pair.links:
+            waiting.append(source_index[pair.source[i]] << 32 | target_index[pair.target[j]])
+        if len(waiting) > at_once:
             keys, counts = _add(keys, counts, waiting)
             waiting = []
     keys, counts = _add(keys, counts, waiting)
@@ -119,20 +114,20 @@ def _add(
 
 
 def stored_links(path: Path, every: int = 1) -> Iterator[LinkedPair]:
-    """The words and hard links of a file of `nmtalign align`, or of every n-th record; FormatError if it is damaged."""
+    """Yields the records of an alignment file, or every n-th one, without weights; FormatError if it is damaged."""
     with AlignmentFile(path) as file:
-        for record in file:
-            if record.sentence_id % every == 0:
-                yield record.source, record.target, record.hard_links
+        for pair in file.links():
+            if pair.sentence_id % every == 0:
+                yield pair
 
 
 def pharaoh_links(
     texts: tuple[Path, Path], links: Path, tokenizers: Tokenizers, every: int = 1, workers: int = 1
 ) -> Iterator[LinkedPair]:
-    """The words of two texts with the links of a file in Pharaoh's format, a line a pair; or every n-th pair.
+    """Yields the words of two texts with the links of a file in Pharaoh's format, or every n-th pair.
 
-    Raises InputError naming file and line: for texts or links of unequal length, for what is no link, and for a link
-    that points outside its pair.
+    Raises InputError naming file and line for texts or links of unequal length, for a line that is not made of links,
+    and for a link outside its pair.
     """
     lines, number = read_lines(links), 1
     chosen = islice(read_pairs(*texts), 0, None, every)
@@ -140,28 +135,30 @@ def pharaoh_links(
         for source, target in zip(_sentences(chunk.source), _sentences(chunk.target), strict=True):
             line = next(lines, None)
             if line is None:
-                raise InputError(f"{shown(links)}: has no line {number}; give one line of links a pair")
+                raise InputError(f"{shown(links)}: has no line {number}; give one line of links per pair")
             where = f"{shown(links)}: line {number}"
-            yield source, target, _inside(parse_links(line, where), source, target, where)
+            yield LinkedPair(source, target, _inside(parse_links(line, where), source, target, where), number - 1)
             number += 1 + sum(1 for _ in islice(lines, every - 1))
     if rest := sum(1 for _ in lines):
-        raise InputError(f"{shown(links)}: has {rest} lines more than {shown(texts[0])}; give one line of links a pair")
+        raise InputError(
+            f"{shown(links)}: has {rest} lines more than {shown(texts[0])}; give one line of links per pair"
+        )
 
 
-def _sentences(side: Side) -> Iterator[list[str]]:
+def _sentences(side: Side) -> Iterator[tuple[str, ...]]:
     words = side.words()
     tokens = [words[number] for number in side.ids.tolist()]
     start = 0
     for length in side.lengths.tolist():
-        yield tokens[start : start + length]
+        yield tuple(tokens[start : start + length])
         start += length
 
 
-def _inside(links: list[Link], source: Sequence[str], target: Sequence[str], where: str) -> list[Link]:
+def _inside(links: list[Link], source: Sequence[str], target: Sequence[str], where: str) -> tuple[Link, ...]:
     for i, j in links:
         if i >= len(source) or j >= len(target):
             raise InputError(
                 f"{where}: link {i}-{j} points outside the pair, which has {len(source)} source and {len(target)} "
                 "target words counted from 0; if the text is tokenised as the links count it, give --tokenized"
             )
-    return links
+    return tuple(links)

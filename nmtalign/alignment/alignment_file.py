@@ -1,4 +1,4 @@
-"""Reading alignments from an HDF5 file; `nmtalign.alignment.layout` says what it holds."""
+"""Reading alignments from an HDF5 file. `nmtalign.alignment.layout` documents the format."""
 
 import contextlib
 import itertools
@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.chunks import column_type
 from nmtalign.alignment.layout import (
     DATASETS,
     FORMAT,
@@ -22,27 +21,31 @@ from nmtalign.alignment.layout import (
     SPANS,
     VERSIONS_READ,
     WEIGHT_TYPES,
-    row_shape,
+    dataset_type,
+    value_shape,
 )
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.settings import plain
+from nmtalign.alignment.links import AlignmentRecord, LinkedPair
 from nmtalign.errors import FormatError
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
 from nmtalign.version import __version__
 
 _PAGE = 1024  # records whose offsets are read together
-_OFFSETS_READ = tuple(name for name in OFFSETS if name != "source/word_offsets")  # words are counted as they are read
-_SEAL_AT_ONCE = 1 << 26  # bytes: only `info` compares the checksum of a larger file, which takes seconds
+_OFFSETS_READ = tuple(name for name in OFFSETS if name != "source/word_offsets")  # words are counted in the text
+_SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
 _PAGES = 64  # pages kept in memory
-_BLOCK_CELLS = 2_000_000  # cells that are read together, of more than one record
+_BLOCK_CELLS = 2_000_000  # cells of several records that are read together
 
 
 class AlignmentFile:
-    """Reads what `AlignmentWriter` wrote: `with AlignmentFile(path) as file: file[7].weights`; also slices and `for`.
+    """A file of `nmtalign align`: `with AlignmentFile(path) as file: file[7].weights`; also slices and `for`.
 
-    A record is read in well under a millisecond, and memory stays small however long the file is. Safe in forked
-    workers and, as it pickles by its path, in spawned ones: each process opens the file for itself. Raises FormatError
-    naming the file if it is missing, foreign or damaged.
+    `file.links()` reads the words and hard links of all records without their weights, which is several times as fast.
+    A record is read in well under a millisecond, and the memory used does not grow with the file. The object works in
+    forked and spawned processes: each process opens the file again. Raises FormatError naming the file if it is
+    missing, damaged or of another kind.
+
+    `attributes` are those of the root, `end` tells whether matrices have the row and the column of `</s>`, and `dtype`
+    is the type in which weights are stored.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -57,7 +60,7 @@ class AlignmentFile:
             self.attributes = plain_attributes(self._open())
             self._check_format()
             self.end = bool(self.attributes.get("end_of_sentence_column", True))
-            self.dtype = str(self._dataset("weights").dtype)  # of the weights as they are stored
+            self.dtype = str(self._dataset("weights").dtype)
             self._length = len(self._dataset("sentence_id"))
             self._check_lengths()
 
@@ -81,21 +84,23 @@ class AlignmentFile:
 
     def __getitem__(self, index: int | slice) -> AlignmentRecord | list[AlignmentRecord]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
+            start, stop, step = index.indices(self._length)
+            return list(self._records(start, stop)) if step == 1 else [self[i] for i in range(start, stop, step)]
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
             raise IndexError(f"{self.path}: no record {index}; it has {self._length}, counted from 0")
         return next(self._read(position, position + 1))
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        start = 0
-        while start < self._length:
-            stop = self._block_end(start)
-            yield from self._read(start, stop)
-            start = stop
+        return self._records(0, self._length)
+
+    def links(self) -> Iterator[LinkedPair]:
+        """Yields the words and hard links of each record, in order. The weights are not read."""
+        for start in range(0, self._length, _PAGE):
+            yield from self._read_links(start, min(start + _PAGE, self._length))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a dataset of the layout."""
+        """Returns the shape of a dataset of the layout."""
         if name == "rank":
             return (self._length,)
         with self._damage():
@@ -103,11 +108,11 @@ class AlignmentFile:
             return shape
 
     def kind(self, name: str) -> np.dtype[Any]:
-        """The type of a dataset's values."""
-        return column_type(name, self.dtype)
+        """Returns the type of the values of a dataset."""
+        return dataset_type(name, self.dtype)
 
     def blocks(self, name: str, size: int = 1 << 20) -> Iterator[NDArray[Any]]:
-        """The values of a dataset, some at a time."""
+        """Yields the values of a dataset in blocks of at most `size`."""
         for start in range(0, self.shape(name)[0], size):
             with self._damage():
                 stop = start + size
@@ -115,21 +120,27 @@ class AlignmentFile:
             yield block
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
-        """The records of a sentence (its line in the input, from 0), the best first; none where there is no such.
-
-        The records of one sentence stand beside each other.
-        """
-        with self._damage():
-            ids = self._dataset("sentence_id")
-            if self.attributes.get("sentence_ids_rise", False):
-                first, last = (_search(ids, value, self._length) for value in (number, number + 1))
-            else:
-                found = np.flatnonzero(ids[:] == number)
-                first, last = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
+        """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
+        if self.attributes.get("sentence_ids_rise", False):
+            first, last = self.place_of(number), self.place_of(number + 1)
+        else:
+            with self._damage():
+                found = np.flatnonzero(self._dataset("sentence_id")[:] == number)
+            first, last = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
         return [record for record in self[first:last] if record.sentence_id == number]
 
+    def place_of(self, number: int) -> int:
+        """Returns the place of the first record whose sentence is `number` or a later one; sentences must be sorted."""
+        low, high = 0, self._length
+        with self._damage():
+            ids = self._dataset("sentence_id")
+            while low < high:
+                middle = (low + high) // 2
+                low, high = (middle + 1, high) if ids[middle] < number else (low, middle)
+        return low
+
     def sentence_count(self) -> int:
-        """Of how many sentences there are records: each has one of rank 0."""
+        """Returns the number of sentences, each of which has one record of rank 0."""
         return sum(int(np.count_nonzero(ranks == 0)) for ranks in self.blocks("rank"))
 
     def _ranks(self, start: int, stop: int) -> NDArray[Any]:
@@ -139,16 +150,16 @@ class AlignmentFile:
         return np.zeros(max(0, min(stop, self._length) - start), np.int32)
 
     def close(self) -> None:
-        """Closes the file; the next access opens it again."""
+        """Closes the file. The next access opens it again."""
         if self._file is not None:
             self._file.close()
         self._file = None
         self._datasets = {}
 
     def info(self) -> dict[str, Any]:
-        """What the file holds: counts of pairs, words, links and cells, bytes on disk, and the attributes.
+        """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes.
 
-        `checked` says how much of the content was read to find damage: all of it where the file has a seal.
+        `checked` tells how much of the content was compared with checksums: all of it if the file has a seal.
         """
         with self._damage():
             check_seal(self.path)
@@ -165,7 +176,7 @@ class AlignmentFile:
                 "bytes": size,
                 "bytes_per_cell": size / cells if cells else 0.0,
                 "checked": "every byte" if self._sealed else "structure and sizes, not every value",
-                "attributes": {name: plain(value) for name, value in self.attributes.items()},
+                "attributes": dict(self.attributes),
             }
 
     @contextlib.contextmanager
@@ -184,7 +195,7 @@ class AlignmentFile:
             raise FormatError(f"{self.path}: not an alignment file (no regular file)")
 
     def _open(self) -> Any:
-        """The file, opened by this process: a handle that came through a fork would share its place with the parent."""
+        """Returns the file, opened by this process: a handle from before a fork shares its position with the parent."""
         if self._file is None or self._process != os.getpid():
             self.close()
             self._check_path()
@@ -205,7 +216,7 @@ class AlignmentFile:
             )
 
     def _check_lengths(self) -> None:
-        """Raises ValueError unless the datasets have as many values as the others say."""
+        """Raises ValueError unless the lengths of the datasets agree."""
         for data, offsets in SPANS:
             if len(self._dataset(data)) != self._last(offsets):
                 raise ValueError(f"{data} and {offsets} disagree")
@@ -222,13 +233,13 @@ class AlignmentFile:
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
 
     def _dataset(self, name: str) -> Any:
-        file = self._open()  # which may be another one than before: it is checked again
+        file = self._open()  # if it was opened again, it is checked again
         if not self._datasets:
             self._datasets = _known(plain_datasets(file), self.attributes["format_version"])
         return self._datasets[name]
 
     def _page(self, number: int) -> dict[str, NDArray[Any]]:
-        """Offsets, log-probabilities and ids of the records of a page; the pages last used are kept."""
+        """Returns offsets, log-probabilities and ids of the records of a page; the pages used last stay in memory."""
         if number not in self._pages:
             begin = number * _PAGE
             page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in _OFFSETS_READ}
@@ -242,38 +253,57 @@ class AlignmentFile:
         self._pages.move_to_end(number)
         return self._pages[number]
 
-    def _block_end(self, start: int) -> int:
-        """The end of a block of records from `start` that lies in one page and is not large."""
-        with self._damage():
-            first = start % _PAGE
-            offsets = self._page(start // _PAGE)["weight_offsets"][first:]
-        fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
-        return start + max(fitting, 1)
+    def _records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
+        """Yields the records of a range, read in blocks that lie in one page and are not large."""
+        while start < stop:
+            with self._damage():
+                first = start % _PAGE
+                offsets = self._page(start // _PAGE)["weight_offsets"][first:]
+            fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
+            end = min(start + max(fitting, 1), stop)
+            yield from self._read(start, end)
+            start = end
 
     def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """The records of a block that lies in one page: one read a dataset."""
+        """Yields the records of a block that lies in one page, with one read per dataset."""
+        more, first = (1 if self.end else 0), start % _PAGE
+        with self._damage():
+            page = self._page(start // _PAGE)
+            span = slice(first, first + stop - start + 1)
+            weights = self._parts("weights", page["weight_offsets"][span])
+            token_log_probs = self._parts(
+                "token_log_prob", page["target/word_offsets"][span] + np.arange(start, stop + 1)
+            )
+        for k, pair in enumerate(self._read_links(start, stop)):
+            with self._damage():
+                matrix = weights[k].reshape(len(pair.target) + more, len(pair.source) + more).astype(np.float32)
+            yield AlignmentRecord(
+                source=pair.source,
+                target=pair.target,
+                weights=matrix,
+                log_prob=float(page["log_prob"][first + k]),
+                sentence_id=pair.sentence_id,
+                token_log_probs=token_log_probs[k],
+                hard_links=pair.links,
+                rank=pair.rank,
+                end=self.end,
+            )
+
+    def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
+        """Yields words and links of a block that lies in one page."""
         with self._damage():
             page = self._page(start // _PAGE)
             first = start % _PAGE
             span = slice(first, first + stop - start + 1)
-            parts = {data: self._parts(data, page[offsets][span]) for data, offsets in SPANS}
-            rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
-            parts["token_log_prob"] = self._parts("token_log_prob", rows)
-            more = 1 if self.end else 0
-            for k in range(stop - start):
-                source, target = (parts[f"{side}/text"][k].tobytes().decode().split("\n")[:-1] for side in SIDES)
-                _check_links(parts["links"][k], len(source), len(target), start + k)
-                yield AlignmentRecord(
-                    source=tuple(source),
-                    target=tuple(target),
-                    weights=parts["weights"][k].reshape(len(target) + more, len(source) + more).astype(np.float32),
-                    log_prob=float(page["log_prob"][first + k]),
-                    sentence_id=int(page["sentence_id"][first + k]),
-                    token_log_probs=parts["token_log_prob"][k],
-                    hard_links=tuple((i, j) for i, j in parts["links"][k].tolist()),
-                    rank=int(page["rank"][first + k]),
-                    end=self.end,
-                )
+            links = self._parts("links", page["link_offsets"][span])
+            texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
+        for k in range(stop - start):
+            with self._damage():
+                source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
+                _check_links(links[k], len(source), len(target), start + k)
+                pairs = tuple((i, j) for i, j in links[k].tolist())
+            number, rank = page["sentence_id"][first + k], page["rank"][first + k]
+            yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
 
     def _parts(self, name: str, offsets: NDArray[Any]) -> list[NDArray[Any]]:
         values = self._dataset(name)[offsets[0] : offsets[-1]]
@@ -282,20 +312,20 @@ class AlignmentFile:
 
 
 def _known(datasets: dict[str, Any], version: int) -> dict[str, Any]:
-    """The datasets of the layout; raises ValueError for one that is missing or has another type or shape."""
+    """Returns the datasets of the layout; raises ValueError if one is missing or has a wrong type or shape."""
     names = [name for name in DATASETS if name != "rank" or version > 1]
     for name in names:
         if name not in datasets:
             raise ValueError(f"it has no dataset {name}")
         kinds = tuple(WEIGHT_TYPES.values()) if name == "weights" else (DATASETS[name][0],)
         found = datasets[name]
-        if found.dtype not in map(np.dtype, kinds) or found.shape[1:] != row_shape(name):
+        if found.dtype not in map(np.dtype, kinds) or found.shape[1:] != value_shape(name):
             raise ValueError(f"{name} has the type {found.dtype} and the shape {found.shape}")
     return {name: datasets[name] for name in names}
 
 
 def _check_offsets(name: str, offsets: NDArray[Any], end: int) -> None:
-    """Raises ValueError unless the offsets of a page rise from 0 or more to `end` or less."""
+    """Raises ValueError unless the offsets of a page never fall and lie between 0 and `end`."""
     if len(offsets) and (offsets[0] < 0 or offsets[-1] > end or (np.diff(offsets) < 0).any()):
         raise ValueError(f"{name} does not rise")
 
@@ -304,15 +334,3 @@ def _check_links(links: NDArray[Any], source: int, target: int, record: int) -> 
     """Raises ValueError for a link outside its pair of `source` and `target` words."""
     if len(links) and (links.min() < 0 or (links.max(axis=0) >= (source, target)).any()):
         raise ValueError(f"record {record} has a link outside its pair of {source} and {target} words")
-
-
-def _search(values: Any, wanted: int, high: int) -> int:
-    """The first place in a dataset that never falls whose value is at least what is wanted."""
-    low = 0
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low

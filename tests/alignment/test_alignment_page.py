@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.record import AlignmentRecord
-from nmtalign.alignment.store import AlignmentWriter
-from nmtalign.alignment.view import PageOptions, PageSummary, parse_numbers, write_page
-from nmtalign.alignment.view import page as page_module
-from nmtalign.alignment.view.packing import BLOCK_ENTRIES, Entry, pack_weights, pack_words
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.alignment.view import alignment_page
+from nmtalign.alignment.view.alignment_page import PageOptions, PageSummary, write_page
+from nmtalign.alignment.view.page_data import BLOCK_ENTRIES, PageEntry, pack_weights, pack_words, parse_numbers
 from nmtalign.errors import FormatError, InputError, UsageError
 
 
@@ -64,7 +64,7 @@ def about(page: str) -> dict:
 def test_words_come_back_as_they_were():
     words = ("a b", "", '"', "\\", "</script>", "<!--", "é", "e\u0301", "中文", "שלום", "\u2028", "🙂", "\r")
     records = [make_record(7, words, (), end=False), make_record(8, (), words, rank=3)]
-    columns = json.loads(unpack(pack_words([Entry(records[0]), Entry(records[1], model=1, first=False)])))
+    columns = json.loads(unpack(pack_words([PageEntry(records[0]), PageEntry(records[1], model=1, first=False)])))
     assert tuple(columns["source"][0].split("\n")[:-1]) == words
     assert tuple(columns["target"][1].split("\n")[:-1]) == words
     assert (columns["source"][1], columns["target"][0]) == ("", "")
@@ -81,7 +81,7 @@ def test_words_come_back_as_they_were():
 
 def test_weights_come_back_to_within_half_a_step():
     records = [make_record(k, ("x",) * (k + 1), ("y",) * (3 * k + 1), end=k % 2 == 0) for k in range(4)]
-    columns, cells = unpack_weights(pack_weights([Entry(record) for record in records]))
+    columns, cells = unpack_weights(pack_weights([PageEntry(record) for record in records]))
     start = 0
     for record, drawn, surprise in zip(records, columns["drawn"], columns["surprise"], strict=True):
         size = record.weights.size
@@ -99,14 +99,14 @@ def test_weights_come_back_to_within_half_a_step():
 def test_a_weight_that_is_no_number_and_one_out_of_range_do_no_harm():
     record = make_record()
     record.weights[0] = np.nan, 7, -1
-    _, cells = unpack_weights(pack_weights([Entry(record)]))
+    _, cells = unpack_weights(pack_weights([PageEntry(record)]))
     assert list(cells[:3]) == [0, 255, 0]
 
 
 def test_a_sentence_too_long_to_draw_keeps_its_words_and_links(monkeypatch):
-    monkeypatch.setattr("nmtalign.alignment.view.packing.MAX_CELLS", 11)
+    monkeypatch.setattr("nmtalign.alignment.view.page_data.MAX_CELLS", 11)
     records = [make_record(0), make_record(1, ("a",), ("b",))]
-    columns, cells = unpack_weights(pack_weights([Entry(record) for record in records]))
+    columns, cells = unpack_weights(pack_weights([PageEntry(record) for record in records]))
     assert columns["drawn"] == [0, 1]
     assert len(cells) == records[1].weights.size
     assert columns["links"][0] == [0, 0, 1, 1]
@@ -203,7 +203,7 @@ def test_numbers_that_are_none(text):
 def test_places_of_an_n_best_list_are_one_sentence(tmp_path, monkeypatch):
     records = [make_record(n, rank=rank) for n, rank in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 0), (3, 0), (3, 2)]]
     source = write_file(tmp_path / "x.h5", 1)
-    monkeypatch.setattr(page_module.AlignmentFile, "__iter__", lambda file: iter(records))
+    monkeypatch.setattr(alignment_page.AlignmentFile, "__iter__", lambda file: iter(records))
     summary = write_page([source], tmp_path / "page.html")
     assert (summary.sentences, summary.entries) == (4, 7)
     block = json.loads(unpack(elements((tmp_path / "page.html").read_text(), "words")[0]))
@@ -259,7 +259,7 @@ def test_a_page_is_whole_or_not_there(tmp_path):
     source, page = write_file(tmp_path / "x.h5"), tmp_path / "page.html"
     page.write_text("old")
     gold = tmp_path / "gold"
-    for lines, message in (("0-0\n", "has 1 lines, none for sentence 1"), ("0-0\n0-9\n\n", "line 2.*0-9.*outside")):
+    for lines, message in (("0-0\n", "has no line 2: it has 1"), ("0-0\n0-9\n\n", "line 2.*0-9.*outside")):
         gold.write_text(lines)
         with pytest.raises(InputError, match=message):
             write_page([source], page, PageOptions(gold=gold))

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, written block by block in constant memory."""
+"""One HTML page with everything in it: records, script and style, written block by block in constant memory."""
 
 import base64
 import contextlib
@@ -13,15 +13,22 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from nmtalign.alignment.gold import LinkCounts, count_links
-from nmtalign.alignment.store import AlignmentFile
-from nmtalign.alignment.view.packing import BLOCK_CELLS, BLOCK_ENTRIES, Entry, pack_weights, pack_words
-from nmtalign.alignment.view.sentences import GoldLines, sentences
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.error_rates import LinkCounts, count_links
+from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.view.page_data import (
+    BLOCK_CELLS,
+    BLOCK_ENTRIES,
+    PageEntry,
+    pack_weights,
+    pack_words,
+    sentences,
+)
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.version import __version__
 
-SCRIPTS = (  # in this order, each uses those before it
+SCRIPTS = (  # in this order; each uses those before it
     "data", "search", "list", "finder", "curves", "words", "matrix", "reading", "pane", "player", "address", "keys",
     "commands", "app",
 )  # fmt: skip
@@ -30,28 +37,28 @@ _BLOCKS = "<!-- blocks -->"
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What goes into the page and what it is called."""
+    """Content and title of a page."""
 
-    title: str = ""  # the names of the files where there is none
-    names: Sequence[str] = ()  # of the files, in their order; the files' own where there are none
-    numbers: Sequence[range] | None = None  # sentences, as `parse_numbers` gives them
-    limit: int = 0  # sentences at the most; 0 = all
+    title: str = ""  # default: the names of the files
+    names: Sequence[str] = ()  # of the files, in their order; default: the file names
+    numbers: Sequence[range] | None = None  # sentences, as `parse_numbers` returns them; None = all
+    limit: int = 0  # largest number of sentences; 0 = all
     gold: Path | None = None
     gold_base: int | None = None
 
 
 @dataclass
 class PageSummary:
-    """What a page holds."""
+    """Counts of what a page contains."""
 
     sentences: int = 0
     entries: int = 0
     bytes: int = 0
-    complete: bool = True  # no sentence was left out because of the limit
-    counts: list[LinkCounts] = field(default_factory=list)  # of each file, where there is gold
+    complete: bool = True  # whether the limit left out no sentence
+    counts: list[LinkCounts] = field(default_factory=list)  # of each file, with gold links
 
-    def count(self, entries: Sequence[Entry]) -> None:
-        """Takes a sentence in."""
+    def count(self, entries: Sequence[PageEntry]) -> None:
+        """Counts a sentence."""
         self.sentences += 1
         self.entries += len(entries)
         for entry in entries:
@@ -60,14 +67,14 @@ class PageSummary:
 
 
 def write_page(files: Sequence[Path], output: Path, options: PageOptions | None = None) -> PageSummary:
-    """Writes the page of one or several alignment files, whole or not at all.
+    """Writes the page of one or several alignment files, atomically.
 
-    Raises UsageError where the output is one of the inputs, where there are more names than files or no sentence, and
-    what `AlignmentFile` and `sentences` raise for a file.
+    Raises UsageError if the output is an input, for a number of names other than that of files, and if there is no
+    sentence to show; also the errors of `AlignmentFile` and `sentences`.
     """
     options = options or PageOptions()
     _check(files, output, options)
-    gold = GoldLines(options.gold, options.gold_base) if options.gold else None
+    gold = read_links(options.gold, "gold", options.gold_base) if options.gold else None
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for path in files]
@@ -88,16 +95,16 @@ def write_page(files: Sequence[Path], output: Path, options: PageOptions | None 
 
 def _check(files: Sequence[Path], output: Path, options: PageOptions) -> None:
     if not files:
-        raise UsageError("no alignments: give a file that nmtalign align wrote")
+        raise UsageError("no alignments: give a file of `nmtalign align`")
     if options.names and len(options.names) != len(files):
-        raise UsageError(f"{len(options.names)} names for {len(files)} files; give one a file, in their order")
+        raise UsageError(f"{len(options.names)} names for {len(files)} files; give one per file, in their order")
     for path in (*files, options.gold):
         if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
             raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
 
 
-def _limited(found: Iterable[list[Entry]], limit: int, summary: PageSummary) -> Iterator[list[Entry]]:
-    """The first sentences, counted."""
+def _limited(found: Iterable[list[PageEntry]], limit: int, summary: PageSummary) -> Iterator[list[PageEntry]]:
+    """Yields and counts the first sentences."""
     remaining = iter(found)
     for entries in islice(remaining, limit) if limit else remaining:
         summary.count(entries)
@@ -105,9 +112,9 @@ def _limited(found: Iterable[list[Entry]], limit: int, summary: PageSummary) -> 
     summary.complete = next(remaining, None) is None
 
 
-def _blocks(found: Iterable[list[Entry]]) -> Iterator[str]:
-    """Data elements, two a block; a sentence stays in one block."""
-    block: list[Entry] = []
+def _blocks(found: Iterable[list[PageEntry]]) -> Iterator[str]:
+    """Yields two data elements per block; a sentence stays in one block."""
+    block: list[PageEntry] = []
     for entries in found:
         if block and not _fits([*block, *entries]):
             yield _elements(block)
@@ -117,27 +124,27 @@ def _blocks(found: Iterable[list[Entry]]) -> Iterator[str]:
         yield _elements(block)
 
 
-def _fits(block: Sequence[Entry]) -> bool:
+def _fits(block: Sequence[PageEntry]) -> bool:
     return len(block) <= BLOCK_ENTRIES and sum(entry.cells() for entry in block) <= BLOCK_CELLS
 
 
-def _elements(block: Sequence[Entry]) -> str:
+def _elements(block: Sequence[PageEntry]) -> str:
     return _data("words", pack_words(block)) + _data("weights", pack_weights(block))
 
 
 def _data(kind: str, text: str) -> str:
-    """An element that a browser keeps and does not run."""
+    """Returns an element that a browser stores and does not run."""
     return f'<script type="text/plain" data-kind="{kind}">{text}</script>\n'
 
 
 def _inert(value: Any) -> str:
-    """JSON in which no element can end or begin."""
+    """Returns JSON in which no HTML element can end or begin."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, summary: PageSummary) -> Mapping[str, Any]:
-    """What the page says of itself."""
+    """Returns the facts that the page shows about itself."""
     names = options.names or _short_names([file.path for file in files])
     return {
         "title": title,
@@ -161,7 +168,7 @@ def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, sum
 
 
 def _known(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """What a file says of how it came about."""
+    """Returns the attributes of a file that the page shows."""
     values = {key: str(attributes.get(key, "")) for key in _SHOWN}
     return {key: value for key, value in values.items() if value not in ("", "none")}
 
@@ -170,16 +177,13 @@ _SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The files' names without their ending, or with their folders where these are the same."""
+    """Returns the file names without their ending, with their folders if they are not distinct."""
     stems = [path.stem for path in paths]
     return stems if len(set(stems)) == len(stems) else [str(path.with_suffix("")) for path in paths]
 
 
-# --- the parts that come with the package ---
-
-
 def _template(title: str) -> tuple[str, str]:
-    """The page before and after the data; script and style are named by their hashes in the security policy."""
+    """Returns the page before and after the data; the security policy names script and style by their hashes."""
     style, script = _part("page.css"), _script()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
@@ -192,7 +196,7 @@ def _template(title: str) -> tuple[str, str]:
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """The text with each `{{name}}` replaced, and nothing that comes in looked at again."""
+    """Returns the text with each `{{name}}` replaced once; replacements are not searched again."""
     pieces = text.split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment import model1
-from nmtalign.alignment.bitext import LONGEST, Bitext, corpus_bitext, read_bitext
-from nmtalign.alignment.lexicon import Lexicon, count_links, learn_lexicon, pharaoh_links, stored_links
-from nmtalign.alignment.model1 import learn
-from nmtalign.alignment.store import AlignmentWriter
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import LinkedPair
+from nmtalign.alignment.model1 import LONGEST, Bitext, corpus_bitext, learn, read_bitext
+from nmtalign.alignment.translation_table import Lexicon, learn_lexicon, lexicon_of_links, pharaoh_links, stored_links
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
 from nmtalign.text.tokenizer import Tokenizers
@@ -148,10 +148,10 @@ def test_links_are_counted(data: st.DataObject) -> None:
     for source, target in pairs:
         place = st.tuples(st.integers(0, len(source) - 1), st.integers(0, len(target) - 1))
         links = data.draw(st.lists(place, max_size=5))
-        linked.append((source, target, links))
+        linked.append(LinkedPair(tuple(source), tuple(target), tuple(links)))
         counts.update((source[i], target[j]) for i, j in links)
         totals.update(source[i] for i, _ in links)
-    lexicon = count_links(linked)
+    lexicon = lexicon_of_links(linked)
     found = {
         (lexicon.source_words[e], lexicon.target_words[f]): p
         for e, f, p in zip(lexicon.sources, lexicon.targets, lexicon.probabilities, strict=True)
@@ -162,7 +162,7 @@ def test_links_are_counted(data: st.DataObject) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.tuples(WORDS, WORDS), st.floats(1e-6, 1.0), max_size=8))
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, pairs: dict) -> None:
-    lexicon = count_links([])
+    lexicon = lexicon_of_links([])
     if pairs:
         words = sorted({word for pair in pairs for word in pair})
         places = np.array([[words.index(word) for word in pair] for pair in pairs]).T
@@ -178,11 +178,10 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         assert probabilities == sorted(probabilities, reverse=True)
 
 
-def test_links_are_counted_in_small_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = [(["a", "b"], ["x", "y"], [(0, 0), (0, 1), (1, 1)])] * 5
-    whole = count_links(pairs).entries(20, 0.0)
-    monkeypatch.setattr("nmtalign.alignment.lexicon._BUFFER", 2)
-    assert count_links(pairs).entries(20, 0.0) == whole
+def test_links_are_counted_in_small_parts_too() -> None:
+    pairs = [LinkedPair(("a", "b"), ("x", "y"), ((0, 0), (0, 1), (1, 1)))] * 5
+    whole = lexicon_of_links(pairs).entries(20, 0.0)
+    assert lexicon_of_links(pairs, at_once=2).entries(20, 0.0) == whole
     assert [(entry.source, entry.target, entry.probability) for entry in whole] == [
         ("a", "x", 0.5), ("a", "y", 0.5), ("b", "y", 1.0),
     ]  # fmt: skip
@@ -209,9 +208,9 @@ def test_links_of_a_file(tmp_path: Path) -> None:
     texts, links = texts_and_links(tmp_path, "0-0 1-1\n\n2-2 1-1\n")
     pairs = list(pharaoh_links(texts, links, Tokenizers.spaced()))
     assert pairs == [
-        (["the", "cat"], ["le", "chat"], [(0, 0), (1, 1)]),
-        ([], [], []),
-        (["the", "dog", "."], ["le", "chien", "."], [(2, 2), (1, 1)]),
+        (("the", "cat"), ("le", "chat"), ((0, 0), (1, 1)), 0, 0),
+        ((), (), (), 1, 0),
+        (("the", "dog", "."), ("le", "chien", "."), ((2, 2), (1, 1)), 2, 0),
     ]
     assert list(pharaoh_links(texts, links, Tokenizers.spaced(), every=2)) == pairs[::2]
 

@@ -1,0 +1,313 @@
+"""Writing alignments to one HDF5 file, in constant memory. `nmtalign.alignment.layout` documents the format."""
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.columns import ColumnBuffers, PackedRecord, Progress, WriterThread, build, restored
+from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, format_attributes
+from nmtalign.alignment.links import AlignmentRecord, Link, argmax_links, check_shape
+from nmtalign.alignment.partial_file import Commit, PartialFile, check_same
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.files import disk_errors, followed
+from nmtalign.version import __version__
+
+_BLOCK = 1000  # records are handed to the writing thread when so many wait in memory,
+_BLOCK_CELLS = 2_000_000  # or when they have more cells than this together,
+COMMIT_SECONDS = 2.0  # or when this time has passed; commits are this far apart
+
+
+class AlignmentWriter:
+    """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.append(...)`.
+
+    The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
+    killed, FILE.h5 does not change, and FILE.h5.partial contains the records up to a commit in the last seconds. (An
+    error in the first seconds, before any commit, leaves no such file.)
+
+    With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
+    added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
+    is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
+    UsageError names what differs if the file was begun with other `attributes`, `dtype` or `end`; so the attributes
+    should include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
+    after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
+    (FILE.h5.partial.old) until the new file is complete.
+
+    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `end` tells whether matrices have the row and
+    the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `left()` reports what an interruption has left. A thread compresses
+    and writes, and commits every `commit_seconds`. Raises ResourceError where the disk refuses.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        attributes: Mapping[str, Any],
+        dtype: str = "float16",
+        *,
+        resume: bool = False,
+        end: bool = True,
+        at_most: int | None = None,
+        commit_seconds: float | None = None,
+    ) -> None:
+        if dtype not in WEIGHT_TYPES:
+            raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
+        self.path = path = followed(path)
+        self.partial = path.parent / f"{path.name}.partial"
+        self.kept: Path | None = None
+        self.records = self.sentences = 0  # so far
+        self.attributes = {**DEFAULTS, **attributes, **format_attributes(end)}
+        self._dtype, self._resume, self._end, self._at_most = dtype, resume, end, at_most
+        self._commit_seconds = COMMIT_SECONDS if commit_seconds is None else commit_seconds
+        self._file = PartialFile(self.partial, self.path)
+        self._thread: WriterThread | None = None
+        self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
+        self._waiting: list[PackedRecord] = []
+        self._cells = 0
+        self._committed = 0  # sentences
+        self._has_commit = False  # or will have one as soon as the thread gets to it
+        self._last_id = 0
+        self._handed_over = self._saved = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.path.exists() and not self.path.is_file():
+            raise UsageError(f"{self.path}: is not a file that can be replaced; give another name")
+        self._file.open()
+        try:
+            self._begin()
+        except BaseException:
+            with contextlib.suppress(NmtalignError):
+                self._stop()
+            self._file.close(remove=self._file.is_empty())
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._complete is not None:  # nothing was added
+            self._complete.close()
+            self._file.close(remove=True)
+        elif kind is None:
+            self._finish()
+        else:
+            self._break_off()
+
+    def left(self) -> str:
+        """Returns what an interruption has left, for the end of a message; "" if nothing."""
+        if not self._committed or not self.partial.exists():
+            return ""
+        return f"; {self.partial} has {self._committed:,} pairs, and --resume continues after them"
+
+    def _settings(self) -> dict[str, Any]:
+        attributes = self.attributes.items()
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes}
+        return {**given, "weights": self._dtype}
+
+    def _begin(self) -> None:
+        """Resumes from what exists, or starts a new file."""
+        content = None
+        if not self._resume:
+            self._keep_old()
+        elif not self._file.is_empty():
+            content = self._file.last_commit(self._at_most)
+        elif self.path.exists():
+            self._resume_complete()
+        if content is not None:
+            check_same(self.partial, content.settings, self._settings())
+            self._file.cut(content.end)
+            self._resume_commit(content)
+        elif self._complete is None and self._thread is None:
+            self._file.cut(0)
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._file.begin(self._settings())
+        except NmtalignError:
+            self._file.cut(0)
+            raise
+        self._thread = WriterThread(self._file, ColumnBuffers(self._dtype, {}, {}), Progress())
+
+    def _resume_commit(self, content: Commit) -> None:
+        progress, columns = restored(content.state), ColumnBuffers(self._dtype, content.tails, content.state["totals"])
+        self.records, self.sentences, self._last_id = progress.records, progress.sentences, progress.last_id
+        self._committed, self._has_commit = self.sentences, True
+        self._thread = WriterThread(self._file, columns, progress)
+
+    def _keep_old(self) -> None:
+        """Renames a FILE.h5.partial from which a run could resume."""
+        try:
+            resumable = self._file.has_commit()
+        except NmtalignError:  # a file of another kind
+            resumable = True
+        if resumable:
+            old = self.partial.with_name(f"{self.partial.name}.old")
+            with disk_errors(self.partial):
+                self.partial.replace(old)
+            self._file.close()
+            self._file.open()
+            self.kept = old
+
+    def _resume_complete(self) -> None:
+        """Resumes from a complete FILE.h5."""
+        complete = AlignmentFile(self.path)
+        settings = {name: value for name, value in self._settings().items() if name != "weights"}
+        check_same(self.path, {**complete.attributes, "weights": complete.dtype}, {**settings, "weights": self._dtype})
+        self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
+        if self._at_most is not None and self.sentences > self._at_most:
+            self._copy_complete(self._at_most)
+
+    def _copy_complete(self, sentences: int | None = None) -> None:
+        """Writes the records of the complete file again, or those of its first `sentences` sentences."""
+        complete, self._complete = self._complete, None
+        if complete is None:
+            return
+        self.records = self.sentences = 0
+        self._start()
+        with complete:
+            for record in complete:
+                if record.rank == 0 and self.sentences == sentences:
+                    break
+                self.add(record)
+
+    def append(
+        self,
+        source_tokens: Sequence[str],
+        target_tokens: Sequence[str],
+        weights: NDArray[Any],
+        log_prob: float,
+        sentence_id: int | None = None,
+        links: Sequence[Link] | None = None,
+        token_log_probs: Sequence[float] | NDArray[Any] | None = None,
+        rank: int = 0,
+    ) -> None:
+        """Adds a record: `weights` (Ty+1, Tx+1) with the row and the column of `</s>`, words without it.
+
+        By default `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,) are NaN. The
+        entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not fit,
+        a word with a line feed, a link outside its pair, and ranks out of order.
+        """
+        check_shape(source_tokens, target_tokens, weights, self._end)
+        rows = len(target_tokens) + 1
+        log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
+        if log_probs.shape != (rows,):
+            raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
+        links = tuple(argmax_links(weights, self._end) if links is None else links)
+        for i, j in links:
+            if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
+                raise ValueError(f"the link {i}-{j} is outside its pair")
+        if sentence_id is None:
+            sentence_id = self._last_id if rank else self.sentences
+        if rank and not (self.records and sentence_id == self._last_id):
+            raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
+        record = PackedRecord(
+            weights=np.array(weights, np.float32).reshape(-1),  # a copy: the caller may reuse its own
+            texts=(_joined(source_tokens), _joined(target_tokens)),
+            words=(len(source_tokens), len(target_tokens)),
+            links=links,
+            token_log_probs=log_probs,
+            log_prob=log_prob,
+            sentence_id=sentence_id,
+            rank=rank,
+        )
+        self._take(record)
+
+    def add(self, record: AlignmentRecord) -> None:
+        """Adds a record as `align_pairs` makes it and as `AlignmentFile` reads it."""
+        if record.end != self._end:
+            raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
+        self.append(
+            record.source,
+            record.target,
+            record.weights,
+            record.log_prob,
+            record.sentence_id,
+            record.hard_links,
+            record.token_log_probs,
+            record.rank,
+        )
+
+    def _take(self, record: PackedRecord) -> None:
+        if self._complete is not None:
+            self._copy_complete()
+        if record.rank == 0:  # the sentence before is complete
+            if self._is_due():
+                self._hand_over(commit=time.monotonic() - self._saved >= self._commit_seconds)
+            self.sentences += 1
+        self._last_id = record.sentence_id
+        self._waiting.append(record)
+        self._cells += len(record.weights)
+        self.records += 1
+
+    def _is_due(self) -> bool:
+        waiting, seconds = len(self._waiting), time.monotonic() - self._handed_over
+        full = waiting >= _BLOCK or self._cells > _BLOCK_CELLS
+        return bool(waiting) and (full or seconds >= self._commit_seconds)
+
+    def _hand_over(self, commit: bool) -> None:
+        """Gives the waiting records, complete sentences, to the writing thread."""
+        if self._thread is None:
+            raise ValueError("records are added inside `with`")
+        rows, self._waiting, self._cells = self._waiting, [], 0
+        self._handed_over = time.monotonic()
+        self._thread.put(rows, commit)
+        if commit:
+            self._saved, self._has_commit = self._handed_over, True
+
+    def _finish(self) -> None:
+        """Turns FILE.h5.partial into FILE.h5."""
+        try:
+            self._hand_over(commit=True)
+            self._stop()
+            build(self._file, self.path, {**self.attributes, "nmtalign_version": __version__}, self._dtype)
+        except BaseException:
+            self._break_off()
+            raise
+        self._file.close(remove=True)
+        if self.kept is not None:
+            with disk_errors(self.kept):
+                self.kept.unlink(missing_ok=True)
+
+    def _break_off(self) -> None:
+        """Commits the complete sentences: all except the last one, of which more entries may follow.
+
+        A run that ends before its first commit leaves nothing.
+        """
+        while self._waiting and self._waiting.pop().rank:
+            pass
+        with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
+            try:
+                if self._has_commit and self._thread is not None:
+                    self._hand_over(commit=True)
+            finally:
+                self._stop()
+        with contextlib.suppress(NmtalignError, OSError):
+            self._file.cut()
+        nothing = self._file.end == 0
+        self._file.close(remove=nothing)
+        if nothing and self.kept is not None:
+            with disk_errors(self.partial):
+                self.kept.replace(self.partial)
+            self.kept = None
+
+    def _stop(self) -> None:
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            try:
+                thread.stop()
+            finally:
+                self._committed = max(self._committed, thread.committed)
+
+
+def _joined(words: Sequence[str]) -> bytes:
+    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes U+FFFD."""
+    text = "".join([f"{word}\n" for word in words])
+    if text.count("\n") != len(words):
+        raise ValueError("a word contains a line feed, which ends a word in the file")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -1,0 +1,275 @@
+"""One alignment from the alignments of two directions: of hard links (Koehn et al. 2005), or of soft matrices.
+
+All links are (source, target). `forward` are those of the model that writes the target; with argmax each target word
+has at most one. `backward` are those of the model that reads the target and writes the source, with source and target
+exchanged; each source word has at most one.
+
+| method of links     | the links                                                                                     |
+|---------------------|-----------------------------------------------------------------------------------------------|
+| intersection        | those of both directions                                                                      |
+| union               | those of either direction                                                                     |
+| grow-diag           | the intersection, then links of the union that touch a link, diagonally too, until none is    |
+|                     | added; each must have a word without a link                                                   |
+| grow-diag-final     | then the other links of forward, then those of backward, that have a word without a link      |
+| grow-diag-final-and | the same, but neither word may have a link                                                    |
+
+Links are visited by target word, then by source word, including the links added on the way, and the places around a
+link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal. fast_align's atools visits the
+links that could be added by source word instead; where several links compete for the same words, it may choose others.
+
+Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
+`</s>`, which stands for NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
+column of B (the translation of source word i).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
+from nmtalign.config import HardSymmetrization, SoftSymmetrization, Symmetrization
+from nmtalign.errors import InputError
+
+HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
+SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)
+# The smallest weight of a link, chosen on the development set of the gold alignments.
+THRESHOLDS = {"product": 0.15, "mutual": 0.1, "agreement": 0.6}
+_NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))  # (source, target)
+_NULL = 0.01  # the weight of both directions' NULL beside the product of two words
+_TINY = 1e-12
+
+Links = Collection[Link]
+
+
+def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "grow-diag-final-and") -> list[Link]:
+    """Returns one set of links from those of both directions, sorted by target word, then by source word.
+
+    Raises ValueError for a method that is not one of `HARD_METHODS`.
+    """
+    if method not in HARD_METHODS:
+        raise ValueError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
+    return sorted(_METHODS[method](frozenset(forward), frozenset(backward)), key=_by_target)
+
+
+def _by_target(link: Link) -> tuple[int, int]:
+    return link[1], link[0]
+
+
+class _Growing:
+    """A set of links that grows, and the words that have a link."""
+
+    def __init__(self, links: frozenset[Link]) -> None:
+        self.links = set(links)
+        self.source = {i for i, _ in links}
+        self.target = {j for _, j in links}
+
+    def add(self, link: Link) -> None:
+        self.links.add(link)
+        self.source.add(link[0])
+        self.target.add(link[1])
+
+    def has_free_word(self, link: Link) -> bool:
+        """Returns whether at least one of its words has no link."""
+        return link[0] not in self.source or link[1] not in self.target
+
+    def is_free(self, link: Link) -> bool:
+        """Returns whether neither of its words has a link."""
+        return link[0] not in self.source and link[1] not in self.target
+
+    def grow(self, union: frozenset[Link]) -> None:
+        """Adds neighbouring links of the union, in passes over the links, until a pass adds none."""
+        before = -1
+        while before < len(self.links) < len(union):
+            before = len(self.links)
+            self._pass(union)
+
+    def _pass(self, union: frozenset[Link]) -> None:
+        left = union - self.links
+        # All places of the union are visited in order, so that the pass also visits links added after the current one.
+        for i, j in sorted(union, key=_by_target):
+            if (i, j) not in self.links:
+                continue
+            for right, down in _NEIGHBOURS:
+                near = i + right, j + down
+                if near in left and self.has_free_word(near):
+                    self.add(near)
+                    left -= {near}
+
+    def finish(self, links: frozenset[Link], fits: Callable[[Link], bool]) -> None:
+        """Adds each of the links that fits when its turn comes."""
+        for link in sorted(links - self.links, key=_by_target):
+            if fits(link):
+                self.add(link)
+
+
+def _grow_diag(forward: frozenset[Link], backward: frozenset[Link]) -> _Growing:
+    growing = _Growing(forward & backward)
+    growing.grow(forward | backward)
+    return growing
+
+
+def _final(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
+    growing = _grow_diag(forward, backward)
+    for links in (forward, backward):
+        growing.finish(links, growing.has_free_word)
+    return growing.links
+
+
+def _final_and(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
+    growing = _grow_diag(forward, backward)
+    for links in (forward, backward):
+        growing.finish(links, growing.is_free)
+    return growing.links
+
+
+_METHODS: Mapping[HardSymmetrization, Callable[[frozenset[Link], frozenset[Link]], Collection[Link]]] = {
+    "intersection": lambda forward, backward: forward & backward,
+    "union": lambda forward, backward: forward | backward,
+    "grow-diag": lambda forward, backward: _grow_diag(forward, backward).links,
+    "grow-diag-final": _final,
+    "grow-diag-final-and": _final_and,
+}
+
+
+def soft_links(
+    forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float = 0.0, end: bool = True
+) -> list[Link]:
+    """Returns the links on which two soft matrices agree, by target word, then by source word.
+
+    A threshold of 0 stands for that of `THRESHOLDS`.
+
+    - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
+      2006 take the product of posteriors).
+    - "mutual": the product is the largest of its row and of its column, and the geometric mean at least the threshold.
+    - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
+      where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
+    - "bayes-risk": minimum Bayes risk for F1, and so for AER if all gold links are sure (see `expected_f1_links`).
+    """
+    if method == "bayes-risk":
+        return expected_f1_links(posterior(forward, backward, end))
+    least = threshold or THRESHOLDS[method]
+    if method == "agreement":
+        return _linked(posterior(forward, backward, end) >= least)
+    both = _product(forward, backward, end)
+    chosen = both >= max(least**2, _TINY)
+    if method == "mutual":
+        chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
+    return _linked(chosen)
+
+
+def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
+    """Returns the posterior of each link given both directions, (Ty, Tx) without `</s>`: fractions between 0 and 1.
+
+    F[j, i] B[j, i] is the probability that both directions choose the link (agreement, Liang et al. 2006). Normalised
+    over the source words it is a posterior of the source of target word j; normalised over the target words it is one
+    of the translation of source word i. Both include NULL. The mean of both is returned.
+    """
+    both = _product(forward, backward, end)
+    target_null, source_null = np.zeros((len(both), 1)), np.zeros((1, both.shape[1]))
+    if end:
+        target_null = _NULL * np.square(forward[:-1, -1:], dtype=np.float64)
+        source_null = _NULL * np.square(backward[-1:, :-1], dtype=np.float64)
+    by_target = both / (both.sum(1, keepdims=True) + target_null + _TINY)
+    by_source = both / (both.sum(0, keepdims=True) + source_null + _TINY)
+    return np.asarray((by_target + by_source) / 2, dtype=np.float32)
+
+
+def expected_f1_links(posteriors: NDArray[Any]) -> list[Link]:
+    """Returns the links A of largest expected F1 = 2 |A and G| / (|A| + |G|) against gold links G, to first order.
+
+    Each link of the (Ty, Tx) posteriors is in G with its posterior. So the expected |A and G| is the sum of the
+    posteriors of A, and the expected |G| the sum of all. The best A of each size are the likeliest links; all sizes are
+    tried. The result corresponds to a threshold of half the expected F1, which is low where the models are unsure.
+    """
+    order = np.argsort(-posteriors, axis=None, kind="stable")
+    sums = np.cumsum(posteriors.ravel()[order], dtype=np.float64)
+    if not len(sums) or not sums[-1] > 0:
+        return []
+    size = int(np.argmax(sums / (np.arange(1, len(sums) + 1) + sums[-1]))) + 1
+    chosen = np.zeros(posteriors.size, dtype=bool)
+    chosen[order[:size]] = True
+    return _linked(chosen.reshape(posteriors.shape))
+
+
+def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
+    """Returns one matrix of two with `</s>`: the mean of both weights of each link, with rows that sum to 1.
+
+    NULL of a target word is the mean of its weight on `</s>` in F and of the probability that no source word chooses it
+    in B, if each chooses independently; the row of `</s>` is computed in the same way. A row without weight stays 0.
+    """
+    first, second = forward.astype(np.float64), backward.astype(np.float64)
+    first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
+    second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
+    return _normalised(_mean(first, second, mean))
+
+
+def combined_words(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
+    """Returns the same for two matrices without `</s>`: (Ty, Tx), no NULL."""
+    return _normalised(_mean(forward.astype(np.float64), backward.astype(np.float64), mean))
+
+
+def _mean(first: NDArray[Any], second: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> NDArray[Any]:
+    return np.asarray(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
+
+
+def _normalised(weights: NDArray[Any]) -> Matrix:
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
+
+
+def _product(forward: NDArray[Any], backward: NDArray[Any], end: bool) -> NDArray[np.float64]:
+    """Returns the product of both weights of each pair of words."""
+    stop = -1 if end else None
+    return np.asarray(forward[:stop, :stop].astype(np.float64) * backward[:stop, :stop])
+
+
+def _linked(chosen: NDArray[np.bool_]) -> list[Link]:
+    target, source = np.nonzero(chosen)
+    return list(zip(source.tolist(), target.tolist(), strict=True))
+
+
+def join(
+    forward: AlignmentRecord, backward: AlignmentRecord, method: Symmetrization, threshold: float = 0.0
+) -> AlignmentRecord:
+    """Returns one record of the two directions of a pair, with the log-probabilities of the forward model.
+
+    The source of `backward` is the target of the pair. The links are symmetrized by `method`, soft methods using
+    `threshold`. The weights are the mean of both (`combined`): arithmetic for methods of links, geometric for methods
+    of matrices. Raises InputError if the words differ, ValueError for an unknown method.
+    """
+    _check_words(forward, backward)
+    if forward.empty():
+        return forward
+    weights, turned = forward.weights, backward.weights.T
+    links: list[Link]
+    if method in HARD_METHODS:
+        links = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method)
+    elif method in SOFT_METHODS:
+        links = soft_links(weights, turned, method, threshold, forward.end)
+    else:
+        raise ValueError(f"unknown method of symmetrization {method!r}")
+    combine = combined if forward.end else combined_words
+    mean: Literal["geometric", "arithmetic"] = "arithmetic" if method in HARD_METHODS else "geometric"
+    return replace(forward, weights=np.ascontiguousarray(combine(weights, turned, mean)), hard_links=tuple(links))
+
+
+def what_weights_are(method: Symmetrization) -> str:
+    """Returns a description of the weights of a joined record."""
+    mean = "arithmetic" if method in HARD_METHODS else "geometric"
+    return f"{mean} mean of both directions; each row, NULL included, sums to 1"
+
+
+def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:
+    if forward.end != backward.end:
+        raise ValueError("one direction has the row and the column of </s>, the other has not")
+    for ours, theirs in ((forward.source, backward.target), (forward.target, backward.source)):
+        if ours != theirs:
+            place = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), -1)
+            words = f"{ours[place]!r} and {theirs[place]!r}" if place >= 0 else f"{len(ours)} and {len(theirs)} words"
+            raise InputError(
+                f"line {forward.sentence_id + 1}: the two directions see other words in it ({words}); "
+                "give text whose words stand between spaces, and --tokenized"
+            )
