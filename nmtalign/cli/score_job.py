@@ -78,7 +78,7 @@ def _read(task: Task, attending: Mapping[str, Path]) -> Read:
 
 
 def _warn_of_tokenised(task: Task, read: Read) -> None:
-    from nmtalign.scoring.metrics import looks_tokenized
+    from nmtalign.scoring.measuring import looks_tokenized
 
     for text in read.systems if task.options.tokenize != "none" else ():
         if count := looks_tokenized(text.lines):
@@ -89,7 +89,7 @@ def _warn_of_tokenised(task: Task, read: Read) -> None:
 
 
 def _measured(task: Task, read: Read) -> "list[list[Statistics]]":
-    from nmtalign.scoring.metrics import measure_systems, steps
+    from nmtalign.scoring.measuring import measure_systems, steps
 
     total = steps(len(read.systems), len(read.references[0].lines), task.options)
     with progress("counting", total, task.quiet) as advance:

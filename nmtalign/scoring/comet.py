@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from nmtalign.config import Device
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.scoring.statistics import Statistics
+from nmtalign.scoring.metrics import Statistics
 
 COMET = "COMET"
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"  # in a model's folder, as COMET lays it out

@@ -14,7 +14,8 @@ from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, 
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.decoding.scorer import ModelScorer
 from nmtalign.decoding.search import SearchOptions, beam_search
-from nmtalign.scoring.metrics import Score, bleu
+from nmtalign.scoring.measuring import bleu
+from nmtalign.scoring.metrics import Score
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated
 from nmtalign.training.progress import perplexity

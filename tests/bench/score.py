@@ -19,7 +19,7 @@ from bench.watch import complaint_in
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError
 from nmtalign.scoring.counting import Counting
-from nmtalign.scoring.options import METRICS, MetricOptions
+from nmtalign.scoring.metrics import METRICS, MetricOptions
 from nmtalign.text.lines import read_lines
 
 LANGUAGE = "fr"

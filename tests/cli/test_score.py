@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.scoring.metrics import bleu
+from nmtalign.scoring.measuring import bleu
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

@@ -8,7 +8,8 @@ from sacrebleu.metrics import BLEU
 
 from nmtalign.cli.score_models import translate_with
 from nmtalign.config import TranslateConfig
-from nmtalign.scoring.metrics import MetricOptions, Score, corpus_scores
+from nmtalign.scoring.measuring import corpus_scores
+from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.scoring.texts import Text
 from nmtalign.training.events import Validated
 from nmtalign.training.state import Position
