@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from nmtalign.data.pipeline import process_pool, worker_count
 from nmtalign.errors import InputError, NmtalignError
-from nmtalign.scoring.counting import Counting, Lines, Rows, moses_tokens
 from nmtalign.scoring.metrics import METRICS, MULTI_BLEU, MetricOptions, Score, Statistics, make_metric
+from nmtalign.scoring.sentence_counts import Counting, Lines, Rows, moses_tokens
 from nmtalign.text.moses import MosesWords
 
 SAMPLE = 20  # sentences of each system that sacreBLEU recomputes

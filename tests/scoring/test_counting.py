@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.scoring.counting import Counting, words_and_marks
 from nmtalign.scoring.metrics import TOKENIZE, MetricOptions
+from nmtalign.scoring.sentence_counts import Counting, words_and_marks
 
 PIECES = [
     *(

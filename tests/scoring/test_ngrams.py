@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.scoring.counting import Numbered, matches
+from nmtalign.scoring.sentence_counts import Numbered, matches
 
 Sentences = list[list[int]]
 

@@ -13,10 +13,8 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring import word_ids
-from nmtalign.scoring.frequencies import Frequencies, parse_frequencies, word_table
-from nmtalign.scoring.places import PLACES, place_table
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized, whole_words
-from nmtalign.scoring.words import WordCounts
+from nmtalign.scoring.words import PLACES, Frequencies, WordCounts, parse_frequencies, place_table, word_table
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import Vocabulary

@@ -137,7 +137,8 @@ class _Pieces:
 
     def of(self, text: Numbered) -> Numbered:
         """The text, cut."""
-        for word in [*islice(self._index, len(self._counts), None)]:  # its pieces may be new words
+        new = len(self._index) - len(self._counts)
+        for word in [*islice(reversed(self._index), new)][::-1]:  # a list, because its pieces may be new words
             pieces = [self._index[piece] for piece in self._cut(word)]
             self._starts.append(len(self._pieces))
             self._counts.append(len(pieces))
