@@ -113,32 +113,21 @@ def score(
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
 
-    Without HYP and -r, nmtalign translates the test set of the workspace, or
-    uses the translation that it kept. With only -r, HYP is stdin. Several
-    systems are compared in every table; p is against the first system.
-
-    The exit code is 0 whatever the scores are; with --fail-under X it is 1
-    below X.
+    Without HYP and -r, nmtalign translates the test set of the workspace. With
+    only -r, HYP is stdin. Several systems are compared in every table; p is
+    against the first. The exit code does not depend on scores, except with
+    --fail-under.
 
     Examples:
 
-      nmtalign score --by-length
-
       nmtalign score out.fr -r test.fr -s test.en --by-length --known-words -m model/
 
-      nmtalign score ours=a.fr theirs=b.fr -r test.fr -s test.en --plot figure2.pdf
+      nmtalign score ours=a.fr theirs=b.fr -r test.fr --differences 5 --html report.html
 
-      nmtalign score a.fr b.fr -r test.fr --differences 5 --html report.html
-
-      nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt
-
-      nmtalign translate < test.en | tee out.fr | nmtalign score -r test.fr --fail-under 30
-
-      nmtalign score out.fr -r test.fr --format json | jq .systems[0].scores.BLEU.value
+      nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    given = dict(locals())
     exit_on_signals()
-    _run(make_task(given))
+    _run(make_task(dict(locals())))
 
 
 def _run(task: ScoreTask) -> None:

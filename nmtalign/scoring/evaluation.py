@@ -224,7 +224,7 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
         names = [*DEFAULT_METRICS, *([MULTI_BLEU] if language else [])]
     if MULTI_BLEU in names and not old_bleu:
         raise SettingError(
-            "multi-bleu: give the language of the translation with --target-language", metrics=MULTI_BLEU
+            "multi-bleu needs the language of the translation; give it with --target-language", metrics=MULTI_BLEU
         )
     return MetricOptions(tuple(names), settings.lowercase, settings.tokenize, language)
 

@@ -9,7 +9,7 @@ import importlib.metadata
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,11 +138,17 @@ class Statistics:
         return "|".join([name, references, *drawn, f"seed:{'none' if seed is None else seed}", *others])
 
 
+class MeanScore(NamedTuple):
+    """The mean of given scores, under the attribute that sacreBLEU's scores have."""
+
+    score: float
+
+
 class SegmentMean:
     """Turns a sum of rows [score, 1] into their mean, with the method that sacreBLEU's metrics have."""
 
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
-        return Score("", stats[0] / stats[1] if stats[1] else 0.0, "")
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> MeanScore:
+        return MeanScore(stats[0] / stats[1] if stats[1] else 0.0)
 
 
 def values_of(metric: Any, sums: NDArray[Any]) -> Values:

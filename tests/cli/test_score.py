@@ -231,16 +231,16 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         (
             ["out.fr", "-r", "reference", "--metrics", "multi-bleu"],
             2,
-            "give the language of the translation with --target-language",
+            "multi-bleu needs the language of the translation; give it with --target-language",
         ),
-        (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "buckets = '10;20': give the upper ends"),
+        (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "--buckets 10;20: give the upper ends"),
         (["out.fr", "-r", "test.fr", "--metrics", "bleu,tre"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
         (["out.fr", "-r", "test.fr", "--tokenize", "intel"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
-        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "format = 'xml': must be one of text, json, csv"),
+        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "--format xml: must be one of text, json, csv"),
         (
             ["out.fr", "-r", "test.fr", "--save-translation", "kept.fr"],
             2,
-            "--save-translation, --beam and --device are for a translation",
+            "--save-translation, --beam and --device are for",
         ),
         (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),
@@ -266,8 +266,8 @@ def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int
 
 def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, model: Path) -> None:
     program = (
-        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--known-words', '-m',"
-        " 'model', '--by-length', '--by-place', '--bootstrap', '50']\n"
+        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--known-words',"
+        " '-m', 'model', '--by-length', '--by-place', '--bootstrap', '50']\n"
         "from nmtalign.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, {'torch', 'matplotlib'} & set(sys.modules))\n"
     )

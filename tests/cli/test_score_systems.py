@@ -333,7 +333,7 @@ def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: 
     _, out, _ = run("good.fr", "bad.fr")
     assert table(out)[0] == ["system", "chrF2", "±"]
     assert "|bs:60|seed:3|" in out
-    assert "by words" not in out
+    assert "by words of the reference" in out
     _, out, _ = run("good.fr", "bad.fr", "--significance", "bs", "--metrics", "bleu", "--by-length", "--cased")
     assert table(out)[0] == ["system", "BLEU", "±", "p"]
     assert "by words of the reference" in out
@@ -365,6 +365,51 @@ def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: 
         assert part in page
 
 
+def test_given_scores_of_segments_are_a_metric_like_any_other(folder: Path, run: Run) -> None:
+    drawn = random.Random(5)
+    good = [round(drawn.gauss(0.8, 0.1), 4) for _ in range(60)]
+    bad = [round(score - 0.1 + drawn.gauss(0, 0.02), 4) for score in good]
+    for name, scores in (("good", good), ("bad", bad)):
+        (folder / f"{name}.comet").write_text("".join(f"{score}\n" for score in scores))
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--buckets", "10,20"]
+    given += ["--segment-scores", "COMET=good.comet", "--segment-scores", "COMET=bad.comet"]
+    code, out, err = run(*given, "--html", "page.html", "-q")
+    assert (code, err) == (0, "")
+    head, first, second, *_ = table(out)
+    assert head == ["system", "BLEU", "±", "p", "COMET", "±", "p"]
+    assert first[5:7] == [f"{sum(good) / 60:.4f}", "*"]
+    assert float(second[-1]) < 0.05
+    assert "COMET|scores:given|bs:1000|seed:12345|mean:sentences|nmtalign:" in out
+    assert "COMET" in (folder / "page.html").read_text()
+    system = json.loads(run(*given, "--format", "json")[1])["systems"][1]
+    score = system["scores"]["COMET"]
+    assert score["value"] == pytest.approx(sum(bad) / 60)
+    assert score["low"] < score["mean"] < score["high"]
+    lengths = [len(line.split()) for line in (folder / "src.en").read_text().splitlines()]
+    inside = [score for score, length in zip(bad, lengths, strict=True) if 10 < length <= 20]
+    row = next(row for row in system["by_length"] if row["label"] == "11-20")
+    assert row["scores"]["COMET"]["value"] == pytest.approx(sum(inside) / len(inside))
+
+
+def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run) -> None:
+    given = ["good.fr", "-r", "ref.fr", "-s", "src.en", "--data", "words", "--metrics", "bleu", "-q"]
+    old = run(*given, "--no-unk", "--tokenized")
+    new = run(*given[:-2], "bleu,multi-bleu", "-q", "--known-words")
+    assert old[:2] == new[:2]
+    assert new[2] == ""
+    assert old[2] == (
+        "nmtalign: --no-unk is now --known-words; the old name works only in this release\n"
+        "nmtalign: --tokenized is now --metrics ...,multi-bleu; the old name works only in this release\n"
+    )
+    assert "--save-translation, --beam and --device are for" in run(*given, "-o", "kept.fr")[2]
+
+
+def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
+    assert "TER" not in run("good.fr", "-r", "ref.fr")[1]
+    names = [line.split()[0] for line in run("good.fr", "-r", "ref.fr", "--metrics", "all")[1].splitlines()[2:]]
+    assert names == ["BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
+
+
 def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
     code, _, err = run("good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--plot", "figure.svg")
     assert (code, err) == (0, "nmtalign: wrote figure.svg\n")
@@ -385,10 +430,14 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--differences", "3"], 2, "--differences: compares systems; give two or more"),
         (["good.fr", "--significance", "ar"], 2, "--significance: compares systems; give two or more"),
         (["good.fr", "--metrics", "bleu,comet"], 2, "unknown 'comet'"),
-        (["good.fr", "--metrics", "multi-bleu", "-r", "plain"], 2, "metrics multi-bleu: give the language"),
+        (
+            ["good.fr", "--metrics", "multi-bleu", "-r", "plain"],
+            2,
+            "--metrics multi-bleu: multi-bleu needs",
+        ),
         (["good.fr", "--metrics", "ter", "--fail-under", "30"], 2, "--fail-under: a lower TER is better"),
-        (["good.fr", "--bootstrap", "1"], 2, "bootstrap = 1: must be at least 2"),
-        (["good.fr", "--seed", "-1"], 2, "seed = -1: must be at least 0"),
+        (["good.fr", "--bootstrap", "1"], 2, "--bootstrap 1: must be at least 2"),
+        (["good.fr", "--seed", "-1"], 2, "--seed -1: must be at least 0"),
         (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
         (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
         (["good.fr", "bad.fr", "--attention-from", "a.h5"], 2, "--attention-from is for --attention"),
@@ -405,11 +454,11 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (
             ["good.fr", "bad.fr", "--segment-scores", "x=ones"],
             2,
-            "--segment-scores x: 1 file for 2 systems; give x=FILE",
+            "--segment-scores x: 1 file for 2 systems",
         ),
         (["good.fr", "--segment-scores", "x=gone"], 3, "gone: cannot read: No such file"),
         (["good.fr", "--segment-scores", "x=short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60"),
-        (["good.fr", "--segment-scores", "x=ref.fr"], 3, "ref.fr: line 1: 'Chat"),
+        (["good.fr", "--segment-scores", "x=ref.fr"], 3, "ref.fr: line 1: "),
         (["good.fr", "--segment-scores", "x=nan"], 3, "nan: line 3: 'nan' is not a number; give one number per line"),
         (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
         (

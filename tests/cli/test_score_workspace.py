@@ -88,8 +88,8 @@ def test_a_wrong_setting_of_the_file_names_the_file(folder: Path, run: Run, sett
     (folder / "nmtalign.toml").write_text(f'{text}{setting} = "5,x"\n')
     code, out, err = run("test.fr")
     assert (code, out) == (2, "")
-    assert err.startswith(f"nmtalign: error: nmtalign.toml: [score]: {setting}")
+    assert err.startswith(f"nmtalign: error: nmtalign.toml: [score] {setting} = ")
     assert err.count("\n") == 1
     (folder / "nmtalign.toml").write_text(text)
     given = run("test.fr", f"--{setting}", "5,x")[2]
-    assert given.startswith(f"nmtalign: error: {setting}")
+    assert given.startswith(f"nmtalign: error: --{setting} 5,x: ")
