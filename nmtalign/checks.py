@@ -19,7 +19,7 @@ _OPTIONS: Mapping[str, tuple[str, str]] = {
     "drop_duplicates": ("--drop-duplicates", "--keep-duplicates"),
     "drop_end": ("--drop-end", "--keep-end"),
     "lowercase": ("--lowercase", "--cased"),
-    "no_unk": ("--no-unk", "--with-unk"),
+    "no_unk": ("--known-words", "--all-words"),
     "readout_previous_word": ("--readout-word", "--no-readout-word"),
     "tokenized": ("--tokenized", "--raw"),
 }

@@ -254,7 +254,7 @@ class ScoreConfig:
     by_place: bool = False
     by_frequency: bool = False
     no_unk: bool = False
-    metrics: str = ""  # names with commas; "" = all, multi-bleu where the target language is known
+    metrics: str = ""  # names with commas, or all; "" = all but ter, multi-bleu if the target language is known
     lowercase: bool = False  # of BLEU
     tokenize: str = "13a"  # of BLEU
     confidence: bool | None = None  # None = by length, with several systems, and for figure and page

@@ -87,7 +87,7 @@ WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
 app.command("prep", rich_help_panel=WORK)(prep.prep)
 app.command("train", rich_help_panel=WORK)(train.train)
 app.command("translate", rich_help_panel=RESULTS)(translate.translate)
-app.command("score", rich_help_panel=RESULTS)(score.score)
+app.command("score", cls=score.ScoreCommand, rich_help_panel=RESULTS)(score.score)
 app.command("score-pairs", rich_help_panel=RESULTS)(score_pairs.score_pairs)
 app.command("align", rich_help_panel=RESULTS)(align.align)
 app.command("symmetrize", rich_help_panel=RESULTS)(symmetrize.symmetrize)

@@ -1,4 +1,4 @@
-"""The options of `nmtalign score`, a type each."""
+"""The options of `nmtalign score`, one type each."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ Hypotheses = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[NAME=]HYP...",
-        help="Translations to score, one a system: text or .gz files, - for stdin.",
+        help="Translations to score, one per system: text or .gz files, - for stdin.",
         show_default=False,
     ),
 ]
@@ -33,54 +33,73 @@ References = Annotated[list[Path] | None, _option(_TEXTS, "Reference; may be rep
 Source = Annotated[Path | None, _option(_TEXTS, "Source text of the translation.", "FILE", "--source -s")]
 
 ByLength = Annotated[
-    bool | None, _option(_LENGTH, "A table by words of the source line.", names="--by-length/--no-by-length")
+    bool | None, _option(_LENGTH, "Scores by the number of words of the source.", names="--by-length/--no-by-length")
 ]
 LengthOf = Annotated[str | None, _option(_LENGTH, "Whose words count: source, reference, hypothesis.", "SIDE")]
-Buckets = Annotated[str | None, _option(_LENGTH, "Upper ends of the rows (10,20,...,60).", "N,N,...")]
+Buckets = Annotated[str | None, _option(_LENGTH, "Upper limits of the rows (10,20,...,60).", "N,N,...")]
 Cumulative = Annotated[
-    bool | None, _option(_LENGTH, "A row holds all lines up to its end.", names="--cumulative/--apart")
+    bool | None, _option(_LENGTH, "Each row counts all lines up to its limit.", names="--cumulative/--apart")
 ]
 NoUnk = Annotated[
     bool | None,
     _option(
         _WORDS,
-        "Also the sentences of known words alone, in source and reference, by -m or --data.",
-        names="--no-unk/--with-unk",
+        "Also score only the sentences without unknown words, by the words of -m or --data.",
+        names="--known-words/--all-words",
     ),
 ]
-Table1 = Annotated[bool, _option(_WORDS, "The paper's Table 1: BLEU of all, and of those.", names="--table1")]
+Table1 = Annotated[
+    bool,
+    _option(_WORDS, "The paper's Table 1: BLEU with and without unknown words.", names="--table1"),
+]
 ByFrequency = Annotated[
     bool | None,
-    _option(_WORDS, "F1 of words by how often training saw them.", names="--by-frequency/--no-by-frequency"),
+    _option(_WORDS, "F1 of words by their frequency in training.", names="--by-frequency/--no-by-frequency"),
 ]
-TrainText = Annotated[Path | None, _option(_WORDS, "Training text of the target language, in place of --data.", "FILE")]
+TrainText = Annotated[Path | None, _option(_WORDS, "Training text of the target language, instead of --data.", "FILE")]
 ByPlace = Annotated[
     bool | None,
-    _option(_TABLES, "By place of sentences in the text, of words in the sentence.", names="--by-place/--no-by-place"),
+    _option(
+        _TABLES,
+        "By place of sentences in the text, of words in sentences.",
+        names="--by-place/--no-by-place",
+    ),
 ]
 Differences = Annotated[
     int, _option(_TABLES, "The N sentences in which the first two systems differ most.", "N", min=0)
 ]
 Attention = Annotated[
-    bool, _option(_TABLES, "Draw the attention of the systems in those sentences, too.", names="--attention")
+    bool, _option(_TABLES, "Also draw the attention of the systems in these sentences.", names="--attention")
 ]
-Alignments = Annotated[
+AttentionFrom = Annotated[
     list[str] | None,
-    _option(_TABLES, "Where the attention of a system is, if no model is known.", "[NAME=]FILE.h5"),
+    _option(_TABLES, "Alignment file of a system, unless -m gives its model.", "[NAME=]FILE.h5"),
 ]
 
 Metrics = Annotated[
     str | None,
-    _option(_METRICS, "Of bleu, chrf, chrf++, ter, multi-bleu (all whose language is known).", "NAME,..."),
+    _option(
+        _METRICS,
+        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all. By default all but ter; "
+        "multi-bleu needs a known language.",
+        "NAME,...",
+    ),
 ]
-Comet = Annotated[Path | None, _option(_METRICS, "Also COMET, by the model in this file or folder.", "PATH")]
-Lowercase = Annotated[bool | None, _option(_METRICS, "BLEU of lower-cased text.", names="--lowercase/--cased")]
+SegmentScores = Annotated[
+    list[str] | None,
+    _option(
+        _METRICS,
+        "Also a metric of another program, such as COMET: one number per line, higher is better. "
+        "Give it once for each system, in their order.",
+        "METRIC=FILE",
+    ),
+]
+Lowercase = Annotated[bool | None, _option(_METRICS, "Compute BLEU on lower-cased text.", names="--lowercase/--cased")]
 Tokenize = Annotated[str | None, _option(_METRICS, "sacreBLEU's tokeniser of BLEU (13a).", "13a|none|intl|char|zh")]
-Tokenized = Annotated[
-    bool, _option(_METRICS, "Also multi-bleu: BLEU of Moses-tokenised text, as older papers.", names="--tokenized")
-]
+Tokenized = Annotated[bool, _option(_METRICS, "Old name of multi-bleu.", names="--tokenized", hidden=True)]
 TargetLanguage = Annotated[
-    str | None, _option(_METRICS, "Of multi-bleu (the model's, or what -r ends in: .fr).", "LANG")
+    str | None,
+    _option(_METRICS, "Language of multi-bleu (the model's, or the ending of -r).", "LANG"),
 ]
 
 Confidence = Annotated[
@@ -92,7 +111,7 @@ Confidence = Annotated[
     ),
 ]
 Bootstrap = Annotated[int | None, _option(_SURE, "Bootstrap samples (1000).", "N")]
-Seed = Annotated[int | None, _option(_SURE, "Of all drawing ($SACREBLEU_SEED, or 12345).", "N")]
+Seed = Annotated[int | None, _option(_SURE, "Seed of samples and trials ($SACREBLEU_SEED, or 12345).", "N")]
 Significance = Annotated[
     str | None,
     _option(
@@ -103,16 +122,16 @@ Significance = Annotated[
 ]
 Trials = Annotated[int | None, _option(_SURE, "Trials of ar (10000).", "N")]
 
-Format = Annotated[str | None, _option(_OUT, "How to print.", "text|json|csv")]
-Plot = Annotated[Path | None, _option(_OUT, "The paper's Figure 2: by length, all systems.", "FILE.png|svg|pdf")]
-Html = Annotated[Path | None, _option(_OUT, "One page with all tables and plots.", "FILE.html")]
+Format = Annotated[str | None, _option(_OUT, "Format of the output (text).", "text|json|csv")]
+Plot = Annotated[Path | None, _option(_OUT, "Draw the paper's Figure 2: scores by length.", "FILE.png|svg|pdf")]
+Html = Annotated[Path | None, _option(_OUT, "Write one page with all tables and plots.", "FILE.html")]
 FailUnder = Annotated[
-    float | None, _option(_OUT, "Exit with 1 if BLEU (or the first metric) of any system is below.", "X")
+    float | None, _option(_OUT, "Exit with 1 if the BLEU (or else the first metric) of a system is below X.", "X")
 ]
 
 AllModels = Annotated[bool, _option(_MODELS, "Translate with every model under models/.", names="--all")]
-Model = Annotated[Path | None, _option(_MODELS, "Model [dim](default: the newest best)[/dim].", "DIR", "--model -m")]
-Data = Annotated[Path | None, _option(_MODELS, "Corpus in place of -m for --no-unk, --by-frequency.", "DIR")]
-Output = Annotated[Path | None, _option(_MODELS, "Keep the translation.", "FILE", "--output -o")]
+Model = Annotated[Path | None, _option(_MODELS, "Model that translates (the only one here).", "DIR", "--model -m")]
+Data = Annotated[Path | None, _option(_MODELS, "Corpus instead of -m for --known-words, --by-frequency.", "DIR")]
+SaveTranslation = Annotated[Path | None, _option(_MODELS, "Write the translation of the model here, too.", "FILE")]
 Beam = Annotated[int | None, _option(_MODELS, "Width of the beam.")]
 Device = Annotated[str | None, _option(_MODELS, "Where to translate.", "auto|cpu|cuda")]

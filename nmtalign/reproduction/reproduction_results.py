@@ -23,7 +23,8 @@ from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.cuts import Cut, by_length
 from nmtalign.scoring.lengths import parse_buckets
-from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.measuring import measure_systems
+from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Report, Resampling
 from nmtalign.scoring.reporting import make_report
 from nmtalign.scoring.texts import Text

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import UsageError
-from nmtalign.scoring.metrics import MetricOptions, Statistics, measure
+from nmtalign.scoring.measuring import measure
+from nmtalign.scoring.metrics import MetricOptions, Statistics
 
 CHRF = "chrF2"
 # A word, one ideograph or kana (they are written without spaces), one mark; with the blanks in front of it.

@@ -9,8 +9,7 @@ import numpy as np
 from nmtalign.scoring.cuts import Cut, Mask
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.report import Breakdown, Part, Report, Resampling, Section, SystemReport, Test
-from nmtalign.scoring.resampling import Columns
-from nmtalign.scoring.significance import Resampled, draws_of
+from nmtalign.scoring.resampling import Columns, Resampled, draws_of
 
 Table = Sequence[Statistics]  # of one system, a metric each
 Masks = tuple[Mask, ...]  # one for all systems, or one a system

@@ -1,23 +1,30 @@
-"""The sentences without an unknown word in source and reference (PAPER: the second column of Table 1)."""
+"""Unknown words: the sentences without one (the second column of the article's Table 1), and how often they occur."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.errors import FormatError
+from nmtalign.config import ScoreConfig
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
-from nmtalign.scoring.word_ids import Tokenized
-from nmtalign.scoring.words import UnknownRates
-from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
+from nmtalign.scoring.texts import SystemTexts
+from nmtalign.scoring.word_ids import TargetTexts, Tokenized
+from nmtalign.scoring.words import Frequencies, UnknownRates, WordTable, place_table, word_table
+from nmtalign.text.lines import STDIN, open_bytes
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
+
+CORPUS = "corpus.h5"
 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """What a model or a prepared corpus knows of words: both vocabularies, both tokenizers; no weights."""
+    """The vocabularies and tokenisers of a model or a prepared corpus, without weights."""
 
     source: Vocabulary
     target: Vocabulary
@@ -41,19 +48,19 @@ class Vocabularies:
         return cls(source, target, Tokenizers.load(folder))
 
     def without_unknowns(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """(N,) True for the sentences all of whose words are known, in the source and in every reference."""
+        """(N,) True for the sentences whose words are all known, in the source and in every reference."""
         return UnknownWords([self]).without(sources, references)
 
 
 class UnknownWords:
-    """The words that vocabularies of one or more models lack; `tokenized` keeps the texts for what else is asked."""
+    """The words that the vocabularies of one or more models lack; `tokenized` keeps the texts for other uses."""
 
     def __init__(self, vocabularies: Sequence[Vocabularies], tokenized: Tokenized | None = None) -> None:
         self._vocabularies = tuple(vocabularies)
         self._tokenized = tokenized or Tokenized()
 
     def without(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """(N,) True for the sentences all of whose words all vocabularies hold, in the source and every reference."""
+        """(N,) True for the sentences whose words are in all vocabularies, in the source and in every reference."""
         known = np.ones(len(sources), dtype=np.bool_)
         for one in self._vocabularies:
             known &= self._all_known(one.tokenizers.source, one.source, sources)
@@ -92,3 +99,97 @@ def _share(parts: Sequence[NDArray[np.bool_]]) -> float:
 def _refuse_edited(folder: Path) -> None:
     if (folder / CONFIG).exists():  # a corpus has none
         check_files(folder, read_settings(folder))
+
+
+@dataclass(frozen=True)
+class WordSources:
+    """The files that say what a word is, which words are known, and how often training saw them."""
+
+    folders: tuple[Path, ...] = ()  # models, or a prepared corpus
+    train_text: Path | None = None  # training text of the target language, if its words are to be counted
+    corpus: Path | None = None  # a prepared corpus, if no folder has one
+    workspace_text: Path | None = None  # training text of the workspace, if there is no corpus either
+    language: str = ""  # of the translations; "" = not known, or the text is tokenised
+
+
+class KnownWords:
+    """The vocabularies and counts that a scoring needs; made before long work begins, so that it fails early."""
+
+    def __init__(self, settings: ScoreConfig, sources: WordSources, notify: Callable[[str], None]) -> None:
+        """Raises UsageError if no file says which words are known, FormatError if such a file is damaged."""
+        self._settings, self._sources, self._notify = settings, sources, notify
+        self._vocabularies: list[Vocabularies] = []
+        if settings.no_unk and not sources.folders:
+            raise UsageError(
+                "--known-words: no model or corpus here; give a model with -m or a prepared corpus with --data"
+            )
+        self._unknown: UnknownWords | None = None
+        self._tokenized = Tokenized()  # unknown words and tables need the same texts
+        if sources.folders and (settings.no_unk or settings.by_frequency or settings.by_place):
+            needed = settings.no_unk or settings.by_frequency
+            # Tables by place need the folder only for its tokeniser, and can do without it.
+            with contextlib.suppress(*(() if needed else (FormatError,))):
+                self._vocabularies = [Vocabularies.load(folder) for folder in sources.folders]
+            if needed:
+                self._unknown = UnknownWords(self._vocabularies, self._tokenized)
+        self._counted = self._counts() if settings.by_frequency else None
+        if settings.no_unk and self._vocabularies[0].tokenizers.kind == "sentencepiece":
+            notify(
+                f"{sources.folders[0]}: its vocabulary consists of subword pieces, which are hardly ever unknown: "
+                "nearly all sentences are without an unknown word"
+            )
+
+    def known(self, texts: SystemTexts) -> NDArray[np.bool_] | None:
+        """(N,) True for the sentences without an unknown word in source and references; None if not asked for."""
+        if not self._settings.no_unk or self._unknown is None or texts.source is None:
+            return None
+        return self._unknown.without(texts.source.lines, texts.reference_lines)
+
+    def tables(self, texts: SystemTexts) -> tuple[tuple[WordTable, ...], UnknownRates | None]:
+        """(words by frequency and by place in the sentence, rates of unknown words), as far as they are asked for."""
+        rates, tables, target = None, [], None
+        if self._unknown:
+            rates = self._unknown.rates(texts.source_lines, texts.reference_lines, texts.system_lines)
+        if self._counted:
+            frequencies, target = self._frequencies(self._counted, texts)
+            tables.append(word_table(target, frequencies))
+            rates = rates or frequencies.unknown_rates(target)
+        if self._settings.by_place:
+            tables.append(place_table(target or self._target(texts)))
+        return tuple(tables), rates
+
+    def _counts(self) -> Path:
+        """The training text or the corpus folder in which words are counted."""
+        sources = self._sources
+        if sources.train_text:
+            if sources.train_text != STDIN:
+                open_bytes(sources.train_text).close()  # an error comes now, although the text is read last
+            return sources.train_text
+        for folder in (*sources.folders, *([sources.corpus] if sources.corpus else [])):
+            if (folder / CORPUS).is_file() or folder.name == CORPUS:
+                return folder
+        if sources.workspace_text and sources.workspace_text.is_file():
+            return sources.workspace_text
+        raise UsageError(
+            "--by-frequency: nothing here says how often training saw a word; give a prepared corpus with --data, or "
+            "the training text of the target language with --train-text"
+        )
+
+    def _frequencies(self, counted: Path, texts: SystemTexts) -> tuple[Frequencies, TargetTexts]:
+        if counted.is_dir() or counted.name == CORPUS:
+            frequencies = Frequencies.from_corpus(counted)
+            return frequencies, self._target(texts, frequencies.tokenizer)
+        target = self._target(texts)
+        vocabulary = self._vocabularies[0].target if self._vocabularies else None
+        self._notify(f"counting the words of {counted}")
+        only = frozenset(target.words)
+        return Frequencies.from_text(counted, self._tokenizer(), vocabulary=vocabulary, only=only), target
+
+    def _target(self, texts: SystemTexts, tokenizer: Tokenizer | None = None) -> TargetTexts:
+        return TargetTexts(texts.reference_lines, texts.system_lines, tokenizer or self._tokenizer(), self._tokenized)
+
+    def _tokenizer(self) -> Tokenizer:
+        """The tokeniser of the target language: the model's or corpus's, else Moses's, else blanks separate words."""
+        if self._vocabularies:
+            return self._vocabularies[0].tokenizers.target
+        return MosesWords(self._sources.language) if self._sources.language else SpacedWords()

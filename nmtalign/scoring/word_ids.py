@@ -81,7 +81,7 @@ class Tokenized:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class WordPairs:
     """How often each word stands in each sentence."""
 
     keys: NDArray[np.int64]  # (P,) sentence * words + word, rising
@@ -89,12 +89,12 @@ class Pairs:
     of_token: NDArray[np.int64]  # (tokens,) which of them each token belongs to
 
     @classmethod
-    def of(cls, text: WordIds, words: int) -> "Pairs":
+    def of(cls, text: WordIds, words: int) -> "WordPairs":
         """The pairs of a text of `words` different words."""
         keys, of_token, counts = np.unique(text.sentences * words + text.ids, return_inverse=True, return_counts=True)
         return cls(keys, counts, of_token)
 
-    def shared(self, other: "Pairs") -> NDArray[np.int64]:
+    def shared(self, other: "WordPairs") -> NDArray[np.int64]:
         """(P,) how often the other text has the word in the same sentence too, at most as often as this one."""
         if not len(other.keys):
             return np.zeros(len(self.keys), np.int64)
@@ -165,8 +165,8 @@ def _windows(sentences: int) -> Iterator[tuple[int, int]]:
 
 
 def _f1(hypotheses: WordIds, references: WordIds, words: int) -> NDArray[np.float64]:
-    pairs = Pairs.of(hypotheses, words)
-    matches = np.bincount(pairs.keys // max(words, 1), pairs.shared(Pairs.of(references, words)), len(hypotheses))
+    pairs = WordPairs.of(hypotheses, words)
+    matches = np.bincount(pairs.keys // max(words, 1), pairs.shared(WordPairs.of(references, words)), len(hypotheses))
     scores: NDArray[np.float64] = 2 * matches / np.maximum(hypotheses.lengths + references.lengths, 1)
     return scores
 

@@ -12,7 +12,8 @@ from nmtalign.core.inference import Inference
 from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.scoring.metrics import Score, bleu
+from nmtalign.scoring.measuring import bleu
+from nmtalign.scoring.metrics import Score
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.scorer import ModelScorer

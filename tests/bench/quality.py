@@ -207,7 +207,7 @@ def _call(
 
 def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     """BLEU of tokens against tokens, which everyone has alike."""
-    from nmtalign.scoring.metrics import bleu
+    from nmtalign.scoring.measuring import bleu
 
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")

@@ -54,7 +54,7 @@ def _quality(
     texts: dict[str, list[str]], name: str, reference: Sequence[str] | None, results: dict[str, Any]
 ) -> dict[str, float]:
     """BLEU, what it is less than fp32's, and the share of texts that are fp32's; the signature goes to `results`."""
-    from nmtalign.scoring.metrics import bleu
+    from nmtalign.scoring.measuring import bleu
 
     quality = {}
     exact = texts.get("ours-fp32")

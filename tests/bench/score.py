@@ -18,8 +18,8 @@ from bench.score_texts import NOISE, ScoredTexts, write_texts
 from bench.watch import complaint_in
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError
-from nmtalign.scoring.counting import Counting
-from nmtalign.scoring.options import METRICS, MetricOptions
+from nmtalign.scoring.metrics import METRICS, MetricOptions
+from nmtalign.scoring.sentence_counts import Counting
 from nmtalign.text.lines import read_lines
 
 LANGUAGE = "fr"

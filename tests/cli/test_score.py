@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.scoring.metrics import bleu
+from nmtalign.scoring.measuring import bleu
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
@@ -62,7 +62,7 @@ def test_a_file_is_scored_in_aligned_columns(folder: Path) -> None:
     assert columns(lines[1]) == ["metric", "all", "signature"]
     expected = bleu(HYPOTHESIS, REFERENCE)
     assert columns(lines[2]) == ["BLEU", f"{expected.value:.2f}", expected.signature]
-    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "chrF2++", "TER", "multi-bleu"]
+    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "chrF2++", "multi-bleu"]
 
 
 @pytest.mark.parametrize("arguments", [["-", "-r", "test.fr"], ["-r", "test.fr"]])
@@ -102,20 +102,23 @@ def test_buckets_are_those_given(folder: Path) -> None:
 
 
 def test_the_subset_without_unknown_words(folder: Path, model: Path) -> None:
-    done = run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "-m", "model")
+    done = run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "-m", "model")
     lines = done.stdout.splitlines()
     assert lines[1] == "no unknown word: 3 of 4 sentences"
     assert columns(lines[2]) == ["metric", "all", "no-unk", "signature"]
     known = [HYPOTHESIS[index] for index in (0, 1, 3)], [REFERENCE[index] for index in (0, 1, 3)]
     assert columns(lines[3])[1:3] == [f"{bleu(HYPOTHESIS, REFERENCE).value:.2f}", f"{bleu(*known).value:.2f}"]
-    assert run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "--data", "model").stdout == done.stdout
+    assert (
+        run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "--data", "model").stdout
+        == done.stdout
+    )
 
 
 def test_json_holds_everything(folder: Path, model: Path) -> None:
-    flags = ["--by-length", "--no-unk", "--format", "json", "--tokenized", "--lowercase", "-m", "model"]
+    flags = ["--by-length", "--known-words", "--format", "json", "--lowercase", "-m", "model"]
     record = json.loads(run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", *flags).stdout)
     assert record["sentences"] == 4
-    assert record["metrics"] == ["BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
+    assert record["metrics"] == ["BLEU", "chrF2", "chrF2++", "multi-bleu"]
     assert "|tok:moses-fr|" in record["signatures"]["multi-bleu"]
     (system,) = record["systems"]
     assert system["name"] == "out.fr"
@@ -132,7 +135,7 @@ def test_the_workspace_gives_reference_source_and_settings(folder: Path, model: 
     (system,) = json.loads(run(folder, "out.fr").stdout)["systems"]
     assert system["no_unk"]["sentences"] == 3
     assert (system["by_length"][0]["label"], system["by_length"][0]["sentences"]) == ("0", 1)
-    assert run(folder, "out.fr", "--no-by-length", "--with-unk", "--format", "text").stdout.startswith(
+    assert run(folder, "out.fr", "--no-by-length", "--all-words", "--format", "text").stdout.startswith(
         "sentences: 4\nm"
     )
 
@@ -180,7 +183,7 @@ def test_tables_on_a_narrow_terminal_are_broken_between_columns(folder: Path) ->
     heads = [line.replace("┃", " ").split() for line in table if "words" in line]
     assert len(heads) > 1
     names = [name for head in heads for name in head if name not in ("words", "sentences")]
-    assert names == ["BLEU", "[low,", "high]", "BLEU", "chrF2", "ratio", "chrF2++", "TER", "multi-bleu"]
+    assert names == ["BLEU", "[low,", "high]", "BLEU", "chrF2", "ratio", "chrF2++", "multi-bleu"]
     assert any("█" in line for line in table)
 
 
@@ -222,19 +225,23 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         ([], 2, "no reference: give it with -r"),
         (["-m", "model", "-r", "test.fr"], 2, "nothing to translate: give the source with -s"),
         (["out.fr", "-r", "test.fr", "--by-length"], 2, "--by-length: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "--no-unk", "-m", "x"], 2, "--no-unk: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk"], 2, "--no-unk: no model or corpus here"),
-        (["out.fr", "-r", "test.fr", "-s", "test.en", "--no-unk", "-m", "x"], 4, "x: no vocabularies here"),
+        (["out.fr", "-r", "test.fr", "--known-words", "-m", "x"], 2, "--known-words: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words"], 2, "--known-words: no model or corpus here"),
+        (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "-m", "x"], 4, "x: no vocabularies here"),
         (
-            ["out.fr", "-r", "reference", "--tokenized"],
+            ["out.fr", "-r", "reference", "--metrics", "multi-bleu"],
             2,
-            "give the language of the translation with --target-language",
+            "multi-bleu needs the language of the translation; give it with --target-language",
         ),
         (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "--buckets 10;20: give the upper ends"),
         (["out.fr", "-r", "test.fr", "--metrics", "bleu,tre"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
         (["out.fr", "-r", "test.fr", "--tokenize", "intel"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
         (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "--format xml: must be one of text, json, csv"),
-        (["out.fr", "-r", "test.fr", "-o", "kept.fr"], 2, "--output, --beam and --device are for a translation"),
+        (
+            ["out.fr", "-r", "test.fr", "--save-translation", "kept.fr"],
+            2,
+            "--save-translation, --beam and --device are for",
+        ),
         (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),
         (["out.fr", "-r", "gone.fr"], 3, "gone.fr: cannot read: No such file"),
@@ -259,8 +266,8 @@ def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int
 
 def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, model: Path) -> None:
     program = (
-        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--no-unk', '-m',"
-        " 'model', '--tokenized', '--by-length', '--by-place', '--bootstrap', '50']\n"
+        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--known-words',"
+        " '-m', 'model', '--by-length', '--by-place', '--bootstrap', '50']\n"
         "from nmtalign.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, {'torch', 'matplotlib'} & set(sys.modules))\n"
     )

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.cli.score_attention import Attending, attention, drawn, pictures, svgs
 from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError
+from nmtalign.scoring.system_attention import Attending, attention, attention_panels, drawn, svgs
 
 SOURCE = ["the fox sees a red boat .", "a boat .", "", "the boat sees the fox ."]
 TRANSLATED = ["le renard voit un bateau rouge.", "un bateau.", "", "le bateau voit l'<unk> & le renard."]
@@ -54,20 +54,17 @@ def test_a_file_of_something_else_is_noticed(kept: Path, line: tuple[int, str, s
         attention(kept, [(number, source, TRANSLATED[1] if text is None else text)], SETTINGS)
 
 
-def test_pictures_of_all_systems_that_attend(
-    random_model: Path, blind_model: Path, kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_of_all_systems_that_attend(random_model: Path, blind_model: Path, kept: Path) -> None:
     where = {"search": random_model, "encdec": blind_model, "file": kept}
     systems = [Attending(name, place, TRANSLATED) for name, place in where.items()]
-    found = pictures(systems, SOURCE, [0, 2, 3], SETTINGS)
+    warnings: list[str] = []
+    found = attention_panels(systems, SOURCE, [0, 2, 3], SETTINGS, warnings.append)
     assert {number: [name for name, _ in panels] for number, panels in found.items()} == {
         0: ["search", "file"],
         2: [],  # no words
         3: ["search", "file"],
     }
-    assert capsys.readouterr().err == (
-        f"nmtalign: {blind_model}: this model has no attention: there is no picture of it\n"
-    )
+    assert warnings == [f"{blind_model}: this model has no attention: there is no picture of it"]
     text = drawn(found[0], 100)
     assert text.splitlines()[0].split() == ["search", "file"]
     assert max(map(len, text.splitlines())) <= 100
@@ -77,7 +74,7 @@ def test_pictures_of_all_systems_that_attend(
 def test_svgs_stand_on_one_page(random_model: Path, kept: Path) -> None:
     pytest.importorskip("matplotlib")
     systems = [Attending("a < b", random_model, TRANSLATED), Attending("file", kept, TRANSLATED)]
-    made = svgs(pictures(systems, SOURCE, [0, 2, 3], SETTINGS))
+    made = svgs(attention_panels(systems, SOURCE, [0, 2, 3], SETTINGS, print))
     assert {line: [name for name, _ in drawn] for line, drawn in made.items()} == {
         1: ["a < b", "file"],
         4: ["a < b", "file"],
@@ -93,4 +90,4 @@ def test_svgs_stand_on_one_page(random_model: Path, kept: Path) -> None:
 
 def test_no_attention_at_all_is_one_line(blind_model: Path) -> None:
     with pytest.raises(UsageError, match="--attention: no system has attention; leave it out"):
-        pictures([Attending("encdec", blind_model, TRANSLATED)], SOURCE, [0], SETTINGS)
+        attention_panels([Attending("encdec", blind_model, TRANSLATED)], SOURCE, [0], SETTINGS, print)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.cli.score_models import models_to_score, translate_with
+from nmtalign.cli.common import say
 from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import describe_model
+from nmtalign.scoring.models import Surroundings, models_to_score, translate_with
 from nmtalign.scoring.texts import Text
 from nmtalign.translating import translator
 from nmtalign.translating.translator import Translator
@@ -24,6 +25,7 @@ from nmtalign.workspace import Workspace, load_workspace
 LINES = ["the fox sees a red boat .", "", "a boat .", "the  fox \u2028 sees"]
 SOURCE = Text("test.en", LINES)
 SETTINGS = TranslateConfig(beam=3, threads=1)
+HEARD = Surroundings(say, say)
 Copy = Callable[..., Path]
 
 
@@ -71,25 +73,25 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def translation(folder: Path, settings: TranslateConfig = SETTINGS, source: Text = SOURCE) -> list[str]:
-    (done,) = translate_with([("it", folder)], source, settings)
+    (done,) = translate_with([("it", folder)], source, settings, around=HEARD)
     return list(done.text.lines)
 
 
-def test_the_newest_best_weights_win(workspace: Workspace, copied: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    copied("models/old", age=300)
-    newest = copied("models/b", age=20)
-    copied("model", age=100)
-    assert models_to_score(workspace, None, False) == [("b", newest)]
-    assert capsys.readouterr().err == (
-        "nmtalign: models/b: has the newest best weights of 3 models; --all scores every one under models/\n"
+def test_several_models_and_none_named_is_one_clear_error(workspace: Workspace, copied: Copy) -> None:
+    for name in ("models/old", "models/b", "model"):
+        copied(name)
+    message = (
+        r"^3 models here \(model, models/b, models/old\); name one with -m, or compare those of models/ with --all$"
     )
+    with pytest.raises(UsageError, match=message):
+        models_to_score(workspace, None, False)
     assert models_to_score(workspace, Path("models/old"), False) == [("old", Path("models/old"))]
 
 
-def test_a_lone_model_needs_no_word(workspace: Workspace, copied: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    copied("model")
-    assert models_to_score(workspace, None, False) == [("model", Path("model"))]
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("name", ["model", "models/a"])
+def test_the_only_model_needs_no_name(workspace: Workspace, copied: Copy, name: str) -> None:
+    copied(name)
+    assert models_to_score(workspace, None, False) == [(Path(name).name, Path(name))]
 
 
 def test_models_stand_beside_the_workspace_file(
@@ -138,8 +140,10 @@ def test_damaged_models_are_left_out_with_a_line_each(
     (copied("models/bare") / "config.json").unlink()
     (copied("models/broken") / "config.json").write_text("{")
     edit(copied("models/edited") / "source.vocabulary.txt", "fox", "dog")
-    models = models_to_score(workspace, None, True, Path("test.en"))
-    assert [one.name for one in translate_with(models, SOURCE, SETTINGS, every=True, quiet=True)] == ["good"]
+    models = models_to_score(workspace, None, True, Path("test.en"), say)
+    assert [one.name for one in translate_with(models, SOURCE, SETTINGS, every=True, around=Surroundings(say))] == [
+        "good"
+    ]
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("/")[1].split(":")[0] for line in lines] == [
         "bare", "broken", "edited", "young", "cut", "flipped",
@@ -153,12 +157,12 @@ def test_a_model_that_cannot_do_what_is_asked_is_left_out(
 ) -> None:
     models = [("a", copied("models/a")), ("blind", copied("models/blind", attention=False))]
     settings = TranslateConfig(beam=3, replace_unk=True)
-    assert [one.name for one in translate_with(models, SOURCE, settings, every=True, quiet=True)] == ["a"]
+    assert [one.name for one in translate_with(models, SOURCE, settings, every=True, around=Surroundings(say))] == ["a"]
     assert "this model has no attention" in capsys.readouterr().err
     with pytest.raises(FormatError, match="no model could translate"):
-        translate_with(models[1:], SOURCE, settings, every=True, quiet=True)
+        translate_with(models[1:], SOURCE, settings, every=True, around=Surroundings(say))
     with pytest.raises(UsageError, match="this model has no attention"):
-        translate_with(models[1:], SOURCE, settings, quiet=True)
+        translate_with(models[1:], SOURCE, settings)
 
 
 def test_a_model_of_the_other_direction_is_left_out(
@@ -169,7 +173,7 @@ def test_a_model_of_the_other_direction_is_left_out(
     edit(back / "config.json", '"source_language": "en"', '"source_language": "fr"')
     edit(back / "config.json", '"target_language": "fr"', '"target_language": "en"')
     for every in (True, False):
-        assert [name for name, _ in models_to_score(workspace, None, every, Path("test.en"))] == ["there"]
+        assert [name for name, _ in models_to_score(workspace, None, every, Path("test.en"), say)] == ["there"]
         assert capsys.readouterr().err == (
             "nmtalign: models/back: reads fr and writes en, and the text to translate is in en; it is left out\n"
         )
@@ -233,7 +237,7 @@ def test_a_kept_translation_needs_no_torch(copied: Copy) -> None:
     expected = translation(folder)
     code = (
         "import sys; from pathlib import Path\n"
-        "from nmtalign.cli.score_models import translate_with, models_to_score\n"
+        "from nmtalign.scoring.models import translate_with, models_to_score\n"
         "from nmtalign.config import TranslateConfig\n"
         "from nmtalign.scoring.texts import Text\n"
         "from nmtalign.workspace import load_workspace\n"
@@ -363,13 +367,16 @@ def test_an_interruption_leaves_nothing(copied: Copy) -> None:
     folder = copied("model")
     code = (
         "import sys; from pathlib import Path\n"
-        "from nmtalign.cli.score_models import translate_with\n"
+        "from nmtalign.cli.common import say\n"
+        "from nmtalign.cli.stopping import Signals\n"
+        "from nmtalign.scoring.models import Surroundings, translate_with\n"
         "from nmtalign.config import TranslateConfig\n"
         "from nmtalign.errors import NmtalignError\n"
         "from nmtalign.scoring.texts import Text\n"
         "lines = [f'the fox {n} sees a red boat' for n in range(20_000)]\n"
         "try:\n"
-        "    translate_with([('it', Path('model'))], Text('many', lines), TranslateConfig(beam=12))\n"
+        "    translate_with([('it', Path('model'))], Text('many', lines), TranslateConfig(beam=12),\n"
+        "        around=Surroundings(say, say, guard=Signals))\n"
         "except NmtalignError as error:\n"
         "    sys.exit(error.exit_code)"
     )

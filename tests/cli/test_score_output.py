@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from nmtalign.cli.score_differences import marked, print_differences
-from nmtalign.cli.score_job import progress
-from nmtalign.cli.score_output import bar, figure, print_text
+from nmtalign.cli.score import progress
+from nmtalign.cli.score_output import marked, print_differences, print_text
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
+from nmtalign.scoring.text_tables import bar, figure
 from nmtalign.scoring.words import UnknownRates
 
 
@@ -72,7 +72,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     quiet: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    with progress("counting", 10, quiet) as advance:
+    with progress(quiet)("counting", 10) as advance:
         assert (advance is not None) == (terminal and not quiet)
         if advance:
             advance(10)

@@ -171,7 +171,7 @@ def test_table_1_has_a_row_a_system_and_two_columns(run: Run, vocabularies: Path
     assert rows[0] == ["model", "All", "No", "UNK"]
     assert [row[0] for row in rows[1:]] == ["good.fr", "bad.fr"]
     whole = json.loads(
-        run("good.fr", "-r", "ref.fr", "-s", "src.en", "--no-unk", "--data", "words", "--format", "json")[1]
+        run("good.fr", "-r", "ref.fr", "-s", "src.en", "--known-words", "--data", "words", "--format", "json")[1]
     )
     (system,) = whole["systems"]
     scores = [part["scores"]["BLEU"]["value"] for part in (system, system["no_unk"])]
@@ -197,7 +197,7 @@ def test_places_need_no_vocabulary_that_happens_to_be_there(vocabularies: Path, 
     vocabularies.rename(vocabularies.parent / "model")
     (vocabularies.parent / "model" / "target.vocabulary.txt").unlink()
     assert "words by place in the sentence:" in run("good.fr", "-r", "ref.fr", "--by-place", "--metrics", "bleu")[1]
-    assert run("good.fr", "-r", "ref.fr", "-s", "src.en", "--no-unk")[0] == 4
+    assert run("good.fr", "-r", "ref.fr", "-s", "src.en", "--known-words")[0] == 4
 
 
 def test_the_most_different_sentences_are_marked_without_colour(run: Run) -> None:
@@ -283,7 +283,7 @@ def test_a_metric_that_is_named_twice_is_one(run: Run) -> None:
     assert once == twice
     done = run("good.fr", "-r", "ref.fr", "--metrics", "ter,ter", "--fail-under", "3")
     assert done[0] == 2
-    assert "less is better of TER" in done[2]
+    assert "a lower TER is better" in done[2]
 
 
 def test_fail_under_shows_as_many_digits_as_tell_the_score_from_the_limit(run: Run) -> None:
@@ -333,7 +333,7 @@ def test_settings_of_the_workspace_hold_unless_an_option_says_otherwise(folder: 
     _, out, _ = run("good.fr", "bad.fr")
     assert table(out)[0] == ["system", "chrF2", "±"]
     assert "|bs:60|seed:3|" in out
-    assert "by words of the reference" in out  # length_of asks for it
+    assert "by words of the reference" in out
     _, out, _ = run("good.fr", "bad.fr", "--significance", "bs", "--metrics", "bleu", "--by-length", "--cased")
     assert table(out)[0] == ["system", "BLEU", "±", "p"]
     assert "by words of the reference" in out
@@ -365,6 +365,51 @@ def test_a_page_holds_more_than_was_asked_for_and_the_terminal_does_not(folder: 
         assert part in page
 
 
+def test_given_scores_of_segments_are_a_metric_like_any_other(folder: Path, run: Run) -> None:
+    drawn = random.Random(5)
+    good = [round(drawn.gauss(0.8, 0.1), 4) for _ in range(60)]
+    bad = [round(score - 0.1 + drawn.gauss(0, 0.02), 4) for score in good]
+    for name, scores in (("good", good), ("bad", bad)):
+        (folder / f"{name}.comet").write_text("".join(f"{score}\n" for score in scores))
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--buckets", "10,20"]
+    given += ["--segment-scores", "COMET=good.comet", "--segment-scores", "COMET=bad.comet"]
+    code, out, err = run(*given, "--html", "page.html", "-q")
+    assert (code, err) == (0, "")
+    head, first, second, *_ = table(out)
+    assert head == ["system", "BLEU", "±", "p", "COMET", "±", "p"]
+    assert first[5:7] == [f"{sum(good) / 60:.4f}", "*"]
+    assert float(second[-1]) < 0.05
+    assert "COMET|scores:given|bs:1000|seed:12345|mean:sentences|nmtalign:" in out
+    assert "COMET" in (folder / "page.html").read_text()
+    system = json.loads(run(*given, "--format", "json")[1])["systems"][1]
+    score = system["scores"]["COMET"]
+    assert score["value"] == pytest.approx(sum(bad) / 60)
+    assert score["low"] < score["mean"] < score["high"]
+    lengths = [len(line.split()) for line in (folder / "src.en").read_text().splitlines()]
+    inside = [score for score, length in zip(bad, lengths, strict=True) if 10 < length <= 20]
+    row = next(row for row in system["by_length"] if row["label"] == "11-20")
+    assert row["scores"]["COMET"]["value"] == pytest.approx(sum(inside) / len(inside))
+
+
+def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run) -> None:
+    given = ["good.fr", "-r", "ref.fr", "-s", "src.en", "--data", "words", "--metrics", "bleu", "-q"]
+    old = run(*given, "--no-unk", "--tokenized")
+    new = run(*given[:-2], "bleu,multi-bleu", "-q", "--known-words")
+    assert old[:2] == new[:2]
+    assert new[2] == ""
+    assert old[2] == (
+        "nmtalign: --no-unk is now --known-words; the old name works only in this release\n"
+        "nmtalign: --tokenized is now --metrics ...,multi-bleu; the old name works only in this release\n"
+    )
+    assert "--save-translation, --beam and --device are for" in run(*given, "-o", "kept.fr")[2]
+
+
+def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
+    assert "TER" not in run("good.fr", "-r", "ref.fr")[1]
+    names = [line.split()[0] for line in run("good.fr", "-r", "ref.fr", "--metrics", "all")[1].splitlines()[2:]]
+    assert names == ["BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
+
+
 def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
     code, _, err = run("good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--plot", "figure.svg")
     assert (code, err) == (0, "nmtalign: wrote figure.svg\n")
@@ -385,22 +430,36 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--differences", "3"], 2, "--differences: compares systems; give two or more"),
         (["good.fr", "--significance", "ar"], 2, "--significance: compares systems; give two or more"),
         (["good.fr", "--metrics", "bleu,comet"], 2, "unknown 'comet'"),
-        (["good.fr", "--metrics", "multi-bleu", "-r", "plain"], 2, "multi-bleu: give the language"),
-        (["good.fr", "--metrics", "ter", "--fail-under", "30"], 2, "--fail-under: less is better of TER"),
+        (
+            ["good.fr", "--metrics", "multi-bleu", "-r", "plain"],
+            2,
+            "--metrics multi-bleu: multi-bleu needs",
+        ),
+        (["good.fr", "--metrics", "ter", "--fail-under", "30"], 2, "--fail-under: a lower TER is better"),
         (["good.fr", "--bootstrap", "1"], 2, "--bootstrap 1: must be at least 2"),
         (["good.fr", "--seed", "-1"], 2, "--seed -1: must be at least 0"),
         (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
         (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
-        (["good.fr", "bad.fr", "--alignments", "a.h5"], 2, "--alignments are for --attention"),
+        (["good.fr", "bad.fr", "--attention-from", "a.h5"], 2, "--attention-from is for --attention"),
         (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn of --differences N"),
         (["good.fr", "bad.fr", "--attention", "--differences", "1"], 2, "--attention: give the source with -s"),
         (
             ["good.fr", "bad.fr", "--attention", "--differences", "1", "-s", "src.en"],
             2,
-            "--attention: nothing holds the attention of good.fr; give --alignments good.fr=FILE.h5",
+            "--attention: nothing holds the attention of good.fr; give --attention-from good.fr=FILE.h5",
         ),
-        (["good.fr", "--comet", "gone", "-s", "src.en"], 4, "gone: no COMET model here (no such file)"),
-        (["good.fr", "--comet", "gone"], 2, "--comet: compares with the source, too; give it with -s"),
+        (["good.fr", "--comet", "gone"], 2, "--comet is no longer an option: compute COMET with its own command"),
+        (["good.fr", "--segment-scores", "ref.fr"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
+        (["good.fr", "--segment-scores", "BLEU=ones"], 2, "nmtalign computes BLEU; give another name"),
+        (
+            ["good.fr", "bad.fr", "--segment-scores", "x=ones"],
+            2,
+            "--segment-scores x: 1 file for 2 systems",
+        ),
+        (["good.fr", "--segment-scores", "x=gone"], 3, "gone: cannot read: No such file"),
+        (["good.fr", "--segment-scores", "x=short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60"),
+        (["good.fr", "--segment-scores", "x=ref.fr"], 3, "ref.fr: line 1: "),
+        (["good.fr", "--segment-scores", "x=nan"], 3, "nan: line 3: 'nan' is not a number; give one number per line"),
         (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
         (
             ["good.fr", "bad.fr", "-s", "src.en", "--attention", "--differences", "1", "--format", "json"],
@@ -412,6 +471,8 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
 )
 def test_every_mistake_is_one_line(folder: Path, run: Run, arguments: list[str], code: int, message: str) -> None:
     (folder / "short.fr").write_text("Le chat dort .\n")
+    (folder / "ones").write_text("1\n" * 60)
+    (folder / "nan").write_text("1\n-0.5\nnan\n" * 20)
     for name in ("page.html", "plain"):
         (folder / name).write_text((folder / "ref.fr").read_text())
     references = [] if "-r" in arguments else ["-r", "ref.fr"]

@@ -38,8 +38,9 @@ OF_THE_RUN = {
     "train": "data output preset tensorboard restart config quiet",
     "translate": "inputs model output resume quiet prefix_file phrase_file alignments alignments_of weights which "
     "config",
-    "score": "hypotheses reference source table1 train_text differences attention alignments tokenized target_language "
-    "comet plot html fail_under model all_models data output beam device config quiet",
+    "score": "hypotheses reference source table1 train_text differences attention attention_from tokenized "
+    "target_language segment_scores plot html fail_under model all_models data save_translation beam device config "
+    "quiet",
     "align": "source target model quiet forward backward tokenized output resume pharaoh gold gold_base format which "
     "config",
 }

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.scoring import counting
-from nmtalign.scoring.characters import words_and_marks
-from nmtalign.scoring.counting import Counting
-from nmtalign.scoring.options import TOKENIZE, MetricOptions
+from nmtalign.scoring.metrics import TOKENIZE, MetricOptions
+from nmtalign.scoring.sentence_counts import Counting, words_and_marks
 
 PIECES = [
     *(
@@ -86,6 +84,13 @@ def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
         assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, references)
 
 
+@given(texts=LINES)
+def test_ter_counts_as_sacrebleu(texts: list[list[str]]) -> None:
+    systems, references = texts[:2], texts[2:]
+    for hypotheses, rows in zip(systems, Counting(MetricOptions(("ter",))).rows(systems, references), strict=True):
+        assert rows["ter"].tolist() == rows_of(TER(), hypotheses, references)
+
+
 def test_one_counting_serves_block_after_block() -> None:
     counting = Counting(MetricOptions(("bleu", "chrf++")))
     for hypotheses, references in ((["un deux trois."], ["deux trois un."]), (["trois, deux"], ["trois, un"])):
@@ -107,9 +112,8 @@ def test_chinese_characters_are_numbered_by_sentence() -> None:
     assert rows["chrf"].tolist() == rows_of(CHRF(), texts[0], texts[1:])
 
 
-def test_words_are_forgotten_where_they_have_become_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "_MOST_WORDS", 3)
-    many = Counting(MetricOptions(("bleu", "chrf++")))
+def test_words_are_forgotten_where_they_have_become_many() -> None:
+    many = Counting(MetricOptions(("bleu", "chrf++")), most_words=3)
     for hypotheses in (["a, b c d e"], ["e, d c b a"], ["a, b"]):
         (rows,) = many.rows([hypotheses], [["e, d c b a"]])
         assert rows["bleu"].tolist() == rows_of(BLEU(), hypotheses, [["e, d c b a"]])

@@ -7,25 +7,37 @@ import sys
 
 import numpy as np
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
-from nmtalign.errors import InputError, ResourceError
-from nmtalign.scoring import measuring
+from nmtalign.errors import InputError, NmtalignError, ResourceError
 from nmtalign.scoring.measuring import measure, measure_systems, steps
-from nmtalign.scoring.options import METRICS, MetricOptions
+from nmtalign.scoring.metrics import METRICS, MetricOptions
 
-REFERENCES = [f"un chat noir dort {number}, dit-il." for number in range(50)]
+REFERENCES = [f"un chat noir dort {number}, dit-il." for number in range(120)]
 SYSTEMS = [[line.replace("noir", word) for line in REFERENCES] for word in ("gris", "noir et blanc")]
 EVERYTHING = MetricOptions(METRICS, language="fr")
 
 
-def test_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_BLOCK", 7)
+class Killer(str):
+    """A line that kills the process to which it is sent."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> object:
+        return _die, ()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_give_what_one_gives() -> None:
     told: list[int] = []
     found = measure_systems(SYSTEMS, [REFERENCES], EVERYTHING, processes=2, advance=told.append)
-    assert sum(told) == steps(2, 50, EVERYTHING) == 2 * 50 * 5
-    assert len(told) == 8
+    assert sum(told) == steps(2, 120, EVERYTHING) == 2 * 120 * 5
+    assert len(told) == 3  # TER is slow, so the blocks are small
     for system, table in zip(SYSTEMS, found, strict=True):
-        alone = measure(system, [REFERENCES], EVERYTHING)
+        alone = measure(system, [REFERENCES], EVERYTHING, processes=1)
         assert [one.name for one in table] == ["BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
         for one, other in zip(table, alone, strict=True):
             assert one.signature == other.signature
@@ -33,20 +45,16 @@ def test_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(one.rows, other.rows)
 
 
-def test_long_lines_are_measured_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = measure(SYSTEMS[0], [REFERENCES], EVERYTHING)
-    monkeypatch.setattr(measuring, "_CHARACTERS", 200)
+def test_long_lines_are_measured_few_at_a_time() -> None:
+    lines = ["le chat " * 50_000] * 3
     told: list[int] = []
-    (found,) = measure_systems(SYSTEMS[:1], [REFERENCES], EVERYTHING, advance=told.append)
-    assert len(told) > 10
-    assert sum(told) == steps(1, 50, EVERYTHING)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one.rows, other.rows)
+    (found,) = measure_systems([lines], [lines], MetricOptions(("bleu",)), advance=told.append)
+    assert told == [2, 1]
+    assert found[0].score().value == pytest.approx(100)
 
 
-def test_few_sentences_are_measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "process_pool", None)
-    assert len(measure_systems(SYSTEMS, [REFERENCES])) == 2
+def test_few_sentences_are_measured_here() -> None:
+    assert len(measure_systems([[*SYSTEMS[0][:-1], Killer("x")]], [REFERENCES])) == 1
 
 
 def test_ter_alone_is_worse_where_it_is_higher() -> None:
@@ -54,14 +62,24 @@ def test_ter_alone_is_worse_where_it_is_higher() -> None:
     assert names == {"TER"}
 
 
-def test_a_process_that_is_killed_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_work", _die)
+def test_a_process_that_is_killed_is_told_in_one_line() -> None:
     with pytest.raises(ResourceError, match="a process that scores was killed"):
-        measure_systems(SYSTEMS, [REFERENCES], processes=2)
+        measure_systems([[*SYSTEMS[0][:-1], Killer("x")]], [REFERENCES], processes=2)
 
 
-def _die(*_: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def test_a_sacrebleu_that_counts_in_another_way_ends_the_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*REFERENCES[:-1], "un chat (noir) dort, dit-il !"]
+    monkeypatch.setattr(CHRF, "_remove_punctuation", lambda self, word: [word])
+    with pytest.raises(NmtalignError, match=r"sacrebleu \S+ disagree on the counts of chrF2\+\+ in line 1; nothing"):
+        measure_systems([lines], [lines])
+    assert len(measure_systems([lines], [lines], MetricOptions(("bleu", "chrf")))[0]) == 2
+
+
+def test_a_sacrebleu_that_makes_other_scores_ends_the_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = BLEU._compute_score_from_stats
+    monkeypatch.setattr(BLEU, "_compute_score_from_stats", lambda self, rows: made(self, [*rows[:-1], rows[-1] + 1]))
+    with pytest.raises(NmtalignError, match="disagree on the BLEU of 20 sentences"):
+        measure(SYSTEMS[0], [REFERENCES], MetricOptions(("bleu",)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import pytest
 
 from nmtalign.scoring.cuts import by_length, by_place
 from nmtalign.scoring.lengths import parse_buckets, word_counts
-from nmtalign.scoring.metrics import MetricOptions, corpus_scores, measure, measure_systems
+from nmtalign.scoring.measuring import corpus_scores, measure, measure_systems
+from nmtalign.scoring.metrics import MetricOptions
 from nmtalign.scoring.report import Resampling
 from nmtalign.scoring.reporting import make_report
 

@@ -13,7 +13,8 @@ from sacrebleu.metrics import BLEU, TER
 
 from nmtalign.scoring.cuts import by_length
 from nmtalign.scoring.lengths import parse_buckets
-from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.measuring import measure_systems
+from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Part, Report, Resampling, Test
 from nmtalign.scoring.reporting import make_report
 

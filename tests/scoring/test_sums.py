@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.scoring.sums import values_of
+from nmtalign.scoring.metrics import values_of
 
 METRICS = {
     "exp": BLEU(),

@@ -26,7 +26,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("longer_first", [True, False])
 def test_unequal_counts_name_files_counts_and_the_missing_line(longer_first: bool) -> None:
     texts = [Text("long.fr", ["a", "b", "c"]), Text("short.fr", ["a"])]
-    message = r"short.fr: has no line 2: it has 1 line, but long.fr has 3 lines; give files with one line a sentence"
+    message = r"short.fr: has no line 2: it has 1 line, but long.fr has 3 lines; give files with one line per sentence"
     with pytest.raises(InputError, match=message):
         check_aligned(texts if longer_first else texts[::-1])
 

@@ -13,10 +13,8 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring import word_ids
-from nmtalign.scoring.frequencies import Frequencies, parse_frequencies, word_table
-from nmtalign.scoring.places import PLACES, place_table
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized, whole_words
-from nmtalign.scoring.words import WordCounts
+from nmtalign.scoring.words import PLACES, Frequencies, WordCounts, parse_frequencies, place_table, word_table
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import Vocabulary
@@ -208,7 +206,7 @@ def test_a_word_outside_the_shortlist_is_unknown_however_often_training_had_it(t
 
 @pytest.mark.parametrize("window", [1, 5, 1 << 20])
 def test_words_of_a_subword_corpus_are_whole(tmp_path, monkeypatch, window):
-    monkeypatch.setattr("nmtalign.scoring.frequencies._TOKENS", window)
+    monkeypatch.setattr("nmtalign.scoring.words._TOKENS", window)
     lines = ["le chat dort", "le chat  danse", " la chatte dort !", "été"] * 3
     data = write_corpus(tmp_path, lines, vocabulary="bpe", size="30", drop_duplicates=False)
     seen = Frequencies.from_corpus(data)

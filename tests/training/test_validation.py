@@ -5,9 +5,10 @@ import dataclasses
 from helpers import trainings
 from sacrebleu.metrics import BLEU
 
-from nmtalign.cli.score_models import translate_with
 from nmtalign.config import TranslateConfig
-from nmtalign.scoring.metrics import MetricOptions, Score, corpus_scores
+from nmtalign.scoring.measuring import corpus_scores
+from nmtalign.scoring.metrics import MetricOptions, Score
+from nmtalign.scoring.models import translate_with
 from nmtalign.scoring.texts import Text
 from nmtalign.training.events import Validated
 from nmtalign.training.state import Position

@@ -1,48 +1,80 @@
-"""The models whose translations `nmtalign score` makes or finds: which ones, and what they say of a text."""
+"""The models whose translations are scored: which ones, and their translations, which are kept for the next time."""
 
+import contextlib
 import dataclasses
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nmtalign.cli.common import bound_caches, choose_wait_policy, notifier, say
-from nmtalign.cli.stopping import Signals
 from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
 from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
+from nmtalign.scoring.evaluation import Track, untracked
 from nmtalign.scoring.texts import Text
 from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
 from nmtalign.workspace import Workspace
 
-T = TypeVar("T")
 Model = tuple[str, Path]  # name of the system, model directory
 MODELS = "models"  # the folder of many models, beside nmtalign.toml
 
 
-def models_to_score(
-    workspace: Workspace, model: Path | None, every: bool, source: Path | None = None, *, quiet: bool = False
-) -> list[Model]:
-    """The models that translate: `model`; else with `every` those under models/ by name, else the newest best one.
+class Unguarded:
+    """Lets signals interrupt everything."""
 
-    `source` is the text: a model that writes its language, and reads another, is left out. Each one that is left out is
-    said in a line on stderr. Raises UsageError or FormatError where no model remains.
+    def __enter__(self) -> "Unguarded":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def whole(self) -> contextlib.AbstractContextManager[None]:
+        """A block that signals may interrupt, too."""
+        return contextlib.nullcontext()
+
+
+def _silent(message: str) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """How a program follows and protects a translation that may take long."""
+
+    warn: Callable[[str], None] = _silent  # called for each model that is left out
+    notify: Callable[[str], None] = _silent
+    track: Track = untracked
+    before_torch: Callable[[], None] = lambda: None  # called before PyTorch is imported
+    guard: Callable[[], Any] = Unguarded  # makes the context of a translation; its `whole()` is not to be interrupted
+
+
+def models_to_score(
+    workspace: Workspace,
+    model: Path | None,
+    every: bool,
+    source: Path | None = None,
+    warn: Callable[[str], None] = _silent,
+) -> list[Model]:
+    """The models that translate: `model`; or with `every` all models under models/; else the only one there is.
+
+    The model that nmtalign.toml names counts as the only one. `source` is the text: a model of the other direction is
+    left out. `warn` is called with a line for each model that is left out. Raises UsageError if several models remain
+    and none is named, UsageError or FormatError if no model remains.
     """
     if every:
         if model is not None:
             raise UsageError(f"--all scores the models under {MODELS}/, and -m names one: leave out one of the two")
-        return _every_model(workspace, source)
+        return _every_model(workspace, source, warn)
     reads = _language(workspace, source)
     if model is not None:
         if problem := _turned(read_settings(model), reads):
             raise UsageError(f"{model}: {problem}: give another model, or its own texts with -s and -r")
         return [(_name(model), model)]
-    return [_newest(workspace, reads, notifier(quiet))]
+    return [_only_model(workspace, reads, warn)]
 
 
-def _every_model(workspace: Workspace, source: Path | None) -> list[Model]:
+def _every_model(workspace: Workspace, source: Path | None, warn: Callable[[str], None]) -> list[Model]:
     home = _home(workspace)
     folders = _model_folders(home)
     if not folders:
@@ -59,7 +91,7 @@ def _every_model(workspace: Workspace, source: Path | None) -> list[Model]:
             if problem := _turned(settings, reads):
                 raise UsageError(f"{folder}: {problem}")
         except NmtalignError as error:
-            left_out(error)
+            warn(f"{error}; it is left out")
         else:
             chosen.append((_name(folder), folder))
     if not chosen:
@@ -67,25 +99,28 @@ def _every_model(workspace: Workspace, source: Path | None) -> list[Model]:
     return chosen
 
 
-def _newest(workspace: Workspace, reads: tuple[str, str], tell: Callable[[str], None]) -> Model:
-    """The model with the newest best weights; without any, the workspace's with what it has."""
-    times: dict[Path, int] = {}
+def _only_model(workspace: Workspace, reads: tuple[str, str], warn: Callable[[str], None]) -> Model:
+    """The model that nmtalign.toml names, else the only one in the workspace."""
+    if workspace.model != Workspace().model:
+        read_settings(workspace.model)
+        return _name(workspace.model), workspace.model
+    found: list[Path] = []
     for folder in _candidates(workspace):
-        if (weights := _best(folder)) is None:
-            continue
         try:
             if problem := _turned(read_settings(folder), reads):
                 raise UsageError(f"{folder}: {problem}")
-            times[folder] = weights.stat().st_mtime_ns
-        except (NmtalignError, OSError) as error:
-            left_out(error)
-    if not times:
+            found.append(folder)
+        except NmtalignError as error:
+            warn(f"{error}; it is left out")
+    if len(found) > 1:
+        names = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        raise UsageError(
+            f"{len(found)} models here ({names}); name one with -m, or compare those of {MODELS}/ with --all"
+        )
+    if not found:
         read_settings(workspace.model)
-        return _name(workspace.model), workspace.model
-    newest = max(times, key=lambda folder: times[folder])  # of two at once the first: the workspace's, then by name
-    if len(times) > 1:
-        tell(f"{newest}: has the newest best weights of {len(times)} models; --all scores every one under {MODELS}/")
-    return _name(newest), newest
+    folder = found[0] if found else workspace.model
+    return _name(folder), folder
 
 
 def _candidates(workspace: Workspace) -> list[Path]:
@@ -95,7 +130,7 @@ def _candidates(workspace: Workspace) -> list[Path]:
 
 
 def _home(workspace: Workspace) -> Path:
-    """Where the many models are."""
+    """The folder of the models."""
     return workspace.file.parent / MODELS if workspace.file else Path(MODELS)
 
 
@@ -110,7 +145,7 @@ def _model_folders(home: Path) -> list[Path]:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether a folder is a model of ours, be it a damaged one."""
+    """Whether a folder is a model of nmtalign, even a damaged one."""
     if not folder.is_dir():
         return False
     try:
@@ -140,7 +175,7 @@ def _name(folder: Path) -> str:
 
 
 def _language(workspace: Workspace, source: Path | None) -> tuple[str, str]:
-    """(what the text is in, what its translation should be in), "" for what is not known."""
+    """(language of the text, language of its translation); "" if it is not known."""
     test = workspace.pairs.get("test")
     if test is not None and source in (None, test[0]):
         return workspace.source_language or _suffix(test[0]), workspace.target_language or _suffix(test[1])
@@ -152,21 +187,16 @@ def _suffix(path: Path) -> str:
 
 
 def _turned(settings: dict[str, Any], reads: tuple[str, str]) -> str:
-    """What is wrong with a model that writes what is to be read; "" where nothing is known to be."""
+    """Says why a model of the other direction does not fit the text; "" if nothing is known to be wrong."""
     language, other = settings["source_language"], settings["target_language"]
     if reads[0] == other != language and reads[1] in ("", language):
         return f"reads {language} and writes {other}, and the text to translate is in {other}"
     return ""
 
 
-def left_out(error: Exception) -> None:
-    """Says that a model is not scored."""
-    say(f"{error}; it is left out")
-
-
 @dataclass(frozen=True)
 class Translated:
-    """What a model makes of a text."""
+    """A text as a model has translated it."""
 
     name: str
     folder: Path
@@ -174,22 +204,28 @@ class Translated:
 
 
 def translate_with(
-    models: Sequence[Model], source: Text, settings: TranslateConfig, *, every: bool = False, quiet: bool = False
+    models: Sequence[Model],
+    source: Text,
+    settings: TranslateConfig,
+    *,
+    every: bool = False,
+    around: Surroundings | None = None,
 ) -> list[Translated]:
     """The best translation of each line by each model: as it is kept in the model's folder, or made and kept there.
 
-    `settings` are those of section [translate], without n-best lists and drawn words. With `every`
-    a model that is damaged, or cannot do what is asked for, is left out with a line on stderr.
+    `settings` are those of section [translate], without n-best lists and drawn words. With `every`, a model that is
+    damaged, or cannot do what is asked for, is left out with a warning.
     """
     settings = dataclasses.replace(settings, n_best=1, sample=False, alignment="none", word_scores=False)
+    around = around or Surroundings()
     done: list[Translated] = []
     for name, folder in models:
         try:
-            lines = _Maker(name, folder, settings, quiet).translate(source)
+            lines = _Maker(name, folder, settings, around).translate(source)
         except (FormatError, UsageError) as error:
             if not every:
                 raise
-            left_out(error)
+            around.warn(f"{error}; it is left out")
         else:
             done.append(Translated(name, folder, Text(f"the translation of {source.name} by {folder}", lines)))
     if not done:
@@ -204,28 +240,27 @@ class _Maker:
     name: str
     folder: Path
     settings: TranslateConfig
-    quiet: bool
+    around: Surroundings
 
     def translate(self, source: Text) -> list[str]:
         """The lines of the translation."""
         keeping = KeepingTranslator(self.folder, self.settings)
         if not keeping.has_best:
-            notifier(self.quiet)(f"{self.folder}: has no best weights yet: its last ones translate")
+            self.around.notify(f"{self.folder}: has no best weights yet: its last ones translate")
         lines = keeping.find(source.lines)
         if lines is not None:
             where = keeping.path(source.lines)
-            notifier(self.quiet)(f"the translation of {source.name} by {self.folder} is kept in {where}")
+            self.around.notify(f"the translation of {source.name} by {self.folder} is kept in {where}")
             return lines
         return self._make(source, keeping)
 
     def _make(self, source: Text, keeping: KeepingTranslator) -> list[str]:
-        choose_wait_policy()
-        bound_caches()
-        with Signals() as signals:
-            notifier(self.quiet)(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
-            making = keeping.make(source.lines)
-            lines = list(_progress(making, f"translating: {self.name}", len(source.lines), self.quiet))
-            with signals.whole():
+        self.around.before_torch()
+        with self.around.guard() as guard:
+            self.around.notify(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
+            with self.around.track(f"translating: {self.name}", len(source.lines)) as advance:
+                lines = list(_counted(keeping.make(source.lines), advance))
+            with guard.whole():
                 self._keep(keeping, source, lines)
         return lines
 
@@ -233,14 +268,11 @@ class _Maker:
         try:
             keeping.keep(source.lines, lines, source.name)
         except ResourceError as error:
-            notifier(self.quiet)(f"{error}; the translation is scored, but not kept for the next time")
+            self.around.notify(f"{error}; the translation is scored, but not kept for the next time")
 
 
-def _progress(items: Iterable[T], what: str, total: int, quiet: bool) -> Iterable[T]:
-    """The items, with a bar on stderr where that is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, description=what, total=total, console=Console(stderr=True), transient=True)
+def _counted(lines: Iterable[str], advance: Callable[[float], None] | None) -> Iterator[str]:
+    for line in lines:
+        if advance:
+            advance(1)
+        yield line

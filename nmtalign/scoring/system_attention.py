@@ -1,11 +1,10 @@
-"""The attention of systems over the sentences in which they differ: by their models, or from files of alignments."""
+"""The attention of systems in the sentences in which they differ most, by their models or from alignment files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmtalign.cli.common import bound_caches, choose_wait_policy, say
 from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import check_ahead, read_settings
@@ -19,7 +18,7 @@ Line = tuple[int, str, str]  # number from 0, source, translation
 
 @dataclass(frozen=True)
 class Attending:
-    """A system whose attention is to be shown: where it comes from, and its translation of every line."""
+    """A system whose attention is to be shown, and its translation of every line."""
 
     name: str
     where: Path  # a model directory, or an HDF5 file of alignments whose sentence numbers are lines from 0
@@ -35,13 +34,17 @@ def attention(where: Path, lines: Sequence[Line], settings: AlignConfig) -> "lis
     return _from_model(where, lines, settings) if where.is_dir() else _from_file(where, lines)
 
 
-def pictures(
-    systems: Sequence[Attending], source: Sequence[str], numbers: Sequence[int], settings: AlignConfig
+def attention_panels(
+    systems: Sequence[Attending],
+    source: Sequence[str],
+    numbers: Sequence[int],
+    settings: AlignConfig,
+    warn: Callable[[str], None],
 ) -> "dict[int, list[tuple[str, Panel]]]":
-    """(system, what is drawn) of each line, which are numbered from 0, for each system that can be drawn.
+    """(system, panel to draw) of each line, numbered from 0, for each system that has attention.
 
-    A model without attention is passed over with a line on stderr, and so is a sentence without words. Raises
-    UsageError where no system has attention, and as `attention` does.
+    `warn` is called for a model without attention. A sentence without words is left out. Raises UsageError if no system
+    has attention, and as `attention` does.
     """
     from nmtalign.alignment.heatmap import Panel
 
@@ -49,10 +52,10 @@ def pictures(
     attending = [system for system in systems if not _lacks_attention(system.where)]
     for system in systems:
         if system not in attending:
-            say(f"{system.where}: this model has no attention: there is no picture of it")
+            warn(f"{system.where}: this model has no attention: there is no picture of it")
     if not attending:
         raise UsageError(
-            "--attention: no system has attention; leave it out, or give files of alignments with --alignments"
+            "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
         )
     for system in attending:
         records = attention(system.where, [(n, source[n], system.lines[n]) for n in numbers], settings)
@@ -63,7 +66,7 @@ def pictures(
 
 
 def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = False) -> str:
-    """Lines for the terminal: the pictures of one sentence beside each other, where they fit into the width."""
+    """Lines for the terminal: the pictures of one sentence, beside each other if they fit into the width."""
     from nmtalign.alignment.terminal import render_text
 
     return render_text([panel for _, panel in panels], width, colour=colour) if panels else ""
@@ -88,8 +91,6 @@ def _lacks_attention(where: Path) -> bool:
 
 
 def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
-    choose_wait_policy()
-    bound_caches()
     check_ahead([folder])
     from nmtalign.alignment.forced import align_pairs
     from nmtalign.core.devices import use_threads
@@ -124,7 +125,7 @@ def _from_file(path: Path, lines: Sequence[Line]) -> "list[AlignmentRecord]":
 
 
 def _letters(text: str) -> str:
-    """Letters and digits alone: how words are cut and written together is the tokeniser's business."""
+    """Only the letters and digits, because tokenisers separate and join words differently."""
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 

@@ -1,0 +1,59 @@
+"""The public function `score`: from lines and settings to every figure."""
+
+import csv
+import io
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from nmtalign.errors import InputError, UsageError
+from nmtalign.scoring.evaluation import score
+
+
+def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
+    result = score(texts.systems[0], texts.references[0], metrics="bleu")
+    assert result.value() == BLEU().corpus_score(texts.systems[0], [texts.references[0]]).score
+    assert result.to_dict()["systems"][0]["scores"]["BLEU"]["value"] == result.value()
+    (row,) = csv.DictReader(io.StringIO(result.to_csv()))
+    assert float(row["value"]) == result.value()
+
+
+def test_systems_references_lengths_and_given_scores(texts) -> None:
+    systems = dict(zip("abc", texts.systems, strict=True))
+    given = {"COMET": [[float(number)] * 200 for number in range(3)]}
+    result = score(
+        systems, texts.references, texts.source, segment_scores=given, by_length=True, bootstrap=50, language="fr"
+    )
+    assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
+    assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
+    assert result.value(system="c") > result.value(system="a")
+    assert result.report.systems[2].everything.whole.marks[0] == "winner"
+    assert [one.by for one in result.report.systems[0].everything.breakdowns] == ["length"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "error", "message"),
+    [
+        ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2: it has 1 line, but reference 1 has 2 lines"),
+        ((["a"], ["a"]), {"metrics": "blue"}, UsageError, "unknown 'blue'; the nearest known one is 'bleu'"),
+        ((["a"], ["a"]), {"by_length": True}, UsageError, "by_length: give the source"),
+        (
+            (["a"], ["a"]),
+            {"segment_scores": {"x": [[1.0, 2.0]]}},
+            UsageError,
+            "x: give 1 numbers for each of 1",
+        ),
+        ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, UsageError, "must be a finite number"),
+        ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(arguments, settings, error, message) -> None:
+    with pytest.raises(error, match=message):
+        score(*arguments, **settings)
+
+
+def test_a_metric_or_system_that_is_not_there_is_named() -> None:
+    result = score(["a b c d"], ["a b c d"])
+    for given, message in (({"metric": "TER"}, "no metric 'TER'"), ({"system": "x"}, "no system 'x'")):
+        with pytest.raises(UsageError, match=message):
+            result.value(**given)
