@@ -39,7 +39,12 @@ class Columns:
     """The datasets while they grow: what is not yet a whole chunk of each, and the totals that offsets go on from."""
 
     def __init__(self, weights: str, tails: Mapping[int, bytes], totals: Mapping[str, int]) -> None:
-        """`tails`: raw bytes by number of the dataset; `totals`: the last of each of OFFSETS. Empty: from the start."""
+        """`tails`: raw bytes by number of the dataset; `totals`: the last of each of OFFSETS. Empty: from the start.
+
+        Raises ValueError for a number that no dataset has, and for bytes that are no whole values.
+        """
+        if not all(0 <= number < len(NAMES) for number in tails):
+            raise ValueError("holds a dataset that alignment files do not have")
         self._types = [column_type(name, weights) for name in NAMES]
         self.totals = dict.fromkeys(OFFSETS, 0) | dict(totals)
         self._tails = [self._from_bytes(number, tails.get(number, b"")) for number in range(len(NAMES))]

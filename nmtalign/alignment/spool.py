@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import disk_errors, make_folder, open_alone
+from nmtalign.hdf5 import damage
 from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
@@ -109,18 +110,22 @@ class Spool:
     def look_back(self, at_most: int | None = None) -> Content | None:
         """What there is up to the last commit of at most so many sentences, or None where there is no such commit.
 
-        Raises FormatError for a file that was not begun by `begin`.
+        Raises FormatError for a file that was not begun by `begin`, or holds a commit that this module never writes.
         """
+        with damage(self.path, "file of an interrupted run", "move it away, or leave out --resume"):
+            return self._look_back(at_most)
+
+    def _look_back(self, at_most: int | None) -> Content | None:
         content, settings, tails = None, {}, dict[int, bytes]()
         for frame, end in self._frames():
             if frame.kind == SETTINGS:
-                settings = parse_json(frame.payload)
+                settings = dict(parse_json(frame.payload))
             elif frame.kind == CHUNK:
                 tails[frame.dataset] = b""
             elif frame.kind == TAIL:
                 tails[frame.dataset] = tails.get(frame.dataset, b"") + frame.payload
             elif frame.kind == COMMIT:
-                state = parse_json(frame.payload)
+                state = _checked(parse_json(frame.payload))
                 if at_most is None or state["sentences"] <= at_most:
                     content = Content(settings, state, dict(tails), end)
         return content
@@ -172,6 +177,14 @@ def _read(lines: BinaryIO) -> Frame | None:
     if len(payload) < length or zlib.crc32(payload, zlib.crc32(header)) != _CHECKSUM.unpack(checksum)[0]:
         return None
     return Frame(kind, dataset, payload)
+
+
+def _checked(state: Any) -> Mapping[str, Any]:
+    """The state of a commit; raises TypeError, LookupError or ValueError unless it counts as `Background` does."""
+    counts = [state[name] for name in ("records", "sentences", "last_id")] + list(state["totals"].values())
+    if not all(type(count) is int for count in counts) or not isinstance(state["rises"], bool):
+        raise ValueError("a commit without its counts")
+    return dict(state)
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

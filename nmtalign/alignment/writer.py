@@ -20,6 +20,7 @@ from nmtalign.alignment.settings import check_same, plain
 from nmtalign.alignment.spool import Content, Spool
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import disk_errors, followed
+from nmtalign.hdf5 import damage
 from nmtalign.version import __version__
 
 _BLOCK = 1000  # records that wait in memory,
@@ -117,7 +118,6 @@ class AlignmentWriter:
             self._take_up_whole()
         if content is not None:
             check_same(self.partial, content.settings, self._settings())
-            self._spool.cut(content.end)
             self._take_up(content)
         elif self._whole is None and self._background is None:
             self._spool.cut(0)
@@ -132,7 +132,9 @@ class AlignmentWriter:
         self._background = Background(self._spool, Columns(self._dtype, {}, {}), State())
 
     def _take_up(self, content: Content) -> None:
-        state, columns = taken_up(content.state), Columns(self._dtype, content.tails, content.state["totals"])
+        with damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume"):
+            state, columns = taken_up(content.state), Columns(self._dtype, content.tails, content.state["totals"])
+        self._spool.cut(content.end)
         self.records, self.sentences, self._last_id = state.records, state.sentences, state.last_id
         self._committed, self._worth_keeping = self.sentences, True
         self._background = Background(self._spool, columns, state)

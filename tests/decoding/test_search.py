@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmtalign.decoding import search as search_module
 from nmtalign.decoding.search import SearchOptions
+from nmtalign.decoding.selection import best_continuations
 from nmtalign.decoding.trace import Scoring
 from nmtalign.errors import NmtalignError, UsageError
 
@@ -193,6 +196,25 @@ def test_the_beam_shrinks_with_each_ending():
     table[:, :, [0, 2, 3]] = 0.0
     found = search(TableScorer(table), [[2] * 9], beam=3, n_best=3, length_penalty=0.0)
     assert texts(found[0]) == [(), (2,), (2, 2)]
+
+
+@pytest.mark.parametrize("beam", [3, 8, 12])
+def test_what_cannot_go_on_never_continues_the_row_of_a_neighbour(monkeypatch, beam):
+    scorer = TableScorer.random(beam)
+    prefixes = [*[()] * (len(SENTENCES) - 1), (3, 2)]  # the last sentence has one continuation, the others many
+    expected = search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam)
+    impossible = 0
+
+    def of_the_neighbour(*arguments):
+        nonlocal impossible
+        found = best_continuations(*arguments)
+        without = found.totals == -torch.inf
+        impossible += int(without.sum())
+        return replace(found, hypotheses=torch.where(without, arguments[1].shape[1], found.hypotheses))
+
+    monkeypatch.setattr(search_module, "best_continuations", of_the_neighbour)
+    assert search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam) == expected
+    assert impossible
 
 
 def test_a_model_of_no_numbers_is_refused():
