@@ -8,6 +8,7 @@ by a program that cleared the first 512 bytes) must pass all other checks.
 """
 
 import contextlib
+import errno
 import hashlib
 import math
 import re
@@ -19,6 +20,7 @@ import h5py
 from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
+from nmtalign.files import refusal
 
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
@@ -27,16 +29,23 @@ _MOST_OBJECTS, _DEEPEST, _MOST_ATTRIBUTES = 64, 3, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
 _BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
+# A damaged file never causes these errors of the operating system.
+_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 _FILTERS = frozenset((h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE))  # others may load code from plugins
 _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError)
 
 
 @contextlib.contextmanager
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Raises FormatError for every error that a damaged file causes; `what` names the kind of file."""
+    """Raises FormatError for every error that a damaged file causes; `what` names the kind of file.
+
+    What the system refuses, such as a file without permission to read, is no damage: it raises ResourceError.
+    """
     try:
         yield
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno in _REFUSED:
+            raise refusal(error, path, "read") from None
         reason = " ".join(str(error).split())[:200]
         raise FormatError(f"{path}: damaged {what} ({reason}); {fix}") from None
 

@@ -1,5 +1,6 @@
 """Crafted and damaged HDF5 files: no link is followed, no size is trusted, and every mutation is one FormatError."""
 
+import errno
 import os
 import random
 import shutil
@@ -20,7 +21,8 @@ from nmtalign.alignment.export_formats import text_lines
 from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, ResourceError
+from nmtalign.hdf5 import damage
 
 Edit = Callable[[Path], AbstractContextManager[h5py.File]]
 
@@ -305,3 +307,12 @@ def test_every_mutation_is_refused(kind: str, read: Any, request: pytest.Fixture
         with pytest.raises(FormatError, match=path.name) as error:
             read(path)
         assert "\n" not in str(error.value), number
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_what_the_system_refuses_is_no_damage(tmp_path, number):
+    path = tmp_path / "a.h5"
+    with pytest.raises(ResourceError, match=r"a\.h5: cannot read: "), damage(path, "corpus", "make it again"):
+        raise OSError(number, os.strerror(number), str(path))
+    with pytest.raises(FormatError, match="damaged corpus"), damage(path, "corpus", "make it again"):
+        raise OSError("truncated file")

@@ -16,6 +16,7 @@ from nmtalign.alignment.links import AlignmentRecord, Link, argmax_links, check_
 from nmtalign.alignment.partial_file import Commit, PartialFile, check_same
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import disk_errors, followed
+from nmtalign.hdf5 import damage
 from nmtalign.version import __version__
 
 _BLOCK = 1000  # records are handed to the writing thread when so many wait in memory,
@@ -117,7 +118,6 @@ class AlignmentWriter:
             self._resume_complete()
         if content is not None:
             check_same(self.partial, content.settings, self._settings())
-            self._file.cut(content.end)
             self._resume_commit(content)
         elif self._complete is None and self._thread is None:
             self._file.cut(0)
@@ -132,7 +132,10 @@ class AlignmentWriter:
         self._thread = WriterThread(self._file, ColumnBuffers(self._dtype, {}, {}), Progress())
 
     def _resume_commit(self, content: Commit) -> None:
-        progress, columns = restored(content.state), ColumnBuffers(self._dtype, content.tails, content.state["totals"])
+        with damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume"):
+            columns = ColumnBuffers(self._dtype, content.tails, content.state["totals"])
+            progress = restored(content.state)
+        self._file.cut(content.end)
         self.records, self.sentences, self._last_id = progress.records, progress.sentences, progress.last_id
         self._committed, self._has_commit = self.sentences, True
         self._thread = WriterThread(self._file, columns, progress)

@@ -53,7 +53,12 @@ class ColumnBuffers:
     """The datasets while they grow: for each the values that do not fill a chunk yet, and the last offsets."""
 
     def __init__(self, weights: str, tails: Mapping[int, bytes], totals: Mapping[str, int]) -> None:
-        """`tails`: raw bytes by dataset number; `totals`: the last value of each of OFFSETS. Both start empty."""
+        """`tails`: raw bytes by dataset number; `totals`: the last value of each of OFFSETS. Both start empty.
+
+        Raises ValueError for an unknown dataset number, and for bytes that are not a number of complete values.
+        """
+        if not all(0 <= number < len(NAMES) for number in tails):
+            raise ValueError("has a dataset that alignment files do not have")
         self._types = [dataset_type(name, weights) for name in NAMES]
         self.totals = dict.fromkeys(OFFSETS, 0) | dict(totals)
         self._tails = [self._from_bytes(number, tails.get(number, b"")) for number in range(len(NAMES))]

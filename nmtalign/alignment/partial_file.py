@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import disk_errors, make_folder, open_alone
+from nmtalign.hdf5 import damage
 from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
@@ -112,18 +113,22 @@ class PartialFile:
     def last_commit(self, at_most: int | None = None) -> Commit | None:
         """Returns the last commit of at most `at_most` sentences, or None if there is no such commit.
 
-        Raises FormatError for a file that `begin` did not start.
+        Raises FormatError for a file that `begin` did not start, or with a commit that this module never writes.
         """
+        with damage(self.path, "file of an interrupted run", "move it away, or leave out --resume"):
+            return self._last_commit(at_most)
+
+    def _last_commit(self, at_most: int | None) -> Commit | None:
         content, settings, tails = None, {}, dict[int, bytes]()
         for frame, end in self._frames():
             if frame.kind == SETTINGS:
-                settings = parse_json(frame.payload)
+                settings = dict(parse_json(frame.payload))
             elif frame.kind == CHUNK:
                 tails[frame.dataset] = b""
             elif frame.kind == TAIL:
                 tails[frame.dataset] = tails.get(frame.dataset, b"") + frame.payload
             elif frame.kind == COMMIT:
-                state = parse_json(frame.payload)
+                state = _checked(parse_json(frame.payload))
                 if at_most is None or state["sentences"] <= at_most:
                     content = Commit(settings, state, dict(tails), end)
         return content
@@ -173,6 +178,14 @@ def _read(lines: BinaryIO) -> Frame | None:
     if len(payload) < length or zlib.crc32(payload, zlib.crc32(header)) != _CHECKSUM.unpack(checksum)[0]:
         return None
     return Frame(kind, dataset, payload)
+
+
+def _checked(state: Any) -> Mapping[str, Any]:
+    """The state of a commit; raises TypeError, LookupError or ValueError unless it counts as `Background` does."""
+    counts = [state[name] for name in ("records", "sentences", "last_id")] + list(state["totals"].values())
+    if not all(type(count) is int for count in counts) or not isinstance(state["rises"], bool):
+        raise ValueError("a commit without its counts")
+    return dict(state)
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -174,6 +174,7 @@ class Corpus:
         self.folder = folder
         self.attributes = dict(attributes)
         self.splits = splits
+        self.sealed = False  # whether the file has a SHA-256 over every byte
         self.source_language = str(attributes["source_language"])
         self.target_language = str(attributes["target_language"])
         self.settings: dict[str, Any] = parse_json(attributes["settings"])
@@ -212,6 +213,7 @@ class Corpus:
             },
             "settings": self.settings,
             "hash": self.hash,
+            "checked": "every byte" if self.sealed else "structure, ids and texts, not the attributes",
         }
 
     @classmethod
@@ -233,6 +235,7 @@ class Corpus:
                 raise ValueError("no training pairs")
             _check_files(path.parent, _texts(attributes, "sha256"))
             corpus = cls(path.parent, attributes, splits)
+            corpus.sealed = sealed
             _check_values(corpus)
             if not sealed:
                 _check_content(splits, _texts(attributes, "content_sha256"))

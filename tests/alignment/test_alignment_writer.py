@@ -21,6 +21,7 @@ from nmtalign.alignment import alignment_writer, columns
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.columns import to_half
+from nmtalign.alignment.partial_file import CHUNK, COMMIT, SETTINGS, TAIL, PartialFile
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
 ATTRIBUTES = {"model_hash": "abc", "direction": "en-fr", "options": '{"beam": 12, "threads": 1}'}
@@ -380,3 +381,42 @@ def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, ofte
     assert link.is_symlink()
     assert [(one.name, one.stat().st_mode & 0o777) for one in there.iterdir()] == [("a.h5", 0o600)]
     assert (there / "a.h5").read_bytes() == whole
+
+
+COUNTS = '"records": 1, "sentences": 1, "last_id": 0, "rises": true, "totals": {}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset", "payload"),
+    [
+        (COMMIT, 0, "{"),
+        (COMMIT, 0, "[" * 100_000),
+        (COMMIT, 0, "[]"),
+        (COMMIT, 0, "null"),
+        (COMMIT, 0, "{}"),
+        (COMMIT, 0, '{"sentences": 1}'),
+        (COMMIT, 0, "{" + COUNTS.replace("1", '"1"') + "}"),
+        (COMMIT, 0, "{" + COUNTS.replace("true", "1") + "}"),
+        (COMMIT, 0, "{" + COUNTS.replace("{}", "[]") + "}"),
+        (COMMIT, 0, "{" + COUNTS.replace("{}", '{"a": null}') + "}"),
+        (SETTINGS, 0, "{"),
+        (SETTINGS, 0, "3"),
+        (CHUNK, 99, "bytes"),
+        (TAIL, 0, "odd"),
+    ],
+)
+def test_a_crafted_partial_file_is_refused(tmp_path, kind, dataset, payload):
+    path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
+    spool = PartialFile(partial, path)
+    spool.open()
+    spool.begin(AlignmentWriter(path, ATTRIBUTES)._settings())
+    spool.append(kind, dataset, payload.encode())
+    spool.append(COMMIT, 0, ("{" + COUNTS + "}").encode())
+    spool.close()
+    before = partial.read_bytes()
+    with (
+        pytest.raises(FormatError, match=r"a\.h5\.partial: damaged .*; move it away, or leave out --resume"),
+        AlignmentWriter(path, ATTRIBUTES, resume=True),
+    ):
+        pass
+    assert partial.read_bytes() == before

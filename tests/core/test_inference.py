@@ -123,3 +123,15 @@ def test_threads_share_a_table():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("size", [6, 40, 200])
+def test_the_row_of_a_word_does_not_depend_on_the_words_that_are_new_with_it(size):
+    torch.manual_seed(size)
+    embedding = torch.nn.Embedding(100, size)
+    weight, bias = torch.randn(4 * size, size), torch.randn(4 * size)
+    with torch.inference_mode():
+        together = WordTable(embedding, weight, bias)(torch.arange(100))
+        one_by_one = WordTable(embedding, weight, bias)
+        for word in torch.randperm(100):
+            assert torch.equal(one_by_one(word[None])[0], together[word])

@@ -1,6 +1,7 @@
 """Beam search: against enumeration, against forced decoding, whatever the batch."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.search import beam_search as search_module
 from nmtalign.search.hypotheses import Scoring
 from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.selection import best_continuations
 
 PENALTIES = [
     {"length_penalty": 0.0},
@@ -183,6 +186,25 @@ def test_the_beam_shrinks_with_each_ending():
     table[:, :, [0, 2, 3]] = 0.0
     found = search(TableScorer(table), [[2] * 9], beam=3, n_best=3, length_penalty=0.0)
     assert texts(found[0]) == [(), (2,), (2, 2)]
+
+
+@pytest.mark.parametrize("beam", [3, 8, 12])
+def test_what_cannot_go_on_never_continues_the_row_of_a_neighbour(monkeypatch, beam):
+    scorer = TableScorer.random(beam)
+    prefixes = [*[()] * (len(SENTENCES) - 1), (3, 2)]  # the last sentence has one continuation, the others many
+    expected = search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam)
+    impossible = 0
+
+    def of_the_neighbour(*arguments):
+        nonlocal impossible
+        found = best_continuations(*arguments)
+        without = found.totals == -torch.inf
+        impossible += int(without.sum())
+        return replace(found, hypotheses=torch.where(without, arguments[1].shape[1], found.hypotheses))
+
+    monkeypatch.setattr(search_module, "best_continuations", of_the_neighbour)
+    assert search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam) == expected
+    assert impossible
 
 
 def test_a_model_of_no_numbers_is_refused():
