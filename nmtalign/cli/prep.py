@@ -16,7 +16,7 @@ from nmtalign.errors import UsageError
 from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
-    from nmtalign.data.spool import Summary
+    from nmtalign.data.pair_spool import Summary
 
 TEXT, WORDS, PAIRS = "Text", "Vocabulary", "Which pairs"
 

@@ -128,7 +128,7 @@ class BatchPolicy:
     seed: int = 0
 
 
-class Plan(Sequence[Indices]):
+class EpochPlan(Sequence[Indices]):
     """The batches of an epoch, each the indices of its pairs; a slice of a plan is a plan.
 
     It is stored in three arrays, not as a list of small ones: 12 million pairs make 150,000 batches.
@@ -145,10 +145,10 @@ class Plan(Sequence[Indices]):
     @overload
     def __getitem__(self, index: int) -> Indices: ...
     @overload
-    def __getitem__(self, index: slice) -> "Plan": ...
-    def __getitem__(self, index: int | slice) -> "Indices | Plan":
+    def __getitem__(self, index: slice) -> "EpochPlan": ...
+    def __getitem__(self, index: int | slice) -> "Indices | EpochPlan":
         if isinstance(index, slice):
-            return Plan(self._order, self._bounds, self._turns[index])
+            return EpochPlan(self._order, self._bounds, self._turns[index])
         turn = self._turns[index]
         return self._order[self._bounds[turn] : self._bounds[turn + 1]]
 
@@ -162,7 +162,7 @@ def eligible(pairs: Pairs, max_length: int) -> Indices:
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
-def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> Plan:
+def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> EpochPlan:
     """The batches of an epoch (0, 1, ...), as indices of pairs; equal policies and epochs give equal plans."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
@@ -179,7 +179,7 @@ def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -
     else:
         turns = [np.arange(count) for count in counts]
     firsts = np.cumsum([0, *counts])
-    return Plan(
+    return EpochPlan(
         order,
         np.concatenate([*bounds, [len(order)]]).astype(np.int64),
         np.concatenate([[], *(part + first for part, first in zip(turns, firsts, strict=False))]).astype(np.int64),

@@ -1,7 +1,7 @@
-"""Given links between the words of training pairs, and the cells of a batch's weights that they mark.
+"""Given links between the words of training pairs, and the attention weights of a batch that they mark.
 
-The file has a line for each line of the training text, links in Pharaoh's format. What is kept of it: the links of the
-pairs that are in the corpus, 2 bytes a link where no sentence has more than 256 words, and 8 bytes a pair.
+The file has one line of links in Pharaoh format for each line of the training text. Memory holds the links of the pairs
+in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
 
 
 class Guide:
-    """The links of every training pair; called with a batch, it gives the batch with its `guide`.
+    """The links of every training pair; called with a batch, it returns the batch with its `guide`.
 
-    A link of two words is one of all pieces of both.
+    A link between two words links all their pieces.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Guide:
     ) -> None:
         """links (L, 2): source and target word; those of pair i are links[offsets[i]:offsets[i + 1]].
 
-        `begins` (K,) tells for each side which ids begin a word, or is None where all do.
+        `begins` (K,) tells for each side which ids begin a word; None = all of them.
         """
         self._links, self._offsets, self._begins = links, offsets, begins
-        self.hash = digest  # of the text that the links were read from
+        self.hash = digest  # of the text of the links
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with its linked cells (B, Ty, Tx) and the number of target tokens that have such cells."""
@@ -63,7 +63,7 @@ class Guide:
         return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
 
     def _of_pairs(self, indices: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """(place in `indices` (L,), link (L, 2)) of all links of some pairs."""
+        """(position in `indices` (L,), link (L, 2)) of all links of the pairs."""
         starts = self._offsets[indices]
         counts = self._offsets[indices + 1] - starts
         rows = np.repeat(np.arange(len(indices)), counts)
@@ -74,7 +74,7 @@ class Guide:
 def _word_of_token(
     ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """(B, T) the word of each piece, from 0; -1, a place where no word is, at `</s>` and padding."""
+    """(B, T) the word of each piece, from 0; -1, a place without a word, at `</s>` and padding."""
     marks = begins[ids]
     marks[:, 0] = True
     words = np.cumsum(marks, axis=1) - 1
@@ -84,10 +84,10 @@ def _word_of_token(
 
 
 def read_guide(path: Path, corpus: Corpus) -> Guide:
-    """The guide that a file of links (plain or .gz) is for the training pairs of a corpus.
+    """Reads a file of links (plain or .gz) for the training pairs of a corpus.
 
-    Raises InputError naming file and line for what is no link, or a link that leaves its pair, and for a file that does
-    not have the lines of the training text; FormatError for a corpus that does not know its lines.
+    Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
+    file whose number of lines is not that of the training text; FormatError for a corpus that has no line numbers.
     """
     train = corpus.splits["train"]
     if train.lines is None or train.text_lines is None:
@@ -101,7 +101,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     kept, digest, first = bytearray(), hashlib.sha256(), 0
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
     for raw in _blocks(path):
-        # Bounds of another type would have all lines converted.
+        # Bounds of another type would convert the whole array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
         sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
@@ -127,7 +127,7 @@ def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file, each with its end, some MB at a time."""
+    """The lines of a file with their line ends, some MB at a time."""
     with open_bytes(path) as stream:
         try:
             lines, size = list[bytes](), 0
@@ -149,7 +149,7 @@ def _read(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(links (L, 2), which of the wanted lines each is on (L,)) of the lines that follow line `first`, from 0.
 
-    Raises InputError for what is no link, on any line.
+    Raises InputError for text that is not a link, on any line.
     """
     text = b"".join(raw)
     if not _LINKS.fullmatch(text):
@@ -173,7 +173,7 @@ def _no_link(path: Path, raw: list[bytes], first: int) -> InputError:
 
 
 def _word_counts(side: Flat, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
-    """(high - low,) how many words the sentences `low` to `high` have."""
+    """(high - low,) the number of words of the sentences `low` to `high`."""
     ids, offsets = side
     bounds = offsets[low : high + 1].astype(np.int64)
     if begins is None:
@@ -193,7 +193,7 @@ def _check(
     sizes: list[npt.NDArray[np.int64]],
     lines: npt.NDArray[np.int32],
 ) -> None:
-    """Raises InputError for the first link that is not within its pair of so many words a side."""
+    """Raises InputError for the first link outside its pair; `sizes` are the numbers of words per side."""
     outside = (links[:, 0] >= sizes[0][pairs]) | (links[:, 1] >= sizes[1][pairs])
     if outside.any():
         index = int(outside.argmax())

@@ -25,23 +25,23 @@ from nmtalign.text.tokenizer import Tokenizers
 Pairs = Sequence[tuple[str, str]]
 
 CHUNK = 2_000  # pairs handed to a process at a time
-PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before the processes have started
-_IN_FLIGHT = 3  # chunks a process
-_COUNTED_WHOLE = 4  # chunks of which every line is looked at for its spacing, and then one line of
+PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before processes could start
+_IN_FLIGHT = 3  # chunks per process
+_COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line; later from one line in
 _COUNTED_STEP = 16
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
 
 
 @dataclass(frozen=True)
 class LengthLimit:
-    """Which pairs are left out for their length: longer than `longest` tokens on either side (0 = no limit)."""
+    """Pairs with more than `longest` tokens on either side are left out (0 = no limit)."""
 
     longest: int = 0
     keep_empty: bool = False
 
 
 class WordIndex(dict[str, int]):
-    """Numbers words in the order of their first use."""
+    """Numbers words in the order of their first occurrence."""
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self)
@@ -51,8 +51,8 @@ class WordIndex(dict[str, int]):
 class Side(NamedTuple):
     """One side of a chunk: its different tokens, joined by spaces, and the text as their numbers.
 
-    Thus the processes look at every token, and the one that collects only at the different ones; one string and two
-    arrays pass quickly between them.
+    So the worker processes handle every token, and the collecting process only the different ones. One string and two
+    arrays pass quickly between processes.
     """
 
     types: str
@@ -74,7 +74,7 @@ class Side(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Tokenised pairs: those kept, by position in the chunk, and how many were dropped."""
+    """Tokenised pairs: those kept, by position in the chunk, and the numbers of those dropped."""
 
     kept: list[int]
     source: Side
@@ -85,7 +85,7 @@ class Chunk(NamedTuple):
 
 
 def worker_count(asked: int) -> int:
-    """The number of processes: as asked, or for 0 one for each core that this process may use."""
+    """The number of processes: `asked`, or for 0 one per core that this process may use."""
     if asked:
         return asked
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -94,7 +94,7 @@ def worker_count(asked: int) -> int:
 def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, step: int = 0) -> Chunk:
     """Tokenises pairs and drops those that are empty or too long on either side.
 
-    Every `step`-th target line that is kept is looked at for where its spaces stand (0 = none).
+    The positions of spaces are counted in every `step`-th target line that is kept (0 = none).
     """
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]
@@ -117,10 +117,10 @@ def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, ste
 def tokenize_pairs(
     tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int, spacing: bool = False
 ) -> Iterator[tuple[Pairs, Chunk]]:
-    """Each block of raw pairs and what became of it, in order, the same for any number of workers.
+    """Each block of raw pairs with its chunk, in order; the number of workers changes nothing.
 
-    With `spacing` lines are looked at for where their spaces stand: all at first, then a few. A small corpus, and any
-    with one worker, is tokenised in this process.
+    With `spacing` the positions of spaces are counted: in all lines at first, then in a few. A small corpus, or any
+    corpus with one worker, is tokenised in this process.
     """
     head: list[Pairs] = []
     if workers > 1:
@@ -161,7 +161,7 @@ def process_pool(
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
 
-    An error or an interruption ends them at once. Raises ResourceError with the message `killed` where one was killed.
+    An error or an interruption ends them at once. Raises ResourceError with the message `killed` if one was killed.
     """
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
@@ -170,7 +170,7 @@ def process_pool(
         try:
             yield pool
         except BaseException as error:
-            # Waiting for what is under way could take minutes, and nobody would read it.
+            # The work in progress could take minutes, and its results are not needed.
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             pool.shutdown(cancel_futures=True)
@@ -183,14 +183,14 @@ _worker: dict[str, tuple[Tokenizers, LengthLimit]] = {}
 
 
 def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, with one line
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if tokenizers is not None and limit is not None:
         _worker["settings"] = (tokenizers, limit)
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent has ended, however that was: else it waits for work without end."""
+    """Ends this process when its parent has ended for any reason; otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -12,10 +12,7 @@ from pathlib import Path
 from nmtalign.checks import pair_of_sizes
 from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.spool import PairSpool, SeenPairs, Summary, summarize_split
-from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
-from nmtalign.data.writer import (
+from nmtalign.data.corpus_writer import (
     Tables,
     Vocabularies,
     check_begun,
@@ -25,6 +22,9 @@ from nmtalign.data.writer import (
     write_corpus,
     write_files,
 )
+from nmtalign.data.pair_spool import PairSpool, SeenPairs, Summary, summarize_split
+from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
+from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
 from nmtalign.errors import InputError
 from nmtalign.files import disk_errors
 from nmtalign.text.lines import read_pairs, shown
@@ -36,15 +36,15 @@ PathPair = tuple[Path, Path]
 
 
 @dataclass
-class Tally:
-    """Pairs read, those dropped by reason, and where spaces stand in the target text."""
+class PrepTally:
+    """The numbers of pairs read and dropped, and the positions of spaces in the target text."""
 
     pairs: int = 0
     empty: int = 0
     duplicate: int = 0
     too_long: int = 0
     spacing: Counts = field(default_factory=Counter)
-    # Of training: where the pairs that were not dropped for their raw text stand in it, from 0.
+    # Training only: the lines, from 0, of the pairs that were not dropped for their raw text.
     lines: "array[int]" = field(default_factory=lambda: array("i"))
 
     def dropped(self) -> dict[str, int]:
@@ -54,7 +54,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class _Job:
-    """What all steps need to know."""
+    """The arguments of all steps."""
 
     work: Path
     config: PrepConfig
@@ -77,8 +77,8 @@ def prepare(
 ) -> Summary:
     """Prepares a corpus in `folder`.
 
-    A corpus of the same text and settings that is there is replaced when the new one is whole; another one, or one
-    with more sets, only with `force`. Other files in the folder stay.
+    A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
+    one with more sets, is replaced only with `force`. Other files in the folder stay.
 
     Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
@@ -108,7 +108,7 @@ def prepare(
 
 
 def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
-    tallies = {name: Tally() for name in given}
+    tallies = {name: PrepTally() for name in given}
     tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
     spools = {"train": _spool(job, "train", tokenizers, blocks, tallies["train"])}
     _check_kept(given["train"], spools["train"], tallies["train"])
@@ -146,14 +146,14 @@ def _settings(config: PrepConfig) -> dict[str, object]:
     return {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
 
 
-def _blocks(pairs: Iterator[tuple[str, str]], tally: Tally) -> Iterator[Pairs]:
+def _blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pairs]:
     while block := list(itertools.islice(pairs, CHUNK)):
         tally.pairs += len(block)
         yield block
 
 
-def _screened(blocks: Iterator[Pairs], tally: Tally, drop_duplicates: bool) -> Iterator[Pairs]:
-    """Drops what can be told from the raw text: pairs with a blank side, and pairs that were there before."""
+def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) -> Iterator[Pairs]:
+    """Drops pairs with a blank side and repeated pairs, which the raw text shows."""
     seen = SeenPairs()
     line = 0
     for block in blocks:
@@ -170,8 +170,8 @@ def _screened(blocks: Iterator[Pairs], tally: Tally, drop_duplicates: bool) -> I
         yield full
 
 
-def _training_blocks(job: _Job, train: PathPair, tally: Tally) -> tuple[Tokenizers, Iterator[Pairs]]:
-    """The tokenisers, learned first where they must be, and the training pairs to put through them."""
+def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Tokenizers, Iterator[Pairs]]:
+    """The tokenisers, trained first where necessary, and the training pairs to tokenise."""
     job.notify("reading train")
     blocks = _screened(_blocks(read_pairs(*train), tally), tally, job.config.drop_duplicates)
     if job.config.vocabulary == "word":
@@ -194,7 +194,7 @@ def _training_blocks(job: _Job, train: PathPair, tally: Tally) -> tuple[Tokenize
     source_pieces, target_pieces = _learn(job, train, raw)
     tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
     job.notify("reading train")
-    return tokenizers, _blocks(zip(*map(spooled_lines, raw), strict=True), Tally())
+    return tokenizers, _blocks(zip(*map(spooled_lines, raw), strict=True), PrepTally())
 
 
 def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
@@ -207,7 +207,7 @@ def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
         return [SentencePieces(model) for model in pool.map(train_pieces, *arguments)]
 
 
-def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: Tally) -> PairSpool:
+def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally) -> PairSpool:
     training = name == "train"
     if not training:
         job.notify(f"reading {name}")
@@ -228,12 +228,12 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
     return spool
 
 
-def _check_kept(paths: PathPair, spool: PairSpool, tally: Tally) -> None:
+def _check_kept(paths: PathPair, spool: PairSpool, tally: PrepTally) -> None:
     if not spool.source.sentences:
         raise _nothing_kept(paths, tally)
 
 
-def _nothing_kept(paths: PathPair, tally: Tally) -> InputError:
+def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
     names = " and ".join(map(shown, paths))
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")

@@ -11,7 +11,7 @@ from nmtalign.training.state import Position
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrainingBudget:
     """The limits of a training; infinity where there is none."""
 
     updates: float
@@ -19,7 +19,7 @@ class Budget:
     seconds: float
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> "Budget":
+    def of(cls, config: TrainingConfig) -> "TrainingBudget":
         """The limits that a configuration sets; the first one that is reached ends the training."""
         return cls(
             config.max_updates or math.inf,
@@ -98,7 +98,7 @@ class Schedule:
     _MEASURED = 50  # the latest update times, whose lower quartile counts: the first ones can be very slow
     _ENOUGH = 3  # update times that it takes to estimate the number of updates within a time limit
 
-    def __init__(self, config: TrainingConfig, budget: Budget, notice: Callable[[str], None]) -> None:
+    def __init__(self, config: TrainingConfig, budget: TrainingBudget, notice: Callable[[str], None]) -> None:
         """`notice` is called with one line when the warm-up was shorter than the setting."""
         self._config, self._budget, self._notice = config, budget, notice
         self._times = deque[float](maxlen=self._MEASURED)

@@ -1,4 +1,4 @@
-"""Learning curves as a picture: loss, perplexity, dev BLEU and speed of one or several models, a colour each."""
+"""Learning curves as a picture: loss, perplexity, dev BLEU and speed of one or several models, in colours."""
 
 import math
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from nmtalign.figures import (
     small_print,
     usual_settings,
 )
-from nmtalign.training.curves import Axis, CurvePanel, Curves, Trace, panels, short, signatures
+from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, panels, short, signatures
 
 _PANEL = (3.9, 2.6)  # inches
 _LABELS = {"updates": "updates", "epochs": "epochs", "hours": "hours of training", "words": "target words"}
 
 
 def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:
-    """Writes a .png, .svg or .pdf file; returns what its reader should know, a sentence each.
+    """Writes a .png, .svg or .pdf file; returns notes for the reader, one sentence each.
 
     Raises UsageError for a name without a known ending, where matplotlib is missing, and as `panels`.
     """
@@ -38,7 +38,7 @@ def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis
 
 
 def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "updates") -> Any:
-    """The matplotlib figure: axes a panel, two side by side."""
+    """The matplotlib figure: one pair of axes per panel, two side by side."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -104,15 +104,15 @@ def _draw_panel(axes: Any, panel: CurvePanel, with_key: bool) -> None:
         _key(axes)
 
 
-def _draw_trace(axes: Any, trace: Trace, beside_training: bool) -> None:
-    """Training is a line, dev a line with marks; a ring is the look whose weights were kept."""
+def _draw_trace(axes: Any, trace: CurveTrace, beside_training: bool) -> None:
+    """Training is a line, dev a line with marks; a ring marks the validation whose weights were kept."""
     colour = _colour(trace.model)
     style: dict[str, Any] = {"linestyle": _dashes(trace.model), "linewidth": 1.1}
     if trace.dev:
         line = {"linewidth": 1.1, "linestyle": (0, (1, 1.5))} if beside_training else style
         style = line | {"marker": _marker(trace.model), "markersize": 4.5, "markeredgewidth": 0, "zorder": 3}
     elif sum(map(math.isfinite, trace.y)) == 1:
-        style["marker"] = "."  # a line of one point is nothing to see
+        style["marker"] = "."  # a line of one point is not visible
     axes.plot(trace.x, trace.y, color=colour, **style)
     if trace.best:
         ring = {"marker": "o", "markersize": 10, "fillstyle": "none", "markeredgewidth": 1.1}

@@ -1,8 +1,7 @@
 """Learning curves in the terminal: small charts, and a table of the last and the best figures of each model.
 
-A training is drawn in braille dots, which are finer than letters, its looks at the dev set as ●, the one whose weights
-were kept as ◆. Several models differ in colour; where there is none, in letters, a small one for training, a large one
-for dev.
+A training is drawn in braille dots, which are finer than letters; a validation is ●, and the one whose weights were
+kept is ◆. Several models differ in colour. Without colours they differ in letters, small for training, large for dev.
 """
 
 import math
@@ -13,7 +12,7 @@ from statistics import median
 
 from nmtalign.alignment.terminal import cut
 from nmtalign.text.width import columns_of
-from nmtalign.training.curves import Axis, CurvePanel, Curves, Look, Trace, panels, short, signatures
+from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, Look, panels, short, signatures
 
 DEV, KEPT = "●", "◆"
 _ROWS, _LEAST, _MOST = 8, 34, 60  # rows of a chart, columns of one at least and at most
@@ -46,7 +45,7 @@ def _beside(parts: Sequence[str], room: int) -> str:
 
 
 def _legend(curves: Sequence[Curves], names: Sequence[str], width: int, plain: bool, colour: bool) -> list[str]:
-    """What stands for which model, and for dev; as many lines as it takes."""
+    """The signs of the models and of dev, in as many lines as they need."""
     looks = any(each.looks for each in curves)
     if plain:
         entries = [f"{_letter(model, False)} {cut(name, width - 2)}" for model, name in enumerate(names)]
@@ -75,7 +74,7 @@ def _coloured(text: str, model: int, colour: bool) -> str:
 
 @dataclass
 class _Canvas:
-    """Cells of a chart, 2 by 4 dots each; a mark stands over dots, and what came first stays."""
+    """The cells of a chart, 2 by 4 dots each. A mark covers dots; the first owner of a cell stays."""
 
     columns: int
     rows: int
@@ -107,7 +106,7 @@ class _Canvas:
 
 
 def _chart(panel: CurvePanel, room: int, axis: Axis, plain: bool, colour: bool) -> list[str]:
-    """A title, the rows, the axis and its ends: always as many lines."""
+    """A title, the rows, the axis and its ends: always the same number of lines."""
     low, high = min(panel.values), max(panel.values)
     low = 0.0 if panel.from_zero else low
     middle = math.sqrt(low * high) if panel.log else (low + high) / 2
@@ -131,7 +130,7 @@ def _chart(panel: CurvePanel, room: int, axis: Axis, plain: bool, colour: bool) 
 
 
 def _three(value: float) -> str:
-    """A number of three digits."""
+    """A number with three digits."""
     return short(float(f"{value:.3g}"))
 
 
@@ -151,8 +150,8 @@ def _placing(canvas: _Canvas, reach: float, low: float, high: float, log: bool) 
     return place
 
 
-def _draw(canvas: _Canvas, trace: Trace, place: _Placing, plain: bool, trained: bool) -> None:
-    """A line; dev is marks, and a line too where it stands alone."""
+def _draw(canvas: _Canvas, trace: CurveTrace, place: _Placing, plain: bool, trained: bool) -> None:
+    """A line; dev is drawn as marks, and also as a line if there is no training curve."""
     before: tuple[int, int] | None = None
     for x, y in zip(trace.x, trace.y, strict=True):
         if not (math.isfinite(x) and math.isfinite(y)):
@@ -181,7 +180,7 @@ def _between(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, in
 
 
 def _table(curves: Sequence[Curves], names: Sequence[str], width: int) -> list[str]:
-    """A row a figure, a column a model; as many tables below each other as the width asks for."""
+    """A row per figure, a column per model; as many tables below each other as the width needs."""
     columns = [_figures(each) for each in curves]
     heads = [cut(name, max(_FIGURE, width - _NAME - 2)) if len(names) == 1 else cut(name, 24) for name in names]
     widths = [
@@ -213,7 +212,7 @@ def _right(text: str, columns: int) -> str:
 
 
 def _figures(curves: Curves) -> list[tuple[str, str]]:
-    """The rows of a model's column, "-" for what is not known."""
+    """The rows of a model's column; "-" = unknown."""
     last, look, best = curves.last, curves.looks[-1] if curves.looks else None, curves.best
     progress = curves.progress[-1] if curves.progress else None
     speeds = [point.words_per_second for point in curves.progress if math.isfinite(point.words_per_second)]

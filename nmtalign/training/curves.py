@@ -1,7 +1,7 @@
-"""Learning curves: what a training's log says of loss, perplexity, dev BLEU and speed, over updates, epochs or time.
+"""Learning curves: loss, perplexity, dev BLEU and speed from the log of a training, over updates, epochs or time.
 
-A log may be of a run that goes on, its last line half written; of one that was resumed; without a dev set; with losses
-that are not finite; of an earlier version, which said less: what it does not say is nan.
+The log may belong to a running training and end within a line, to a resumed one, to one without a dev set, with losses
+that are not finite, or to an earlier version. Values that it does not have are nan.
 """
 
 import math
@@ -22,7 +22,7 @@ _MEND = "give a model directory that `nmtalign train` has written, or its train.
 
 @dataclass(frozen=True)
 class Point:
-    """Where training stood; `words` are the target words seen until then, about, or nan where that is not known."""
+    """A moment of a training; `words` is about the number of target words until then, or nan if it is unknown."""
 
     update: int
     epoch: float
@@ -30,13 +30,13 @@ class Point:
     words: float
 
     def at(self, axis: Axis) -> float:
-        """How far that is, in the unit of an axis."""
+        """The coordinate on an axis."""
         return {"updates": self.update, "epochs": self.epoch, "hours": self.seconds / 3600, "words": self.words}[axis]
 
 
 @dataclass(frozen=True)
-class Progress(Point):
-    """Means over the updates since the last such point; the loss is in nats a target word."""
+class ProgressPoint(Point):
+    """Means over the updates since the last such point; the loss is in nats per target word."""
 
     loss: float
     words_per_second: float  # of the target
@@ -51,12 +51,12 @@ class Progress(Point):
 
 @dataclass(frozen=True)
 class Look(Point):
-    """One look at the dev set."""
+    """One validation."""
 
     loss: float
     bleu: float
     signature: str
-    best: bool  # of all until then, by what the training counts
+    best: bool  # of all until then, by the metric of the training
     loss_sentence: float = math.nan
 
     @property
@@ -70,17 +70,17 @@ class Curves:
     """All curves of one model, in the order of the updates."""
 
     path: Path
-    progress: tuple[Progress, ...]
+    progress: tuple[ProgressPoint, ...]
     looks: tuple[Look, ...]
-    last: Point  # the last thing that the log says
-    ended: str  # the reason, or "" of a training that goes on or was cut off
+    last: Point  # the last event
+    ended: str  # the reason, or "" for a training that runs or was interrupted
     has_backward: bool  # the log has the curves of the other direction too
     start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
     ends: tuple[int, ...] = ()  # updates at which a budget was spent; several where it was made larger afterwards
 
     @property
     def best(self) -> Look | None:
-        """The look whose weights were kept as the best."""
+        """The validation whose weights were kept as the best."""
         return next((look for look in reversed(self.looks) if look.best), None)
 
     @property
@@ -90,22 +90,22 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Trace:
+class CurveTrace:
     """A line of a panel; nan where there is a gap."""
 
     model: int
     dev: bool
     x: Sequence[float]
     y: Sequence[float]
-    best: tuple[float, float] | None = None  # the look whose weights were kept
+    best: tuple[float, float] | None = None  # the validation whose weights were kept
 
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """What is drawn in one pair of axes."""
+    """The content of one pair of axes."""
 
     title: str
-    traces: Sequence[Trace]
+    traces: Sequence[CurveTrace]
     log: bool = False  # a logarithmic scale
     from_zero: bool = False
 
@@ -169,7 +169,7 @@ def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]
 
 
 def signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
-    """What it takes to get the BLEU again: once where all models have the same."""
+    """The signatures of dev BLEU: one line if they are all equal, else one line each."""
     named = [(each.signature, name) for each, name in zip(curves, names, strict=True) if each.signature]
     different = list(dict.fromkeys(signature for signature, _ in named))
     if len(different) == 1:
@@ -181,26 +181,26 @@ def signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
 
 
 def short(value: float) -> str:
-    """A number of at most about four digits, as people write it at an axis: 0.05, 12.5, 800, 2.5k, 1.5M."""
+    """A number of at most about four digits, for an axis: 0.05, 12.5, 800, 2.5k, 1.5M."""
     for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{name}"
     return f"{value:.4g}"
 
 
-def _traces(curves: Sequence[Curves], axis: Axis, value: Callable[[Progress], float]) -> list[Trace]:
+def _traces(curves: Sequence[Curves], axis: Axis, value: Callable[[ProgressPoint], float]) -> list[CurveTrace]:
     return [
-        Trace(model, False, [point.at(axis) for point in each.progress], [value(point) for point in each.progress])
+        CurveTrace(model, False, [point.at(axis) for point in each.progress], [value(point) for point in each.progress])
         for model, each in enumerate(curves)
     ]
 
 
-def _dev(curves: Sequence[Curves], axis: Axis, value: Callable[[Look], float]) -> list[Trace]:
+def _dev(curves: Sequence[Curves], axis: Axis, value: Callable[[Look], float]) -> list[CurveTrace]:
     traces = []
     for model, each in enumerate(curves):
         best = (each.best.at(axis), value(each.best)) if each.best else None
         xs, ys = [look.at(axis) for look in each.looks], [value(look) for look in each.looks]
-        traces.append(Trace(model, True, xs, ys, best if best and math.isfinite(best[1]) else None))
+        traces.append(CurveTrace(model, True, xs, ys, best if best and math.isfinite(best[1]) else None))
     return traces
 
 
@@ -240,7 +240,7 @@ class _Reader:
     """Takes the events of a log in turn."""
 
     backward: bool
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[ProgressPoint] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     last: Point | None = None
     ended: str = ""
@@ -272,14 +272,14 @@ class _Reader:
             self.ends.add(when[0])
 
     def _start(self, event: Mapping[str, Any], update: int, epoch: float, seconds: float) -> None:
-        """What an earlier run wrote after the checkpoint that this one goes on from has not happened."""
+        """Drops what an earlier run wrote after the checkpoint from which this one resumes."""
         self._pairs, self.start = _number(event, "pairs"), dict(event)
         self.progress = [point for point in self.progress if point.update <= update]
         self.looks = [look for look in self.looks if look.update <= update]
         self._counted = (self.progress[-1].epoch, self.progress[-1].words) if self.progress else (0.0, 0.0)
 
     def _progress(self, event: Mapping[str, Any], when: tuple[int, float, float]) -> None:
-        """The words of an epoch are its sentences by the mean words of a sentence, which two losses tell."""
+        """The words of an epoch are its sentences times the mean words per sentence, the ratio of the two losses."""
         loss, a_sentence = _number(event, "loss"), _number(event, "loss_sentence")
         speed, source_speed = _number(event, "target_words_per_second"), _number(event, "source_words_per_second")
         if loss > 0 and math.isfinite(a_sentence):
@@ -288,7 +288,7 @@ class _Reader:
         self._counted = (when[1], words)
         if self.backward:
             loss, speed, a_sentence = _number(event, "backward_loss"), source_speed, math.nan
-        self.progress.append(Progress(*when, words, loss, speed, _number(event, "learning_rate"), a_sentence))
+        self.progress.append(ProgressPoint(*when, words, loss, speed, _number(event, "learning_rate"), a_sentence))
 
     def _words(self, epoch: float) -> float:
         since, words = self._counted
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan where it is missing or null, as what is not finite is written."""
+    """A number of an event; nan where it is missing or null, as a number that is not finite is written."""
     value = event.get(name)
     return math.nan if value is None else float(value)
 

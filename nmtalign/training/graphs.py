@@ -30,7 +30,7 @@ TOLERANCE = 1e-2  # relative distance between the results of a graph and those o
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BatchBucket:
     """The shape that batches are padded to."""
 
     rows: int
@@ -38,7 +38,7 @@ class Bucket:
     target: int
 
     @classmethod
-    def of(cls, batch: Batch, lengths: int = LENGTHS, rows: int = ROWS) -> "Bucket":
+    def of(cls, batch: Batch, lengths: int = LENGTHS, rows: int = ROWS) -> "BatchBucket":
         """The smallest bucket that holds the batch."""
         return cls(
             _round_up(len(batch.source), rows),
@@ -135,8 +135,8 @@ class GraphedLoss:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
         self._recorder, self._limit = recorder or CudaRecorder(self._device), limit
-        self._recordings: OrderedDict[tuple[Bucket, bool], _Recording] = OrderedDict()
-        self._met: set[tuple[Bucket, bool]] = set()
+        self._recordings: OrderedDict[tuple[BatchBucket, bool], _Recording] = OrderedDict()
+        self._met: set[tuple[BatchBucket, bool]] = set()
         self._given_up = False
         self._weight = torch.ones((), device=self._device, dtype=self._parameters[0].dtype)
         # The static tensors that all graphs write: the sums, and the gradient of each parameter (None = no part in it).
@@ -145,7 +145,7 @@ class GraphedLoss:
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
         """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss."""
-        bucket = Bucket.of(batch)
+        bucket = BatchBucket.of(batch)
         key = bucket, self._model.training
         if self._given_up or key not in self._met:
             self._met.add(key)  # a bucket that never comes again is not worth a graph
@@ -165,7 +165,7 @@ class GraphedLoss:
             recording.replay()
         return self._hand_over(before)
 
-    def _record(self, key: tuple[Bucket, bool], inputs: tuple[Tensor, ...]) -> bool:
+    def _record(self, key: tuple[BatchBucket, bool], inputs: tuple[Tensor, ...]) -> bool:
         """Records a graph and compares it; leaves its results, or gives graphs up and returns False."""
         static = tuple(tensor.to(self._device, copy=True) for tensor in inputs)
         drawn = _random_state(self._device)

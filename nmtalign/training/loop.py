@@ -18,14 +18,14 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.training import events
-from nmtalign.training.both import directions_of, lay_down, make_models
-from nmtalign.training.budget import Budget, Every, Schedule
+from nmtalign.training.budget import Every, Schedule, TrainingBudget
+from nmtalign.training.directions import directions_of, lay_down, make_models
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Event, EventLog, Finished, Listener, Meter
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.runs import Given, find_run, fingerprint_of
 from nmtalign.training.state import Position, check_space, load_state, save_best, save_last, save_state, take_over
-from nmtalign.training.updates import Group, Outcome, Updater, cut_groups, seed_dropout
+from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, Updater, cut_groups, seed_dropout
 from nmtalign.training.validation import judge, validate
 from nmtalign.version import __version__
 
@@ -108,14 +108,14 @@ class Trainer:
         elif self.world.first:
             lay_down(self.directions, preset, config, restart)
         self._join_others()
-        self.budget = Budget.of(config)
+        self.budget = TrainingBudget.of(config)
         self._schedule = Schedule(config, self.budget, self._notice)
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._planned: tuple[int, Sequence[Indices]] | None = None
         self._batches_in_epoch = len(self._plan())
         self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice, self._how)
         self._meter = Meter()
-        self._uncounted: list[tuple[int, Outcome]] = []  # by the number of the update
+        self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     def _join_others(self) -> None:
         """Begins where rank 0 begins; raises UsageError if the processes do not train the same."""
@@ -185,7 +185,7 @@ class Trainer:
                 return reason
         return None
 
-    def _update(self, group: Group, batches: Iterator[Batch]) -> None:
+    def _update(self, group: MinibatchGroup, batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
         position = self.position
         position.update += 1
@@ -205,7 +205,7 @@ class Trainer:
             else:
                 self._skip(update, outcome.group)
 
-    def _skip(self, update: int, group: Group) -> None:
+    def _skip(self, update: int, group: MinibatchGroup) -> None:
         """Counts an update that was left out; raises TrainingError after too many in a row."""
         position = self.position
         position.skipped += 1

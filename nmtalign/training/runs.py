@@ -18,7 +18,7 @@ from nmtalign.files import sha256_of
 from nmtalign.model_directory import load_tensors, model_config
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
 from nmtalign.text.vocabulary import Vocabulary
-from nmtalign.training.both import BACKWARD, turned_round
+from nmtalign.training.directions import BACKWARD, turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(

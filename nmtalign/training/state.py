@@ -1,7 +1,7 @@
-"""What it takes to go on: checkpoints with weights, optimiser, random generators and position, the newest two kept.
+"""Checkpoints: weights, optimiser, random generators and position; the newest two are kept.
 
-A new checkpoint is written under another name first; then the newest becomes the previous one, then the new one the
-newest. Wherever a process is killed, one of the two names holds a whole checkpoint, and the newest that is whole is it.
+A new checkpoint is written under a temporary name. Then the newest one is renamed to the previous one, and the new one
+to the newest. Wherever a process is killed, one of the two is complete; the newest complete one is used.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ _SLOTS = 2  # values that each of the optimisers keeps for a weight
 
 @dataclass
 class Position:
-    """Where training stands."""
+    """The progress of a training."""
 
     update: int = 0
-    epoch: int = 0  # whole epochs gone by
-    batch: int = 0  # batches gone by in the present epoch
+    epoch: int = 0  # completed epochs
+    batch: int = 0  # completed batches of the present epoch
     seconds: float = 0.0
     skipped: int = 0
     bad_in_a_row: int = 0
@@ -46,23 +46,23 @@ class Position:
     best_bleu: float | None = None
     since_best: int = 0
     finished: str | None = None
-    warmup: int = 0  # updates in which the learning rate rose; 0 while it rises
+    warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was found whole."""
+    """A complete checkpoint."""
 
     path: Path
     position: Position
-    fingerprint: str  # which run it belongs to
-    damage: str | None = None  # what is wrong with the newer one, which cannot be used
+    fingerprint: str  # of its run
+    damage: str | None = None  # the defect of a newer one, which cannot be used
 
 
 def save_state(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position, fingerprint: str
 ) -> Path:
-    """Writes a checkpoint, whole or not at all, and keeps the one before it; `fingerprint` says whose run it is."""
+    """Writes a complete checkpoint or none, and keeps the one before it; `fingerprint` identifies the run."""
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     scalars: dict[str, float] = {}
     for index, slots in optimizer.state_dict()["state"].items():
@@ -86,20 +86,20 @@ def save_state(
 
 
 def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the weights as they are now."""
+    """Writes the present weights."""
     with _saying_what_is_kept(folder):
         save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
 def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the weights of the best validation; those before them are kept until the next ones (see `take_over`)."""
+    """Writes the weights of the best validation, and keeps the previous best ones (see `take_over`)."""
     metadata = {"update": str(update), "fingerprint": fingerprint}
     with _saying_what_is_kept(folder):
         save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
 
 
 def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder, or None where there was never one; every byte of it has been checked.
+    """The newest complete checkpoint in a folder, with its checksum verified; None where there has never been one.
 
     One of another run is preferred to none, but not to one with this `fingerprint`. Raises FormatError where what there
     is is damaged. Any run's will do for `fingerprint` None.
@@ -129,7 +129,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
 
 
 def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
-    """Puts weights, optimiser and random generators back as they were; returns the position."""
+    """Restores weights, optimiser and random generators; returns the position."""
     path, slots = checkpoint.path, defaultdict[int, dict[str, Any]](dict)
     weights = model.state_dict()
     try:
@@ -160,13 +160,13 @@ def _copy(weight: Tensor, value: Tensor, name: str) -> None:
 
 
 def _put(slots: dict[int, dict[str, Any]], key: str, value: Any) -> None:
-    """Puts what the optimiser keeps of a parameter under its number and a name; `key` is both, with a dot between."""
+    """Stores a value of the optimiser by the number of its parameter and its name; `key` is both, joined by a dot."""
     index, _, name = key.partition(".")
     slots[int(index)][name] = value
 
 
 def run_of_weights(folder: Path) -> str | None:
-    """The fingerprint of the run whose weights a folder holds, "" if they do not tell, or None where there are none."""
+    """The fingerprint of the run whose weights a folder holds; "" if it is unknown, None where there are no weights."""
     for name in (BEST, PREVIOUS_BEST, LAST):
         with contextlib.suppress(FormatError):
             return read_metadata(folder / name).get("fingerprint", "")
@@ -174,7 +174,7 @@ def run_of_weights(folder: Path) -> str | None:
 
 
 def take_over(folder: Path, checkpoint: Checkpoint) -> None:
-    """Makes a folder what it was when the checkpoint was written; for the one process that writes, once, on going on.
+    """Restores a folder to its state when the checkpoint was written; rank 0 calls it once when it resumes.
 
     What killed processes left half-written goes, and so does a newer checkpoint that cannot be used, lest the next
     rotation put it in the place of the whole one. Best weights of updates that are lost make way for those before them.
@@ -192,7 +192,7 @@ def take_over(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Removes every checkpoint and all weights of a folder that is to be trained anew."""
+    """Removes all checkpoints and weights from a folder for a new training."""
     sweep(folder)
     with disk_errors(folder):
         for name in _FILES:
@@ -219,17 +219,17 @@ def check_space(folders: Sequence[Path], model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def _saying_what_is_kept(folder: Path) -> Iterator[None]:
-    """Adds to what the disk refuses that nothing is lost but the updates since the last checkpoint."""
+    """Adds to an error of the disk that only the updates since the last checkpoint are lost."""
     try:
         yield
     except ResourceError as error:
         if not any((folder / name).exists() for name in (STATE, PREVIOUS_STATE)):
             raise
-        raise ResourceError(f"{error}; the last checkpoint is kept, and the same command goes on from it") from error
+        raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 
 
 def _update_of(path: Path) -> int:
-    """The update whose weights a file holds; -1 where there is no such file, or none that can be read."""
+    """The update whose weights a file holds; -1 where no such file can be read."""
     try:
         return int(read_metadata(path)["update"])
     except (FormatError, KeyError, ValueError):

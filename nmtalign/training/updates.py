@@ -12,7 +12,7 @@ from torch import Tensor
 from nmtalign.config import GuidedLoss, GuidedReading, TrainingConfig
 from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
-from nmtalign.training.both import BothWays
+from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
 from nmtalign.training.optimizers import Descent
@@ -139,7 +139,7 @@ class EagerLoss:
 
 
 @dataclass(frozen=True)
-class Group:
+class MinibatchGroup:
     """The minibatches of one update, as indices of pairs, with the counts of their union."""
 
     plan: Sequence[Indices]
@@ -151,21 +151,21 @@ class Group:
         return {"sentences": self.sentences, "tokens": self.words, "sum": 1}[normalization]
 
 
-def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Group]:
+def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
     """Groups of `size` minibatches; the last group has the rest. The counts need only the lengths of the pairs."""
     for start in range(0, len(plan), size):
         part = plan[start : start + size]
         words = sum(int(pairs.target_lengths[indices].sum()) + len(indices) for indices in part)
-        yield Group(part, words, sum(map(len, part)))
+        yield MinibatchGroup(part, words, sum(map(len, part)))
 
 
-class Outcome:
+class UpdateOutcome:
     """An update that was made, and the norm of its gradient, which a GPU computes later than the host asks for it.
 
     The norm is copied to the host without waiting; `norm` waits for this copy, not for the work after it.
     """
 
-    def __init__(self, group: Group, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
+    def __init__(self, group: MinibatchGroup, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
         self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
         if norm.is_cuda:
             self._norm = torch.empty(norm.shape, dtype=norm.dtype, pin_memory=True).copy_(norm, non_blocking=True)
@@ -216,12 +216,12 @@ class Updater:
         """
         return (mine for indices in plan if len(mine := self._world.share(indices)))
 
-    def update(self, group: Group, batches: Iterator[Batch], rate: float) -> Outcome:
+    def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
         """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
         minibatches = self.gradient(group, batches)
-        return Outcome(group, minibatches, self._descent.step(rate))
+        return UpdateOutcome(group, minibatches, self._descent.step(rate))
 
-    def gradient(self, group: Group, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
+    def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Leaves the gradient of the group on the parameters.
 
         Returns the minibatches that this process has computed, each with the sums of its loss.

@@ -1,4 +1,4 @@
-"""The dev set: loss a word, BLEU, and one translation to look at."""
+"""Validation on the dev set: loss per word, BLEU, and one translation as a sample."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ BATCH = 50  # sentences translated together
 
 @dataclass(frozen=True)
 class Validation:
-    """What one look at the dev set gave."""
+    """The results of one validation."""
 
     nll: float
     words: int
@@ -36,11 +36,11 @@ class Validation:
 
     @property
     def loss(self) -> float:
-        """Nats a word."""
+        """Nats per word."""
         return self.nll / max(1, self.words)
 
     def value(self, config: TrainingConfig) -> float:
-        """What is compared with other validations, higher is better."""
+        """The value that is compared with other validations; higher is better."""
         return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
 
 
@@ -53,14 +53,14 @@ def validate(
     world: World,
     how: Activations = DEFAULT,
 ) -> Validation:
-    """Loss over the dev pairs (all lengths), greedy BLEU over the first `bleu_sentences`; `turn` picks the sample.
+    """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
 
-    Each process of a world sees a part of the sentences; all get the whole result.
+    Each process computes a part of the sentences; all get the whole result.
     """
     training, dev = model.training, corpus.splits["dev"]
     model.eval()
     nll, words, sentences = world.sum(_loss(model, dev, config, world, how))
-    # A model that has diverged has no best word; training finds out by itself.
+    # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations = translate_greedily(model, corpus, dev, count, world)
     references = [dev.target_text(index) for index in range(count)]
@@ -116,10 +116,10 @@ def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, coun
 def judge(
     looks: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
 ) -> Validated:
-    """Whether this is the best so far, which the position takes note of; the event that says so at `when`.
+    """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-    Of both directions, where two are trained, the sum counts; best_loss and best_bleu are those of the first. Of equal
-    BLEU, as at the beginning, where it is 0, the lower loss is better.
+    With both directions the sum of their values counts; best_loss and best_bleu are those of the first one. If BLEU is
+    equal, as at the beginning, where it is 0, the lower loss is better.
     """
     seen, *others = looks
     loss, score = seen.loss, seen.score

@@ -12,8 +12,8 @@ from nmtalign.config import PrepConfig
 from nmtalign.data import pipeline, subwords
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
+from nmtalign.data.pair_spool import SeenPairs
 from nmtalign.data.prepare import prepare
-from nmtalign.data.spool import SeenPairs
 from nmtalign.errors import InputError, ResourceError, UsageError
 
 LANGUAGES = ("en", "fr")
@@ -245,7 +245,7 @@ def test_another_vocabulary_takes_the_place_of_the_first(tmp_path: Path) -> None
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmtalign.data.writer.socket.gethostname", lambda: "host")
+    monkeypatch.setattr("nmtalign.data.corpus_writer.socket.gethostname", lambda: "host")
     dead, alive = tmp_path / "data/.prep-host-999999999", tmp_path / "data/.prep-host-1"
     (dead / "new").mkdir(parents=True)
     alive.mkdir()

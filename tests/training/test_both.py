@@ -15,7 +15,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_model
-from nmtalign.training.both import BothWays
+from nmtalign.training.directions import BothWays
 from nmtalign.training.events import Progressed, Validated
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.loop import Trainer

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from nmtalign.config import TrainingConfig
-from nmtalign.training.budget import Budget, Every, Schedule, learning_rate
+from nmtalign.training.budget import Every, Schedule, TrainingBudget, learning_rate
 from nmtalign.training.state import Position
 
 
 def test_the_nearest_limit_counts():
-    budget = Budget.of(TrainingConfig(max_updates=100, epochs=2.0, max_time="1m"))
+    budget = TrainingBudget.of(TrainingConfig(max_updates=100, epochs=2.0, max_time="1m"))
     assert budget.done(50, 0.1, 1.0) == 0.5
     assert budget.done(1, 1.5, 1.0) == 0.75
     assert budget.reached(99, 1.9, 59.0) is None
@@ -20,7 +20,7 @@ def test_the_nearest_limit_counts():
 
 
 def test_without_limits_nothing_is_ever_reached():
-    budget = Budget.of(TrainingConfig())
+    budget = TrainingBudget.of(TrainingConfig())
     assert budget.done(10**9, 1e6, 1e9) == 0
     assert budget.reached(10**9, 1e6, 1e9) is None
 
@@ -53,7 +53,7 @@ def test_the_rate_rises_over_the_warm_up_and_falls_with_the_budget():
 
 def make_schedule(notices=None, **settings):
     config = TrainingConfig(learning_rate=1.0, warmup=20, **settings)
-    return Schedule(config, Budget.of(config), (notices if notices is not None else []).append)
+    return Schedule(config, TrainingBudget.of(config), (notices if notices is not None else []).append)
 
 
 def run(schedule, position, updates, seconds=(1.0,), batches_in_epoch=10):
@@ -97,7 +97,7 @@ def test_a_large_budget_leaves_the_warm_up_as_it_is_set(settings):
 
 def test_without_a_warm_up_nothing_rises():
     config, position = TrainingConfig(learning_rate=1.0, max_updates=1000), Position()
-    assert run(Schedule(config, Budget.of(config), [].append), position, 3) == [1.0] * 3
+    assert run(Schedule(config, TrainingBudget.of(config), [].append), position, 3) == [1.0] * 3
 
 
 @pytest.mark.parametrize("seconds", [(1.0,), (10.0, 10.0, 1.0)], ids=["even", "the first ones slow"])

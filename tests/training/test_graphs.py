@@ -11,7 +11,7 @@ from helpers.recording import Again
 from nmtalign.config import ModelConfig
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.training.graphs import Bucket, GraphedLoss
+from nmtalign.training.graphs import BatchBucket, GraphedLoss
 from nmtalign.training.updates import EagerLoss
 
 CPU = torch.device("cpu")
@@ -62,16 +62,16 @@ LARGE = ([9, 3], [12, 2])
 
 def test_a_bucket_holds_its_batch():
     batch = batch_of(*SMALL)
-    assert Bucket.of(batch) == Bucket(16, 8, 8)
-    assert Bucket.of(batch, lengths=1, rows=1) == Bucket(3, 6, 7)
-    assert Bucket.of(batch_of([7] * 17, [8] * 17)) == Bucket(32, 8, 12)
-    padded = Bucket(4, 8, 8).pad(batch)
+    assert BatchBucket.of(batch) == BatchBucket(16, 8, 8)
+    assert BatchBucket.of(batch, lengths=1, rows=1) == BatchBucket(3, 6, 7)
+    assert BatchBucket.of(batch_of([7] * 17, [8] * 17)) == BatchBucket(32, 8, 12)
+    padded = BatchBucket(4, 8, 8).pad(batch)
     assert [tuple(tensor.shape) for tensor in padded.inputs()] == [(4, 8)] * 4
     assert padded.source_mask.sum(1).tolist() == [4, 6, 3, 1]
     assert padded.target_mask.sum(1).tolist() == [5, 2, 7, 0]
     assert torch.equal(padded.source[:3, :6], batch.source)
     assert not padded.source[3].any()
-    exact = Bucket(3, 6, 7).pad(batch)
+    exact = BatchBucket(3, 6, 7).pad(batch)
     assert exact.source is batch.source
 
 
@@ -93,7 +93,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
     objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
     expected = torch.autograd.grad(objective, list(model.parameters()))
     loss = loss_of(model, smoothing=0.1, static=static)
-    padded_objective, padded_nll = loss(*Bucket.of(batch).pad(batch).inputs())
+    padded_objective, padded_nll = loss(*BatchBucket.of(batch).pad(batch).inputs())
     found = torch.autograd.grad(padded_objective, list(model.parameters()))
     assert_same((padded_objective, padded_nll, *found), (objective, nll, *expected))
 

@@ -1,4 +1,4 @@
-"""Writing the prepared corpus: all files in a hidden folder first, then each in its place, corpus.h5 last."""
+"""Writing the prepared corpus: all files in a hidden folder, then each moved to its place, corpus.h5 last."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUMMARY_FILE, VOCABULARY_FILES, Corpus
-from nmtalign.data.spool import PairSpool, Summary
+from nmtalign.data.pair_spool import PairSpool, Summary
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, make_folder, sha256_of
 from nmtalign.hdf5 import USER_BLOCK, seal
@@ -46,7 +46,7 @@ def write_files(work: Path, tokenizers: Tokenizers, vocabularies: Vocabularies, 
 def write_corpus(
     work: Path, tokenizers: Tokenizers, spools: Mapping[str, PairSpool], tables: Mapping[str, Tables], summary: Summary
 ) -> None:
-    """Writes corpus.h5, after the files whose hashes it carries."""
+    """Writes corpus.h5, after the files whose hashes it contains."""
     sizes = summary.source_vocabulary_size, summary.target_vocabulary_size
     content: dict[str, str] = {}
     with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w", userblock_size=USER_BLOCK) as file:
@@ -146,7 +146,7 @@ def publish(work: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder inside `folder` for temporary files, on the same disk; it goes, whatever happens."""
+    """A hidden folder inside `folder` for temporary files, on the same disk; it is always removed at the end."""
     was_there = folder.exists()
     make_folder(folder)
     host = socket.gethostname()
@@ -165,7 +165,7 @@ def work_folder(folder: Path) -> Iterator[Path]:
 
 
 def _runs(pid: str) -> bool:
-    """Whether the process is there that a folder was left by (a killed one cannot clean up)."""
+    """Whether the process that made a folder still runs; a killed one leaves its folder behind."""
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -177,7 +177,7 @@ def _runs(pid: str) -> bool:
 
 @contextlib.contextmanager
 def _disk_full() -> Iterator[None]:
-    """HDF5 says in a long sentence that the disk is full: the usual error instead."""
+    """Replaces HDF5's long message about a full disk by the usual error."""
     try:
         yield
     except (OSError, RuntimeError) as error:
