@@ -31,6 +31,15 @@ SMALLER = [
     (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
     (r"--sentence \d+", "--sentence 0"),
 ]
+ERRORS = {  # messages that the tutorial explains, and a command that ends with each
+    "a.fr: has no line 100, but a.en has 100 lines": "head -n 100 train.en > a.en; head -n 99 train.fr > a.fr; "
+    "nmtalign prep a.en a.fr -o other/",
+    "b.en: line 1: not UTF-8 (byte 0xe9 at column 4)": "printf 'caf\\xe9\\n' > b.en; nmtalign prep b.en b.en -o other/",
+    "data: holds a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
+    "model: holds a model trained on other settings": "nmtalign train data/ -o model/ --hidden 7",
+    "model: already done": "nmtalign train data/ -o model/ --threads 1 --max-updates 1",
+    "nomodel: no nmtalign model here (no config.json)": "nmtalign translate -m nomodel/ < test.en",
+}
 REPORTS = [("large", "test"), ("large", "news"), ("sample", "test")]  # of the columns of the results
 
 
@@ -67,6 +76,15 @@ def run_shell(codes, folder, environment):
     return folder
 
 
+def check_errors(folder, environment):
+    """Each documented message is the message of its command, and the tutorial has it."""
+    text = TUTORIAL.read_text(encoding="utf-8")
+    for message, code in ERRORS.items():
+        assert f"| `{message}` |" in text
+        result = subprocess.run(["bash", "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+        assert message in result.stderr, f"{code}\n{result.stderr}"
+
+
 def run_python(codes, folder, environment):
     """Runs each Python example as a program; it prints something with parentheses."""
     for code in codes:
@@ -92,6 +110,7 @@ def test_tutorial(tmp_path, environment):
     folder = run_shell(blocks("sh", TUTORIAL), tmp_path, environment)
     assert len((folder / "own-test.fr").read_text(encoding="utf-8").splitlines()) == 50
     assert json.loads((folder / "nightly.json").read_text())["systems"]
+    check_errors(folder, environment)
 
 
 @pytest.mark.slow

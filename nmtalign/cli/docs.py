@@ -13,7 +13,7 @@ from nmtalign.errors import UsageError
 
 def docs(
     page: Annotated[
-        str | None, typer.Argument(metavar="[PAGE]", help="Page to show [dim](default: list all pages)[/dim].")
+        str | None, typer.Argument(metavar="PAGE", help="Page to show [dim](default: list all pages)[/dim].")
     ] = None,
 ) -> None:
     """List the documentation pages, or show one page.

@@ -86,6 +86,7 @@ def test_neither_torch_nor_numpy_is_loaded():
         "import sys; sys.argv = ['nmtalign', 'docs', 'formats']\n"
         "from nmtalign.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit: pass\n"
-        "sys.exit(str({'torch', 'h5py', 'numpy'} & set(sys.modules)) if {'torch', 'numpy'} & set(sys.modules) else 0)"
+        "heavy = {'torch', 'h5py', 'numpy'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
