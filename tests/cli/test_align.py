@@ -158,7 +158,7 @@ MISTAKES = [
     (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "in.en: cannot make the folder"),
     (("in.en", "out.fr", "--weights", "float8"), 2, "--weights float8: must be one of"),
-    (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 points outside"),
+    (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "long.gold: has 5 lines, but there are 4 pairs"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
