@@ -1,6 +1,6 @@
-"""Picture files: png, svg and pdf, whole or not at all, the same bytes for the same input; SVG for a page of HTML.
+"""Picture files (png, svg, pdf), written atomically and with the same bytes for the same input; SVG for HTML pages.
 
-matplotlib is needed here only, and imported only when a picture is drawn.
+Only this module needs matplotlib, and it imports it only when a picture is drawn.
 """
 
 import contextlib
@@ -18,25 +18,25 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_path
 
 FORMATS = ("png", "svg", "pdf")
-# Colours as far apart for the colour-blind as for others (Okabe & Ito 2008), and of different darkness on grey paper;
-# lines differ in their dashes and marks as well.
+# Colours that colour-blind readers can tell apart too (Okabe & Ito 2008), with different darkness on grey paper; lines
+# also differ in their dashes and marks.
 COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#8b4513", "#e69f00", "#5e3c99", "#7f7f7f")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.2, 2)), (0, (8, 2, 2, 2, 2, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">")
 GREY = "#8c8c8c"
 SMALL, USUAL = 7, 9  # points
-LETTERS_AN_INCH, _LETTERS_OF_PRINT = 15, 18  # of labels and of small print, at the least
-_LETTERS_OF_NAMES, _HANDLE = 11, 8  # an inch, and what the line beside a name takes
+LETTERS_AN_INCH, _LETTERS_OF_PRINT = 15, 18  # at least, of labels and of small print
+_LETTERS_OF_NAMES, _HANDLE = 11, 8  # per inch; width of the line beside a name
 _DPI = 150  # of a PNG
 _FIRST = "DejaVu Sans"  # comes with matplotlib
-_BOXES = "Last Resort High-Efficiency"  # so may this one, of boxes that name a letter's script
+_BOXES = "Last Resort High-Efficiency"  # may come with it too; its glyphs are boxes
 _USUAL = ("400", "normal", "regular", "book")
 _TRUETYPE = (b"\x00\x01\x00\x00", b"true")
 _ID, _USE = re.compile(r'\s+id="([^"]*)"'), re.compile(r'(href="|url\()#([^")]*)')
 
 
 def check_figure_name(path: Path) -> str:
-    """The format that the name asks for; raises UsageError for a name that asks for none of png, svg, pdf."""
+    """Returns the format of a picture's name; raises UsageError unless it is png, svg or pdf."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise UsageError(f"{path}: give a name that ends in .png, .svg or .pdf")
@@ -44,7 +44,7 @@ def check_figure_name(path: Path) -> str:
 
 
 def need_matplotlib(without: str = "") -> None:
-    """Raises UsageError, which says what is to be installed and what can be had `without`, where it is missing."""
+    """Raises UsageError if matplotlib is missing: what to install, and what is possible `without`."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -54,10 +54,10 @@ def need_matplotlib(without: str = "") -> None:
 
 @contextlib.contextmanager
 def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
-    """matplotlib as it comes, whatever the user's matplotlibrc says, with fonts for the letters of the texts.
+    """Sets matplotlib to its defaults, ignoring the user's matplotlibrc, with fonts for the letters of the texts.
 
-    Yields what the reader of the picture should know, a sentence each: letters for which this machine has no font,
-    which are boxes then (an SVG holds text, and whoever shows it has the fonts).
+    Yields warnings, one sentence each: letters without a font on this machine, which are drawn as boxes. (An SVG
+    contains text; the program that shows it chooses the fonts.)
     """
     import matplotlib as mpl
 
@@ -69,16 +69,16 @@ def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
         mpl.rcParams["font.sans-serif"] = fonts
         mpl.rcParams["svg.hashsalt"] = "nmtalign"
         mpl.rcParams["svg.fonttype"] = "none"  # text as text
-        mpl.rcParams["pdf.fonttype"] = 42  # fonts are embedded as they are, and text can be searched
-        said = f"no font on this machine has {missing[:40]}: install one, or write an .svg, which holds text"
-        yield [said] if missing and kind != "svg" else []
+        mpl.rcParams["pdf.fonttype"] = 42  # embeds fonts unchanged, so that text can be searched
+        warning = f"no font on this machine has {missing[:40]}: install one, or write an .svg, which contains text"
+        yield [warning] if missing and kind != "svg" else []
 
 
 def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
-    """Writes a figure, cut to what is drawn, whole or not at all; the date of the day does not change the file."""
+    """Writes a figure atomically, cut to its content; the file contains no date."""
     kind = check_figure_name(path)
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    # Drawn in memory: on a full disk matplotlib's writer of PDF raises an error of its own in place of the disk's.
+    # Drawn in memory, because on a full disk matplotlib's PDF writer hides the error of the disk.
     drawn = io.BytesIO()
     figure.savefig(drawn, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
     with atomic_path(path) as temporary:
@@ -86,10 +86,10 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
 
 
 def svg_for_page(figure: Any, title: str) -> str:
-    """The figure as an `<svg>` element to stand in HTML, with a title for those who do not see it.
+    """Returns the figure as an `<svg>` element for HTML, with a title for screen readers.
 
-    It has no prolog and no metadata, its style touches nothing outside of it, and its ids, which hold a hash of all
-    that is drawn, are not those of another figure.
+    The element has no prolog and no metadata, and its style affects nothing outside. Its ids contain a hash of its
+    content, so that they differ from those of other figures.
     """
     stream = io.StringIO()
     figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
@@ -102,13 +102,13 @@ def svg_for_page(figure: Any, title: str) -> str:
     text = _ID.sub(lambda match: f' id="{mark}-{match[1]}"' if match[1] in used else "", text)
     text = _USE.sub(lambda match: f"{match[1]}#{mark}-{match[2]}", text)
     start, rest = text.split(">", 1)
-    # What the style said of every element is inherited from the first one.
+    # These attributes replace the removed style element.
     start += f' stroke-linejoin="round" stroke-linecap="butt" role="img" aria-label="{escape(title)}">'
     return f"{start}\n <title>{escape(title)}</title>{rest}"
 
 
 def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:
-    """The names above the axes, long ones broken, in as many columns as have room in `inches` or the axes' width."""
+    """Draws the names above the axes, with long names wrapped, in as many columns as fit (`inches`, or the axes)."""
     room = int((inches or axes.get_window_extent().width / axes.figure.dpi) * _LETTERS_OF_NAMES)
     texts = ["\n".join(textwrap.wrap(name, room - _HANDLE)) or "·" for name in names]
     longest = max(len(line) for text in texts for line in text.split("\n"))
@@ -118,12 +118,12 @@ def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches
         ncols=columns, frameon=False, fontsize=USUAL - 0.5, handlelength=3.4, borderaxespad=0.2, columnspacing=1.5,
     )  # fmt: skip
     for text, entry in zip(texts, drawn.get_texts(), strict=True):
-        entry.set_parse_math(False)  # a `$` in a name is not the start of a formula
+        entry.set_parse_math(False)  # a `$` in a name does not start a formula
         entry.set_text(text)
 
 
 def small_print(figure: Any, texts: Sequence[str]) -> None:
-    """Texts below everything else, a paragraph each, broken at the bars of signatures and at spaces."""
+    """Draws texts below everything else, one paragraph each, wrapped at the bars of signatures and at spaces."""
     letters = int(figure.get_figwidth() * _LETTERS_OF_PRINT)
     lines = [line for text in texts for line in textwrap.wrap(text.replace("|", "| "), letters)]
     boxes = [axes.get_tightbbox().transformed(figure.transFigure.inverted()) for axes in figure.axes]
@@ -134,10 +134,10 @@ def small_print(figure: Any, texts: Sequence[str]) -> None:
 
 
 def families(text: str, embedded: bool = False) -> tuple[list[str], str]:
-    """(names of fonts, in the order in which letters are looked for, letters that none of them has).
+    """Returns (names of fonts in the order of search, letters that none of them has).
 
-    The first one is matplotlib's own. Of the others those are taken that hold letters which are still missing, in the
-    order of their names; for a file with embedded fonts only those that can be.
+    The first font is matplotlib's own. Then come fonts that have letters which are still missing, sorted by name; for a
+    file with `embedded` fonts only fonts that can be embedded.
     """
     from matplotlib.font_manager import fontManager, get_font
 
@@ -166,7 +166,7 @@ def _letters(font: object, wanted: set[str]) -> set[str]:
 
 
 def _is_truetype(path: Path) -> bool:
-    """Whether the outlines are TrueType's, in a file of one font: others cannot be embedded as they are."""
+    """Returns whether a file is a single TrueType font; others cannot be embedded unchanged."""
     with contextlib.suppress(OSError), path.open("rb") as stream:
         return stream.read(4) in _TRUETYPE
     return False

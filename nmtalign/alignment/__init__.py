@@ -1,4 +1,4 @@
-"""Alignments as data: forced decoding, the HDF5 store, hard links, error rates, pictures.
+"""Alignments as data: forced decoding, HDF5 files, hard links, symmetrisation, error rates, pictures.
 
-Nothing is imported here: `store`, `links`, `gold` and `heatmap` work without PyTorch.
+Only `aligning`, `forced` and `readings` import PyTorch. This file imports nothing.
 """
