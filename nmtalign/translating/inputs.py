@@ -140,7 +140,7 @@ def too_many(where: Path, done: int, lines: int) -> InputError:
     """The error for an output file that has more lines than the input."""
     return InputError(
         f"{where}: holds the translations of {done} lines, but the input has {lines}; "
-        "to go on give the input that it is of, to begin anew leave out --resume"
+        "to continue, give the input that belongs to it; to start again, leave out --resume"
     )
 
 

@@ -1,12 +1,12 @@
-"""The naive decoder: beam search as the paper's released code does it, for the benchmark to beat.
+"""The naive decoder: beam search like the released code of Bahdanau et al. (2015), the baseline of the benchmark.
 
-Every hypothesis has a copy of its sentence's annotations and keys, states are copied into their new order at each step,
-the log-probabilities of all words are computed for every hypothesis, and the best are picked from all of them at once.
-Plain PyTorch in float32. As released, it goes sentence by sentence; with a batch, whose sentences stay in it until the
-last is done, it is what one would write next. A hypothesis that has ended leaves the beam, which shrinks by one; the
-search ends when the beam is empty. Two things are as in nmtalign, so that results can be compared: what is open at the
-greatest length is made to end, not dropped, and the best is the best by score. The released code computes the keys
-anew at every step, of every hypothesis' copy of the annotations: so does this with `recompute_keys`.
+Every hypothesis has a copy of the annotations and keys of its sentence. Each step reorders copies of the states,
+computes the log-probabilities of all words for every hypothesis, and selects the best of all. This is plain PyTorch in
+float32. The released code translates one sentence at a time; a batch, which keeps all sentences until the last one
+ends, is the obvious next step. A finished hypothesis leaves the beam, which shrinks by one; the search ends when the
+beam is empty. Two rules are those of nmtalign, so that results can be compared: hypotheses that are open at the
+greatest length must end, and the best hypothesis is the one with the highest score. With `recompute_keys` the keys of
+all copies are computed at each step, as in the released code.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 @dataclass(frozen=True)
 class NaiveHypothesis:
-    """A finished translation: word ids without `</s>`, and log-probability / length, `</s>` counted."""
+    """A finished translation: word ids without `</s>`, and log-probability / length including `</s>`."""
 
     tokens: tuple[int, ...]
     score: float
@@ -31,15 +31,15 @@ class NaiveHypothesis:
 
 @dataclass
 class _Beams:
-    """The open hypotheses of B sentences, W a sentence, those that a sentence has no more of at -inf."""
+    """The open hypotheses of B sentences, W per sentence; missing ones have a total of -inf."""
 
     totals: Tensor  # (B, W) log-probabilities
-    words: Tensor  # (B * W, steps) so far
-    widths: list[int]  # what the endings have left of each beam
+    words: Tensor  # (B * W, steps)
+    widths: list[int]  # the beam minus the number of finished hypotheses
 
 
 class NaiveSearch(NaiveLoop):
-    """Beam search with `<unk>` banned and a length penalty of 1; ratios are to the source's length, `</s>` counted."""
+    """Beam search with `<unk>` banned and a length penalty of 1; ratios refer to the source length including `</s>`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NaiveSearch(NaiveLoop):
         self.min_ratio, self.max_ratio = min_ratio, max_ratio
 
     def translate(self, sentences: Sequence[Sequence[int]], batch: int = 1) -> list[NaiveHypothesis]:
-        """The best translation of each sentence (ids without `</s>`), `batch` of them at a time as they come."""
+        """The best translation of each sentence (ids without `</s>`), in batches of `batch` in the given order."""
         device = self["encoder.cell.bias"].device
         found = []
         with torch.inference_mode():
@@ -87,7 +87,7 @@ class NaiveSearch(NaiveLoop):
         return [max(hypotheses, key=lambda hypothesis: hypothesis.score) for hypotheses in ended]
 
     def _restrict(self, log_probs: Tensor, step: int, lengths: list[int], limits: list[int]) -> None:
-        """Bans `<unk>`, `</s>` in sentences that are too short, and everything else at their limit."""
+        """Bans `<unk>`, `</s>` below the minimum length, and all words except `</s>` at the limit."""
         log_probs[:, :, UNK_ID] = -torch.inf
         for number, (length, limit) in enumerate(zip(lengths, limits, strict=True)):
             if step == limit:
@@ -96,7 +96,7 @@ class NaiveSearch(NaiveLoop):
                 log_probs[number, :, EOS_ID] = -torch.inf
 
     def _advance(self, beams: _Beams, log_probs: Tensor, ended: list[list[NaiveHypothesis]], step: int) -> Tensor:
-        """Takes the best continuations of every beam; returns the row of this step that each row of the next is of."""
+        """Selects the best continuations of each beam; returns the row of this step that each next row continues."""
         (count, rows), size = beams.totals.shape, log_probs.shape[1]
         totals = (beams.totals.view(-1, 1) + log_probs).view(count, -1)
         best, places = totals.topk(min(max(beams.widths), totals.shape[1]), dim=1)
@@ -116,7 +116,7 @@ class NaiveSearch(NaiveLoop):
         return _go_on(beams, going, best, parents, words)
 
     def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
-        """As the loop's, with one product for the inputs of all words."""
+        """Like the loop's method, with one product for the inputs of all words."""
         inputs = self._inputs("encoder.cell", self._embed("source_embedding", source), direction)
         state = inputs.new_zeros(len(source), self.config.hidden)
         states = []
@@ -128,7 +128,7 @@ class NaiveSearch(NaiveLoop):
 
 
 def _go_on(beams: _Beams, going: list[list[int]], best: Tensor, parents: Tensor, words: Tensor) -> Tensor:
-    """Gives the beams the columns of each sentence that stay open; returns the rows that they come from."""
+    """Keeps the open columns of each sentence in the beams; returns the rows that they continue."""
     width = max(map(len, going))
     columns = torch.tensor([own + [0] * (width - len(own)) for own in going], dtype=torch.int64, device=words.device)
     spare = torch.tensor([[column >= len(own) for column in range(width)] for own in going], device=words.device)

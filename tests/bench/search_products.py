@@ -1,8 +1,8 @@
-"""The matrix products of a beam search over a batch, at the shapes that it cannot do without.
+"""The matrix products that a beam search over a batch needs at least, with their shapes.
 
-What is linear in the annotations is multiplied once a sentence, and what is linear in a target word is looked up: a
-step multiplies the states of all hypotheses with the weights of query, gates and readout, the weights of the
-attention with what cell and readout take from the annotations, and the features with the weights of the words.
+Products of the annotations are computed once per sentence, and products of target words are looked up. A step
+multiplies the states of all hypotheses by the weights of query, gates and readout, the attention weights by the folded
+annotations, and the features by the output weights.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ STEP = "step"
 
 @dataclass(frozen=True)
 class SearchShape:
-    """Sentences of one length (`</s>` counted), hypotheses a sentence, steps, and words that are scored."""
+    """The number of sentences, their length including `</s>`, the beam, the steps, and the number of scored words."""
 
     sentences: int
     source: int
@@ -26,14 +26,14 @@ class SearchShape:
 
     @property
     def rows(self) -> int:
-        """Hypotheses of all sentences."""
+        """The number of hypotheses of all sentences."""
         return self.sentences * self.beam
 
 
 def search_products_of(config: ModelConfig, shape: SearchShape) -> list[Product]:
-    """All products of the search; those of a step in turns, as they come.
+    """All products of the search; those of a step in their order.
 
-    The first step, of one hypothesis a sentence, is left out.
+    The first step, with one hypothesis per sentence, is omitted.
     """
     return [*_encoder(config, shape), *_once_a_sentence(config, shape), *_steps(config, shape)]
 
@@ -44,12 +44,12 @@ def search_flops_of(config: ModelConfig, shape: SearchShape) -> int:
 
 
 def _layer(name: str, rows: int, inner: int, outer: int, count: int = 1, turn: str = "") -> Product:
-    """Rows times a weight (outer, inner)."""
+    """The product of rows with a weight (outer, inner)."""
     return Product(name, rows, inner, outer, count, right_transposed=True, turn=turn)
 
 
 def _recurrent(config: ModelConfig, name: str, rows: int, count: int, turn: str) -> Iterator[Product]:
-    """The recurrent products of a cell; the paper's candidate waits for its reset gate."""
+    """The recurrent products of a cell; the candidate of the paper's cell needs its reset gate first."""
     n = config.hidden
     if config.cell == "paper":
         yield _layer(f"{name} gates", rows, n, 2 * n, count, turn)
@@ -65,7 +65,7 @@ def _encoder(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
 
 
 def _taken(config: ModelConfig) -> int:
-    """Numbers that cell and readout together take from an annotation, or from a fixed context."""
+    """The size of the folded annotations, from which cell and readout take their shares."""
     return 3 * config.hidden + 2 * config.maxout
 
 

@@ -1,4 +1,4 @@
-"""`bench translate`: nmtalign's translator beside the naive decoder and the floor, on the same model and text."""
+"""`bench translate` compares nmtalign's translator with the naive decoder and the floor on the same model and text."""
 
 import dataclasses
 import statistics
@@ -22,34 +22,34 @@ from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
-WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # a side
-NAIVE_LINES = 4  # that the naive decoder gets a round
+WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # per side
+NAIVE_LINES = 4  # of the naive decoder in each round
 WARM_LINES = 64
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Variants on the same model and text; `lines` are the places of those lines that a variant gets a round."""
+    """Variants on the same model and text; `lines` are the indices of the lines that a variant translates per round."""
 
     job: Job
     names: Sequence[str]
     lines: Mapping[str, Sequence[int]]
     floor: bool = False
-    warm: int = WARM_LINES  # lines that ours gets in the round that is not counted
+    warm: int = WARM_LINES  # lines of our variants in the warm-up round
 
 
 @dataclass
 class Outcome:
-    """What a beam gave: seconds of every round, the translations of the last one, peak memory, the floor's seconds."""
+    """The results for one beam: seconds of each round, the last translations, peak memory, the floor's seconds."""
 
     seconds: dict[str, list[float]]
     found: dict[str, list[tuple[str, float, int]]] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
-    floor: dict[str, float] = field(default_factory=dict)  # a sentence
+    floor: dict[str, float] = field(default_factory=dict)  # per sentence
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     use_threads(given["threads"] or 0)
     names, skipped = _names(given), given["skip"]
     _check(given)
@@ -95,7 +95,7 @@ def _names(given: dict[str, Any]) -> list[str]:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuses options that do not go together before anything is measured."""
+    """Refuses incompatible options before anything is measured."""
     if bool(given["model"]) != bool(given["text"]):
         raise UsageError("--model and --text: give both or neither")
     for name in ("text", "reference", "lexicon", "lexicon_data"):
@@ -113,7 +113,7 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _speed(given: dict[str, Any], names: Sequence[str], texts: Texts, model: Path) -> dict[str, Any]:
-    """Random words of one length, translated to as many words, so that all variants do the same work."""
+    """Random sentences of one length; translations have the same length, so that all variants do the same work."""
     length, sentences = given["length"], given["sentences"]
     frequent = min(given["candidates"] or 1000, texts.size.model.target_vocabulary_size // 4)
     lexicon = texts.folder / "lexicon"
@@ -139,7 +139,7 @@ def _speed(given: dict[str, Any], names: Sequence[str], texts: Texts, model: Pat
 
 
 def compare(contest: Contest, beams: Sequence[int], repeats: int) -> dict[int, Outcome]:
-    """All variants in turns, beam by beam, narrow beams first: memory at its peak is then that of the widest so far."""
+    """Runs all variants in turn, narrow beams first, because peak memory is that of the widest beam so far."""
     task = dataclasses.asdict(contest.job)
     outcomes = {}
     with contestants([*contest.names, *([FLOOR] if contest.floor else [])], task) as processes:
@@ -155,7 +155,7 @@ def compare(contest: Contest, beams: Sequence[int], repeats: int) -> dict[int, O
 
 
 def _turn(process: Contestant, beam: int, contest: Contest, outcome: Outcome) -> Callable[[], None]:
-    """Asks the process for its lines, the first time for fewer; its own clock is what counts."""
+    """Asks a process to translate its lines, fewer in the first turn; the process measures the time."""
     name, places, asked = process.name, list(contest.lines[process.name]), 0
 
     def turn() -> None:
@@ -179,7 +179,7 @@ def _floor_turn(process: Contestant, beam: int, outcome: Outcome) -> Callable[[]
 
 
 def rates(contest: Contest, outcome: Outcome) -> dict[str, Any]:
-    """{"variants": {name: figures}, "agreement": of ours in fp32 with the naive decoder, if both are there}."""
+    """{"variants": {name: figures}, "agreement": between our fp32 variant and the naive decoder, or None}."""
     figures = {}
     for name, seconds in outcome.seconds.items():
         median, found = statistics.median(seconds), outcome.found[name]
@@ -200,9 +200,9 @@ def rates(contest: Contest, outcome: Outcome) -> dict[str, Any]:
 
 
 def _agreement(contest: Contest, outcome: Outcome) -> dict[str, Any] | None:
-    """Of ours in fp32 with the naive decoder on the lines that both have translated; None if one of them is not there.
+    """Compares our fp32 variant with the naive decoder on the lines that both translated; None if one is missing.
 
-    Scores differ by rounding; two texts may, where two hypotheses are as good as even.
+    Scores differ by rounding; texts may differ if two hypotheses have nearly equal scores.
     """
     if not {"naive", "ours-fp32"} <= set(outcome.found):
         return None

@@ -230,9 +230,9 @@ def test_float64_and_bf16():
 
 
 def as_released(scorer, source, beam, allow_unk=False):
-    """(cost, tokens) that the released code's loop finishes (PAPER section 6), with `</s>` counted in the source.
+    """(cost, tokens) of the hypotheses that the loop of the released code finishes; the source length includes `</s>`.
 
-    Where it drops what is still open after the last step, that is given up here too.
+    Like the released code, this drops the hypotheses that are open after the last step.
     """
     words = len(source) + 1
     open_ones, finished = [(0.0, ())], []
@@ -265,7 +265,7 @@ def test_the_papers_search_is_that_of_the_released_code(seed, beam):
     paper = {"safe_stop": False, "length_penalty": 0.0, "min_length_ratio": 0.5, "n_best": beam, "beam": beam}
     for source, found in zip(SENTENCES, search(scorer, SENTENCES, **paper), strict=True):
         expected = as_released(scorer, source, beam)
-        # What is open at the limit is made to end, where the released code drops it and tries a larger beam.
+        # At the limit, open hypotheses must end; the released code drops them and tries a larger beam.
         found = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 < 3 * (len(source) + 1)]
         expected = [(cost, tokens) for cost, tokens in expected if len(tokens) < 3 * (len(source) + 1)]
         assert texts(found) == [tokens[:-1] for _, tokens in expected]

@@ -1,4 +1,4 @@
-"""Threads that search side by side, and PyTorch's own."""
+"""Threads that search in parallel, and PyTorch's number of threads."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_threads")
 def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
-    """Whichever ends first; and the second one has as many threads as the first."""
+    """Whichever search ends first; the second search has as many threads as the first."""
     for order in ((0, 1), (1, 0)):
         searches = []
         for _ in range(2):

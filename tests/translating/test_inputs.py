@@ -1,4 +1,4 @@
-"""The lines of files and pipes, as they are, and what other files say of each."""
+"""The lines of files and pipes, JSON requests, and the parallel files of prefixes and phrases."""
 
 import gzip
 import os

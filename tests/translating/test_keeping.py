@@ -1,4 +1,4 @@
-"""What a kept translation depends on."""
+"""The settings and files on which a kept translation depends."""
 
 import dataclasses
 from pathlib import Path

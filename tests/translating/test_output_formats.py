@@ -1,4 +1,4 @@
-"""How translations are written: text, Moses's form, JSON lines that are always valid."""
+"""Output formats: text, Moses n-best lists, JSON lines that are always valid."""
 
 import io
 import itertools

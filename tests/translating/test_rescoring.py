@@ -1,4 +1,4 @@
-"""Given pairs: what a search finds is scored alike; order, batches, memory that runs out."""
+"""Scores of given pairs equal those of the search; order, batches, lack of memory; n-best lists."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

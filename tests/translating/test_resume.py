@@ -1,4 +1,4 @@
-"""Output files that are interrupted anywhere, and gone on with."""
+"""Output files that are interrupted anywhere and continued."""
 
 import gzip
 from pathlib import Path

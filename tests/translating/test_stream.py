@@ -1,4 +1,4 @@
-"""Windows of lines: full ones of what is at hand, ready ones of what has to be waited for."""
+"""Windows of lines: full windows of available lines, and ready lines of a stream."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""The translator: order, blank lines, pieces, what is asked of a line, unknown words, memory that runs out."""
+"""The translator: order, blank lines, pieces, prefixes and phrases, unknown words, lack of memory."""
 
 import copy
 import io
@@ -80,7 +80,7 @@ def found_by(loaded: LoadedModel, lines: list[str], **settings: object) -> list[
 
 
 def made_doubtful(loaded: LoadedModel) -> LoadedModel:
-    """The same model, but it says <unk> wherever it may."""
+    """The same model with a large bias for <unk>."""
     model = copy.deepcopy(loaded.model)
     with torch.no_grad():
         model.readout.output_bias[1] += 50
