@@ -24,7 +24,7 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     source = Text("dev", [dev.source_text(index) for index in range(count)])
     references = [dev.target_text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    (done,) = translate_with([("it", tmp_path / "model")], source, greedy, quiet=True)
+    (done,) = translate_with([("it", tmp_path / "model")], source, greedy)
     (score,) = corpus_scores(done.text.lines, references, options=MetricOptions(("bleu",)))
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.text.lines), [references]).score > 0
