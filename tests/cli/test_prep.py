@@ -56,7 +56,7 @@ def test_bare_in_a_workspace_and_flags_over_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("next: nmtalign train\n")
     assert len(Corpus.open(tmp_path / "prepared").source_vocabulary) == 12
-    done = nmtalign(tmp_path, "prep", "--shortlist", "9", "--quiet")
+    done = nmtalign(tmp_path, "prep", "--shortlist", "9", "--quiet", "--force")
     assert (done.returncode, done.stderr) == (0, "")
     corpus = Corpus.open(tmp_path / "prepared")
     assert (len(corpus.source_vocabulary), sorted(corpus.splits)) == (9, ["dev", "train"])
@@ -90,10 +90,14 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
     [
         ([], 2, "no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT"),
         (["train.en"], 2, "train.en: give its translation too"),
-        (["train.en", "train.fr", "--shortlist", "2"], 2, "shortlist = '2': give N or N:M"),
+        (["train.en", "train.fr", "--shortlist", "2"], 2, "--shortlist 2: give N or N:M"),
         (["train.en", "train.fr", "--dev", "train.en"], 2, "argument"),
         (["train.en", "train.fr", "--vocabulary", "wordpiece"], 2, "wordpiece"),
-        (["train.en", "train.fr", "--vocabulary", "bpe"], 2, "its text gives at most --size"),
+        (
+            ["train.en", "train.fr", "--vocabulary", "bpe"],
+            2,
+            "size = 8000 (the default): too large for train.en: its text gives at most 1",
+        ),
         (["-", "-"], 2, "standard input (-) can be only one of the texts"),
         (["train.en", "none.fr"], 3, "none.fr: cannot read: No such file or directory"),
         (["train.en", "short.fr"], 3, "short.fr: has no line 4, but train.en has 30 lines"),

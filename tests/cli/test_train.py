@@ -82,8 +82,11 @@ def test_presets_and_options_train(nmtalign, workspace, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reverse-source"], "reverse_source: this encoder reads both ways already; leave it out, or choose"),
-        (["--attention", "dot", "--coverage", "linguistic"], "coverage: goes with additive attention alone, not with"),
+        (["--reverse-source"], "--reverse-source does not go with bidirectional = true (the default): "),
+        (
+            ["--attention", "dot", "--coverage", "linguistic"],
+            "--coverage linguistic does not go with --attention dot: ",
+        ),
     ],
 )
 def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options, message):
@@ -103,7 +106,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number
             break
     rest = process.communicate()[1]
     assert process.returncode == code
-    assert "goes on from there" in rest
+    assert "the same command resumes" in rest
     saved = events(workspace / "model")[-1]
     assert (saved["event"], saved["complete"]) == ("finished", False)
     result = nmtalign("train", *QUICK, "--max-updates", saved["update"] + 1, "--epochs", "0")
