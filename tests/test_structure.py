@@ -33,6 +33,7 @@ LAYERS = [
     {"decoding"},
     {"training"},
     {"reproduction"},
+    {"api"},
     {"cli"},
     {"__main__", "__init__"},
 ]
