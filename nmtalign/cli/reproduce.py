@@ -102,12 +102,9 @@ def reproduce(
       nmtalign reproduce --words 1e7 --ablations all
 
       nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
-
-      nmtalign reproduce --updates 5000 --models RNNsearch-50 --seeds 3
     """
     workspace = load_workspace(config)
-    choose_wait_policy()
-    bound_caches()
+    _choose_environment()
     from nmtalign.reproduction.plan import Request, make_plan
     from nmtalign.reproduction.scales import scale as named_scale
 
@@ -126,6 +123,11 @@ def reproduce(
         text=text,
     )
     _run(make_plan(request, workspace), quiet)
+
+
+def _choose_environment() -> None:
+    choose_wait_policy()
+    bound_caches()
 
 
 def _run(plan: "Plan", quiet: bool) -> None:
