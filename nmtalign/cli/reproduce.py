@@ -103,7 +103,6 @@ def reproduce(
 
       nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
     """
-    workspace = load_workspace(config)
     _choose_environment()
     from nmtalign.reproduction.plan import Request, make_plan
     from nmtalign.reproduction.scales import scale as named_scale
@@ -122,7 +121,7 @@ def reproduce(
         jobs=jobs,
         text=text,
     )
-    _run(make_plan(request, workspace), quiet)
+    _run(make_plan(request, load_workspace(config)), quiet)
 
 
 def _choose_environment() -> None:
