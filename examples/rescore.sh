@@ -6,7 +6,7 @@ set -euo pipefail
 model=$1 other=$2 source=$3 reference=$4
 
 nmtalign translate "$source" -m "$model" --n-best 12 -o nbest.txt
-nmtalign score-pairs --n-best nbest.txt -s "$source" -m "$other" --feature other --rescore -o rescored.txt
+nmtalign score-pairs --n-best-list nbest.txt -s "$source" -m "$other" --feature other --rescore -o rescored.txt
 
 # The first entry of each sentence is the best one. Both models together: the best sum of LogProb= and other= per word.
 first() { awk -F ' [|][|][|] ' '!seen[$1]++ { print $2 }' "$1"; }

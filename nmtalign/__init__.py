@@ -1,34 +1,53 @@
-"""nmtalign: learn to translate and to align at once (Bahdanau, Cho & Bengio 2015)."""
+"""nmtalign: learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
 
+The Python interface. PyTorch is imported only when a name that needs it is used.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from nmtalign.errors import FormatError, InputError, NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
+    from nmtalign.api import describe, prepare, score_pairs, train
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
-__all__ = ["AlignmentFile", "Request", "Translation", "Translator", "__version__"]
+__all__ = [
+    "AlignmentFile",
+    "FormatError",
+    "InputError",
+    "NmtalignError",
+    "Request",
+    "ResourceError",
+    "TrainingError",
+    "Translation",
+    "Translator",
+    "UsageError",
+    "__version__",
+    "describe",
+    "prepare",
+    "score_pairs",
+    "train",
+]
+_MODULES = {
+    "AlignmentFile": "nmtalign.alignment.alignment_file",
+    "Request": "nmtalign.translating.translation",
+    "Translation": "nmtalign.translating.translation",
+    "Translator": "nmtalign.translating.translator",
+    **dict.fromkeys(("describe", "prepare", "score_pairs", "train"), "nmtalign.api"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs PyTorch only when it is asked for, so that `nmtalign --help` does not."""
-    if name == "AlignmentFile":
-        from nmtalign.alignment.alignment_file import AlignmentFile
-
-        return AlignmentFile
-    if name == "Translator":
-        from nmtalign.translating.translator import Translator
-
-        return Translator
-    if name in ("Request", "Translation"):
-        from nmtalign.translating import translation
-
-        return getattr(translation, name)
+    """Imports a public name when it is first used."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """The public names too that are not imported yet."""
+    """All public names, also those that are not imported yet."""
     return sorted({*globals(), *__all__})

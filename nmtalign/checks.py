@@ -1,28 +1,132 @@
-"""Checks of settings, errors that name a setting as the user wrote it, and the parsers of sizes, times, intervals."""
+"""What a setting is: its definition, its checks, and the errors that name a setting as the user wrote it.
+
+The configuration dataclasses of `nmtalign.config` define every setting once, by `setting(...)` and `section(...)`. The
+keys of nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from
+these definitions.
+"""
 
 import contextlib
+import dataclasses
 import functools
 import json
-import math
+import operator
+import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nmtalign.errors import UsageError
 
+T = TypeVar("T")
+
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 COMMAND_LINE = "command line"
-# Options that are not `--name-of-the-setting`: (that of True, that of False).
-_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "bidirectional": ("--bidirectional", "--unidirectional"),
-    "cumulative": ("--cumulative", "--apart"),
-    "drop_duplicates": ("--drop-duplicates", "--keep-duplicates"),
-    "drop_end": ("--drop-end", "--keep-end"),
-    "lowercase": ("--lowercase", "--cased"),
-    "no_unk": ("--known-words", "--all-words"),
-    "readout_previous_word": ("--readout-word", "--no-readout-word"),
-    "tokenized": ("--tokenized", "--raw"),
-}
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The definition of a setting. `common` settings are in `--help`, the others in `--help-all`."""
+
+    help: str
+    panel: str
+    common: bool = False
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    form: Callable[[str, str], object] | None = None  # parses a text that is not empty; raises SettingError
+    metavar: str = ""
+    unset: str = ""  # what the default "" or None stands for
+    flags: str = ""  # "--on/--off" if the option of a setting that is true or false is not --name/--no-name
+    is_path: bool = False  # relative to the folder of nmtalign.toml
+    internal: bool = False  # computed by nmtalign: no option and no key of nmtalign.toml
+    name: str = ""
+    kind: Any = str
+    default: Any = None
+
+    def check(self, value: Any) -> None:
+        """Raises SettingError for a value outside the bounds, or one that is no number (NaN)."""
+        if self.form is not None and (value or self.default):
+            self.form(self.name, value)
+        if value is None or self.base not in (int, float):
+            return
+        for bound, kept, rule in (
+            (self.lowest, operator.ge, "at least {:.7g}"),
+            (self.at_most, operator.le, "at most {:.10g}"),
+            (self.above, operator.gt, "greater than {:g}"),
+            (self.below, operator.lt, "less than {:g}"),
+        ):
+            if bound is not None and not kept(value, bound):
+                raise SettingError(f"must be {rule.format(bound)}", **{self.name: value})
+
+    @property
+    def lowest(self) -> float | None:
+        """The smallest value of a number: 0, unless the definition states another bound."""
+        return 0 if self.at_least is None and self.above is None else self.at_least
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a setting that has only a few; else ()."""
+        return get_args(self.base) if get_origin(self.base) is Literal else ()
+
+    @property
+    def base(self) -> Any:
+        """The type of a value that is not None."""
+        return _without_none(self.kind)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The option on the command line; for a setting that is true or false also the option that turns it off."""
+        if self.flags:
+            return tuple(self.flags.split("/"))
+        flag = self.name.replace("_", "-")
+        return (f"--{flag}", f"--no-{flag}") if self.base is bool else (f"--{flag}",)
+
+
+_UNDESCRIBED = Setting("", "")
+_DEFINITIONS: dict[type, Mapping[str, Setting]] = {}
+SECTIONS: dict[str, dict[str, Setting]] = {}
+"""The settings of each section of nmtalign.toml, by name; filled by `section`."""
+
+
+def setting(default: T, help: str, panel: str, **details: Any) -> T:  # noqa: A002
+    """A field of a configuration dataclass; `details` are further fields of `Setting`."""
+    made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, panel, **details)})
+    return made
+
+
+def section(name: str) -> Callable[[type[T]], type[T]]:
+    """Enters the settings of a configuration dataclass in section `name` of nmtalign.toml."""
+
+    def enter(cls: type[T]) -> type[T]:
+        found = {key: one for key, one in definitions(cls).items() if not one.internal}
+        SECTIONS.setdefault(name, {}).update(found)
+        return cls
+
+    return enter
+
+
+def definitions(cls: Any) -> Mapping[str, Setting]:
+    """The settings of a configuration dataclass, by name and in order; of any other dataclass, its fields."""
+    if cls in _DEFINITIONS:
+        return _DEFINITIONS[cls]
+    kinds = get_type_hints(cls)
+    _DEFINITIONS[cls] = {
+        field.name: dataclasses.replace(
+            field.metadata.get("setting", _UNDESCRIBED), name=field.name, kind=kinds[field.name], default=field.default
+        )
+        for field in dataclasses.fields(cls)
+    }
+    return _DEFINITIONS[cls]
+
+
+def check_settings(config: Any) -> None:
+    """Raises SettingError for the first setting of a configuration dataclass that is outside its bounds."""
+    for name, one in definitions(type(config)).items():
+        one.check(getattr(config, name))
 
 
 class SettingError(UsageError):
@@ -39,7 +143,7 @@ class SettingError(UsageError):
         return functools.partial(SettingError, self.rule, **self.values), ()  # so that a worker process can raise it
 
     def named(self, *layers: Layer) -> str:
-        """The message, given the layers that the settings come from, later ones over earlier ones.
+        """The message, given the layers that the settings come from; later layers have precedence.
 
         The setting that was changed last comes first.
         """
@@ -80,49 +184,59 @@ def written(origin: str, name: str, value: Any) -> str:
 
 def option(name: str, value: bool = True) -> str:
     """The command-line option of a setting; for a setting that is true or false, the option of that value."""
-    flag = name.replace("_", "-")
-    return _OPTIONS.get(name, (f"--{flag}", f"--no-{flag}"))[not value]
+    found = next((one[name] for one in SECTIONS.values() if name in one), dataclasses.replace(_UNDESCRIBED, name=name))
+    return found.options[0] if value else found.options[-1]
 
 
 def toml(value: Any) -> str:
-    """A value as TOML has it, shortened where it is very long."""
+    """A value in TOML's notation; a very long one is shortened."""
     text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def at_least(low: float, **values: float) -> None:
-    """Raises SettingError for the first value under `low`, or that is no number at all (NaN)."""
-    for name, value in values.items():
-        if not value >= low:
-            raise SettingError(f"must be at least {low:g}", **{name: value})
+def convert(origin: str, key: str, kind: Any, value: Any) -> Any:
+    """`value` as the type `kind`; raises UsageError that names the setting and what is allowed."""
+    if value is None and type(None) in get_args(kind):
+        return None
+    kind = _without_none(kind)
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise UsageError(f"{written(origin, key, value)}: must be one of {', '.join(map(str, get_args(kind)))}")
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise UsageError(f"{written(origin, key, value)}: is too large") from None
+    if type(value) is kind:
+        return value
+    raise UsageError(f"{written(origin, key, value)}: must be {_KINDS.get(kind, kind)}")
 
 
-def at_most(high: float, **values: float) -> None:
-    """Raises SettingError for the first value above `high`, or that is no number at all (NaN)."""
-    for name, value in values.items():
-        if not value <= high:
-            raise SettingError(f"must be at most {high:.7g}", **{name: value})
+def resolve(cls: type[T], *layers: Layer) -> T:
+    """Makes `cls` of layers (origin, values); later layers have precedence, keys of other classes are ignored.
+
+    Values are converted to the fields' types. Raises UsageError that names each setting as its layer has it. Rules
+    between settings are those of `nmtalign.presets.settings_of`.
+    """
+    known = definitions(cls)
+    merged: dict[str, Any] = {}
+    for origin, values in layers:
+        for key, value in values.items():
+            if key in known:
+                merged[key] = convert(origin, key, known[key].kind, value)
+    with naming(*layers):
+        return cls(**merged)
 
 
-def above_zero(**values: float) -> None:
-    """Raises SettingError for the first value that is not greater than 0."""
-    for name, value in values.items():
-        if not value > 0:
-            raise SettingError("must be greater than 0", **{name: value})
-
-
-def finite(**values: float) -> None:
-    """Raises SettingError for the first value that is infinite or no number at all."""
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise SettingError("must be a finite number", **{name: value})
-
-
-def fraction(**values: float) -> None:
-    """Raises SettingError for the first value outside [0, 1)."""
-    for name, value in values.items():
-        if not 0 <= value < 1:
-            raise SettingError("must be at least 0 and less than 1", **{name: value})
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(part for part in get_args(kind) if part is not type(None))
+    return kind
 
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:

@@ -1,33 +1,24 @@
-"""Settings: frozen dataclasses, validated where they are made; and how layers of them are laid over each other."""
+"""The settings: frozen dataclasses, one field for each setting, validated when they are made.
+
+Each field states the default, one sentence of help, the panel of `--help-all`, and the bounds.
+"""
 
 import dataclasses
-import difflib
-import os
-import types
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar
 
 from nmtalign.checks import (
-    Layer,
     SettingError,
-    above_zero,
-    at_least,
-    at_most,
     byte_count,
-    finite,
-    fraction,
+    check_settings,
     interval,
-    naming,
     pair_of_sizes,
     seconds,
-    written,
+    section,
+    setting,
 )
-from nmtalign.errors import UsageError
 
 T = TypeVar("T")
-
-_WIDEST = 2**20  # of a layer: the number of bytes of any weight fits in 64 bits
 
 Cell = Literal["paper", "cudnn"]
 Order = Literal["look-generate-update", "look-update-generate"]
@@ -53,61 +44,94 @@ LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
+TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
+OPTIMISER, BATCHES, BUDGET, MACHINE = "Optimiser", "Batches", "Budget and validation", "Machine"
+SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
+MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
 
+_WIDEST = 2**20  # units of a layer: the number of bytes of any weight fits in 64 bits
+_DEVICE = "Device: auto uses a GPU if there is one."
+_PRECISION = "Precision of matrix products; auto is bf16 where the processor computes it natively, else fp32."
+
+
+def _units(default: int, help: str, panel: str, **details: Any) -> int:  # noqa: A002
+    return setting(default, help, panel, **{"at_least": 1, "at_most": _WIDEST, **details})
+
+
+def _words(default: int, help: str) -> int:  # noqa: A002
+    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1)
+
+
+def _threads() -> int:
+    return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000)
+
+
+def _seed(help: str, panel: str, common: bool = False) -> int:  # noqa: A002
+    return setting(1234, help, panel, common=common, at_least=-(2**63), at_most=2**63 - 1)
+
+
+@section("prep")
 @dataclass(frozen=True)
 class PrepConfig:
     """How two text files become a prepared corpus (section [prep] of nmtalign.toml)."""
 
-    vocabulary: VocabularyKind = "word"
-    shortlist: str = "30000"  # ids a side, `</s>` and `<unk>` counted; N or N:M (source:target)
-    min_count: int = 1
-    size: str = "8000"  # subword pieces a side, N or N:M
-    max_length: int = 50  # tokens, `</s>` not counted; 0 = no limit
-    drop_duplicates: bool = False
-    workers: int = 0  # processes that tokenise; 0 = one a core
+    vocabulary: VocabularyKind = setting(
+        "word",
+        "Units: words (Moses), bpe or unigram pieces (sentencepiece), or none: tokens already.",
+        VOCABULARY,
+        common=True,
+    )
+    shortlist: str = setting(
+        "30000",
+        "Word ids per side, </s> and <unk> included.",
+        VOCABULARY,
+        common=True,
+        form=pair_of_sizes,
+        metavar="N|N:M",
+    )
+    min_count: int = setting(1, "Words seen less often are unknown.", VOCABULARY, common=True, at_least=1)
+    size: str = setting(
+        "8000", "Subword pieces per side.", VOCABULARY, common=True, form=pair_of_sizes, metavar="N|N:M"
+    )
+    max_length: int = setting(50, "Drop pairs with more tokens on either side; 0 keeps all.", TEXT, common=True)
+    drop_duplicates: bool = setting(
+        False, "Drop repeated training pairs.", TEXT, flags="--drop-duplicates/--keep-duplicates"
+    )
+    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
 
     def __post_init__(self) -> None:
-        pair_of_sizes("shortlist", self.shortlist)
-        pair_of_sizes("size", self.size)
-        at_least(1, min_count=self.min_count)
-        at_least(0, max_length=self.max_length, workers=self.workers)
+        check_settings(self)
 
 
+@section("train")
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and options of the model (PAPER sections 1-3); the defaults are the paper's RNNsearch."""
+    """Sizes and options of the model; the defaults are RNNsearch (Bahdanau et al. 2015, section 3, appendix A)."""
 
-    source_vocabulary_size: int = 30000  # K, `</s>` and `<unk>` counted
-    target_vocabulary_size: int = 30000
-    embedding: int = 620  # m
-    hidden: int = 1000  # n, each encoder direction and the decoder
-    attention_hidden: int = 1000  # n'
-    maxout: int = 500  # l; twice as many pre-activations
-    output_rank: int = 620  # width between maxout layer and softmax; 0 = direct
-    cell: Cell = "paper"
-    order: Order = "look-generate-update"
-    attention: Attention = "additive"
-    attention_temperature: float = 1.0  # what energies are divided by; below 1 the weights are sharper
-    coverage: Coverage = "none"  # linguistic: each look sees how much of every source word has been read (Tu et al.)
-    bidirectional: bool = True
-    reverse_source: bool = False  # an encoder of one direction reads from the last word to the first
-    readout_previous_word: bool = True  # the readout sees it beside state and context: V_o
-    dropout: float = 0.0  # of embeddings, annotations and the maxout layer
-    initialisation: Initialisation = "paper"
+    source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
+    target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
+    embedding: int = _units(620, "Size m of word embeddings.", MODEL, common=True)
+    hidden: int = _units(1000, "Hidden units n of the decoder and of each encoder direction.", MODEL, common=True)
+    attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
+    maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
+    output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", MODEL, at_least=0)
+    cell: Cell = setting("paper", "Gated unit: the paper's, or the one of cuDNN.", MODEL)
+    order: Order = setting(
+        "look-generate-update", "look-generate-update (the paper's code) or look-update-generate (its text).", MODEL
+    )
+    attention: Attention = setting("additive", "Attention energy; none encodes a fixed-length vector.", ATTENTION)
+    attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
+    coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
+    bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
+    reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
+    readout_previous_word: bool = setting(
+        True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
+    )
+    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:
-        at_least(1, embedding=self.embedding, hidden=self.hidden, maxout=self.maxout)
-        at_least(1, attention_hidden=self.attention_hidden)
-        at_least(2, source_vocabulary_size=self.source_vocabulary_size)
-        at_least(2, target_vocabulary_size=self.target_vocabulary_size)
-        at_least(0, output_rank=self.output_rank)
-        at_most(_WIDEST, embedding=self.embedding, hidden=self.hidden, maxout=self.maxout)
-        at_most(_WIDEST, attention_hidden=self.attention_hidden, output_rank=self.output_rank)
-        at_most(2**31 - 1, source_vocabulary_size=self.source_vocabulary_size)
-        at_most(2**31 - 1, target_vocabulary_size=self.target_vocabulary_size)
-        fraction(dropout=self.dropout)
-        at_least(0.01, attention_temperature=self.attention_temperature)
-        at_most(100, attention_temperature=self.attention_temperature)
+        check_settings(self)
         if self.attention == "none" and self.attention_temperature != 1:
             raise SettingError(
                 "the temperature needs a model with attention",
@@ -118,115 +142,130 @@ class ModelConfig:
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
         if self.reverse_source and self.bidirectional:
             raise SettingError(
-                "only an encoder of one direction can read from the last word to the first",
+                "only a unidirectional encoder can read from the last word to the first",
                 reverse_source=True,
                 bidirectional=True,
             )
 
 
+@section("train")
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model is trained (PAPER section 4); the defaults are the paper's."""
+    """How the model is trained; the defaults are those of Bahdanau et al. 2015, appendix B."""
 
-    optimizer: OptimizerName = "adadelta"
-    learning_rate: float = 1.0
-    rho: float = 0.95  # Adadelta
-    epsilon: float = 1e-6
-    beta1: float = 0.9  # Adam
-    beta2: float = 0.98
-    weight_decay: float = 0.0  # AdamW
-    schedule: Schedule = "constant"
-    warmup: int = 0  # updates
-    clip_norm: float = 1.0  # 0 = no clipping
-    loss_normalization: Normalization = "sentences"
-    label_smoothing: float = 0.0
-    batch_size: int = 80
-    batch_unit: BatchUnit = "sentences"
-    accumulate: int = 1  # minibatches whose gradients are summed to one update
-    window: int = 20  # minibatches read at a time, sorted by length and cut
-    shuffle: Literal["once", "epoch"] = "once"
-    max_length: int = 50  # pairs longer on either side are left out; 0 = no limit
-    max_updates: int = 0  # 0 = no limit, likewise below
-    epochs: float = 0.0
-    max_time: str = ""  # 60s, 15m, 2h
-    patience: int = 10  # validations without progress; 0 = never stop early
-    metric: Metric = "loss"  # what "best" means
-    validate_every: str = "1000"  # updates, or a time such as 10m, or `epoch`
-    bleu_sentences: int = 500  # of dev, translated at each validation; 0 = none
-    checkpoint_every: str = "10m"  # updates or a time
-    log_every: int = 100  # updates
-    init_from: str = ""  # model directory whose weights are the first ones
-    guided_alignment: str = ""  # file of links that the weights are to follow
-    guided_weight: float = 0.5  # of the loss of the weights, which is summed and divided as that of the words is
-    guided_loss: GuidedLoss = "cross-entropy"
-    guided_reading: GuidedReading = "current"  # shifted: a word's links are asked of the step that has it as its input
-    agreement: bool = False  # a model of the other direction is trained too, so that the weights of both agree
-    agreement_weight: float = 1.0  # of what it costs that they do not
-    seed: int = 1234
-    device: Device = "auto"
-    precision: Precision = "auto"
-    threads: int = 0  # 0 = PyTorch's choice
+    optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
+    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, common=True, above=0)
+    rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
+    epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
+    beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
+    beta2: float = setting(0.98, "Decay of Adam's average squared gradient.", OPTIMISER, below=1)
+    weight_decay: float = setting(0.0, "Weight decay of AdamW.", OPTIMISER)
+    schedule: Schedule = setting("constant", "Learning rate over time; linear falls to 0 at the end.", OPTIMISER)
+    warmup: int = setting(0, "Updates in which the learning rate rises linearly.", OPTIMISER)
+    clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
+    loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
+    label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
+    batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
+    batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
+    accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
+    window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
+    shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
+    max_length: int = setting(50, "Skip pairs with more tokens on either side; 0 keeps all.", BATCHES)
+    max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
+    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
+    max_time: str = setting(
+        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, common=True, form=seconds, metavar="TIME"
+    )
+    patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
+    metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
+    validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
+    checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
+    init_from: str = setting("", "Model directory with the first weights.", MODEL, is_path=True, metavar="DIR")
+    guided_alignment: str = setting(
+        "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
+    )
+    guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
+    guided_loss: GuidedLoss = setting(
+        "cross-entropy", "sum: only the summed weight of the linked words counts.", ALIGNMENT
+    )
+    guided_reading: GuidedReading = setting(
+        "current", "shifted: guide the step that has the word as its input.", ALIGNMENT
+    )
+    agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
+    agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
+    seed: int = _seed("Seed of weights, order and dropout.", MACHINE, common=True)
+    device: Device = setting("auto", _DEVICE, MACHINE, common=True)
+    precision: Precision = setting("auto", _PRECISION, MACHINE)
+    threads: int = _threads()
 
     def __post_init__(self) -> None:
-        at_least(0, warmup=self.warmup, window=self.window, max_length=self.max_length, threads=self.threads)
-        at_least(0, max_updates=self.max_updates, epochs=self.epochs, patience=self.patience)
-        at_most(1000, threads=self.threads)
-        at_least(0, clip_norm=self.clip_norm, weight_decay=self.weight_decay, bleu_sentences=self.bleu_sentences)
-        at_least(1, batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
-        at_least(0, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
-        at_most(1e6, guided_weight=self.guided_weight, agreement_weight=self.agreement_weight)
-        fraction(label_smoothing=self.label_smoothing, rho=self.rho, beta1=self.beta1, beta2=self.beta2)
-        above_zero(learning_rate=self.learning_rate, epsilon=self.epsilon)
-        if self.max_time:
-            seconds("max_time", self.max_time)
-        interval("checkpoint_every", self.checkpoint_every)
-        interval("validate_every", self.validate_every)
+        check_settings(self)
 
 
+@section("translate")
 @dataclass(frozen=True)
 class TranslateConfig:
     """How `translate` searches and what it prints (section [translate])."""
 
-    beam: int = 12
-    search: Search = "beam"
-    length_penalty: float = 1.0  # score = log-probability / length ** length_penalty
-    word_penalty: float = 0.0  # taken from the log-probability for each word
-    coverage_penalty: float = 0.0  # weight of the penalty for source words that were hardly read
-    min_length_ratio: float = 0.0  # at least this many times the source length
-    max_length_ratio: float = 3.0  # at most this many times the source length, `</s>` counted
-    n_best: int = 1
-    sample: bool = False  # words are drawn, not searched for
-    temperature: float = 1.0
-    top_k: int = 0  # words to draw from; 0 = all
-    seed: int = 1234
-    ensemble: Literal["probability", "log"] = "probability"  # what is averaged over several models
-    allow_unk: bool = False
-    replace_unk: bool = False
-    lexicon: str = ""
-    candidates: int = 0  # most frequent words that are allowed beside the lexicon's; 0 = all words are allowed
-    format: Literal["text", "json"] = "text"
-    input_format: Literal["text", "json"] = "text"
-    word_scores: bool = False
-    alignment: Literal["none", "hard", "soft"] = "none"  # what is printed with each translation
-    tokenized: bool = False
-    batch_size: int = 0  # source words, `</s>` and padding counted; 0 = what is fastest for the beam
-    max_source_length: int = 500  # longer lines are translated in pieces
-    max_memory: str = ""  # such as 2G; "" = a tenth of the machine's
-    device: Device = "auto"
-    precision: Precision = "fp32"
-    threads: int = 0
+    beam: int = setting(12, "Width of the beam.", SEARCH, common=True, at_least=1)
+    search: Search = setting("beam", "beam, or the search of the paper's released code.", SEARCH)
+    length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", SEARCH, common=True, at_most=50)
+    word_penalty: float = setting(
+        0.0, "Subtracted for each word from the log-probability.", SEARCH, at_least=-1e6, at_most=1e6
+    )
+    coverage_penalty: float = setting(0.0, "Penalty for source words with little attention.", SEARCH, at_most=1e6)
+    min_length_ratio: float = setting(0.0, "Smallest length, as a multiple of the source length.", SEARCH)
+    max_length_ratio: float = setting(
+        3.0, "Largest length, as a multiple of the source length.", SEARCH, above=0, at_most=1000
+    )
+    n_best: int = setting(1, "Translations printed per line.", TEXT, common=True, at_least=1)
+    sample: bool = setting(False, "Draw words at random instead of searching.", SAMPLING)
+    temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
+    top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
+    seed: int = _seed("Seed of sampling.", SAMPLING)
+    ensemble: Literal["probability", "log"] = setting("probability", "What several models average.", SEARCH)
+    allow_unk: bool = setting(False, "Let the search generate <unk>.", UNKNOWN)
+    replace_unk: bool = setting(
+        False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN, common=True
+    )
+    lexicon: str = setting(
+        "",
+        "Word translations: for replace_unk, or to restrict the search.",
+        UNKNOWN,
+        common=True,
+        is_path=True,
+        metavar="FILE",
+    )
+    candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", UNKNOWN)
+    format: Literal["text", "json"] = setting("text", "Print text, or one JSON object per line.", TEXT, common=True)
+    input_format: Literal["text", "json"] = setting(
+        "text", 'Read text, or JSON objects with "text", "prefix" and "phrases".', TEXT
+    )
+    word_scores: bool = setting(False, "Also print the log-probability of each word.", TEXT)
+    alignment: Literal["none", "hard", "soft"] = setting(
+        "none", "Also print links i-j or all weights.", TEXT, common=True
+    )
+    tokenized: bool = setting(
+        False, "The text is tokenised: split it at spaces, print tokens.", TEXT, common=True, flags="--tokenized/--raw"
+    )
+    batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE)
+    max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1)
+    max_memory: str = setting(
+        "",
+        "Memory of the search, such as 2G.",
+        MACHINE,
+        form=byte_count,
+        metavar="SIZE",
+        unset="a tenth of the machine's",
+    )
+    device: Device = setting("auto", _DEVICE, MACHINE, common=True)
+    precision: Precision = setting("fp32", _PRECISION, MACHINE)
+    threads: int = _threads()
 
     def __post_init__(self) -> None:
-        at_least(1, beam=self.beam, n_best=self.n_best, max_source_length=self.max_source_length)
-        at_least(0, batch_size=self.batch_size, length_penalty=self.length_penalty)
-        at_least(0, coverage_penalty=self.coverage_penalty, threads=self.threads)
-        at_least(0, min_length_ratio=self.min_length_ratio, top_k=self.top_k, candidates=self.candidates)
-        finite(word_penalty=self.word_penalty, temperature=self.temperature)
-        # Far beyond what is of use to anybody; above it numbers overflow, or the machine has no such threads.
-        at_most(50, length_penalty=self.length_penalty)
-        at_most(1e6, coverage_penalty=self.coverage_penalty, word_penalty=abs(self.word_penalty))
-        at_most(1000, max_length_ratio=self.max_length_ratio, threads=self.threads)
-        above_zero(max_length_ratio=self.max_length_ratio, temperature=self.temperature)
+        check_settings(self)
         if self.min_length_ratio > self.max_length_ratio:
             raise SettingError(
                 "the smallest ratio of lengths must not be above the largest",
@@ -239,116 +278,73 @@ class TranslateConfig:
             )
         if self.candidates and not self.lexicon:
             raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
-        if self.max_memory:
-            byte_count("max_memory", self.max_memory)
 
 
+@section("score")
 @dataclass(frozen=True)
 class ScoreConfig:
     """What `score` measures and prints (section [score])."""
 
-    by_length: bool = False
-    length_of: LengthOf = "source"
-    buckets: str = "10,20,30,40,50,60"  # upper ends, in words
-    cumulative: bool = False  # a bucket holds all sentences up to its end
-    by_place: bool = False
-    by_frequency: bool = False
-    no_unk: bool = False
-    metrics: str = ""  # names with commas, or all; "" = all but ter, multi-bleu if the target language is known
-    lowercase: bool = False  # of BLEU
-    tokenize: str = "13a"  # of BLEU
-    confidence: bool | None = None  # None = by length, with several systems, and for figure and page
-    bootstrap: int = 1000  # samples
-    trials: int = 10_000  # of approximate randomisation
-    seed: int | None = None  # None = $SACREBLEU_SEED, or 12345
-    significance: Significance = "bs"  # of several systems
-    format: Literal["text", "json", "csv"] = "text"
+    by_length: bool = setting(False, "Also score by sentence length.", TABLES, common=True)
+    length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
+    buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
+    cumulative: bool = setting(
+        False, "A bucket holds all sentences up to its end.", TABLES, flags="--cumulative/--apart"
+    )
+    by_place: bool = setting(False, "Also score by the place of a word in its sentence.", TABLES)
+    by_frequency: bool = setting(False, "Also score by the frequency of a word in the training text.", TABLES)
+    no_unk: bool = setting(
+        False, "Also score sentences without unknown words.", TABLES, flags="--known-words/--all-words"
+    )
+    metrics: str = setting(
+        "", "Metrics, separated by commas, or all.", MEASURES, unset="all but ter", common=True, metavar="NAME,..."
+    )
+    lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES, flags="--lowercase/--cased")
+    tokenize: str = setting("13a", "sacreBLEU's tokeniser for BLEU.", MEASURES, metavar="NAME")
+    confidence: bool | None = setting(
+        None, "Print confidence intervals.", CONFIDENCE, unset="where systems, lengths or figures are compared"
+    )
+    bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
+    trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
+    seed: int | None = setting(
+        None, "Seed of the samples.", CONFIDENCE, unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1
+    )
+    significance: Significance = setting("bs", "Paired bootstrap, approximate randomisation, both or none.", CONFIDENCE)
+    format: Literal["text", "json", "csv"] = setting("text", "Format of the result.", TABLES, common=True)
 
     def __post_init__(self) -> None:
-        at_least(1, trials=self.trials)
-        at_least(2, bootstrap=self.bootstrap)  # of one sample there is no interval
-        at_most(1_000_000, bootstrap=self.bootstrap, trials=self.trials)
-        if self.seed is not None:
-            at_least(0, seed=self.seed)
-            at_most(2**32 - 1, seed=self.seed)  # what numpy's generator takes
+        check_settings(self)
 
 
+@section("align")
 @dataclass(frozen=True)
 class AlignConfig:
-    """How `align` reads the weights (section [align])."""
+    """How `align` reads the attention weights (section [align])."""
 
-    links: LinkMethod | None = None  # None = threshold where one is given for links, else argmax
-    threshold: float = 0.0  # least weight of a link, where there is one; 0 = the method's own
-    reading: Reading = "auto"  # current with one model, as in the paper; posterior with two, which then agree best
-    temperature: float = 1.0  # weights to the power 1 / temperature
-    drop_end: bool = False  # without `</s>`: rows are of words alone
-    symmetrize: Symmetrization = "agreement"  # of two directions
-    batch_size: int = 80
-    weights: Literal["float16", "float32"] = "float16"
-    device: Device = "auto"
-    precision: Precision = "fp32"
-    threads: int = 0
+    links: LinkMethod | None = setting(
+        None,
+        "How weights become links.",
+        ALIGNMENT,
+        common=True,
+        unset="threshold if a threshold is given, else argmax",
+    )
+    threshold: float = setting(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, common=True, at_most=1)
+    reading: Reading = setting("auto", "Decoder step whose weights align a word.", ALIGNMENT, common=True)
+    temperature: float = setting(
+        1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
+    )
+    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
+    symmetrize: Symmetrization = setting("agreement", "How two directions are combined.", ALIGNMENT, common=True)
+    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
+    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
+    device: Device = setting("auto", _DEVICE, MACHINE, common=True)
+    precision: Precision = setting("fp32", _PRECISION, MACHINE)
+    threads: int = _threads()
 
     def __post_init__(self) -> None:
-        at_least(1, batch_size=self.batch_size)
-        at_least(0, threads=self.threads, threshold=self.threshold)
-        at_most(1000, threads=self.threads)
-        at_most(1, threshold=self.threshold)
-        at_least(0.01, temperature=self.temperature)
-        at_most(100, temperature=self.temperature)
+        check_settings(self)
 
 
 def field_names(*classes: type) -> list[str]:
     """The names of all settings of the dataclasses, in order."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
-
-
-def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UsageError for the first key that is not known, naming the nearest known one."""
-    names = list(known)
-    for key in keys:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
-            raise UsageError(f"{origin}: unknown setting '{key}'; the nearest known one is '{near[0]}'")
-
-
-def resolve(cls: type[T], *layers: Layer) -> T:
-    """Makes `cls` of layers (origin, values), later ones over earlier ones; keys of other classes are passed over.
-
-    Values are converted to the fields' types. Raises UsageError that names each setting as its layer has it. Rules
-    between settings are those of `nmtalign.presets.settings_of`.
-    """
-    hints = get_type_hints(cls)
-    names = field_names(cls)
-    merged: dict[str, Any] = {}
-    for origin, values in layers:
-        for key, value in values.items():
-            if key in names:
-                merged[key] = convert(origin, key, hints[key], value)
-    with naming(*layers):
-        return cls(**merged)
-
-
-def convert(origin: str, key: str, hint: Any, value: Any) -> Any:
-    """`value` as the type `hint`; raises UsageError that names the setting and what is allowed."""
-    if get_origin(hint) is Literal:
-        if value in get_args(hint):
-            return value
-        raise UsageError(f"{written(origin, key, value)}: must be one of {', '.join(map(str, get_args(hint)))}")
-    if get_origin(hint) in (Union, types.UnionType):
-        if value is None:
-            return None
-        return convert(origin, key, next(part for part in get_args(hint) if part is not type(None)), value)
-    if hint is str and isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise UsageError(f"{written(origin, key, value)}: is too large") from None
-    if type(value) is hint:
-        return value
-    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    raise UsageError(f"{written(origin, key, value)}: must be {kinds.get(hint, hint)}")

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig, resolve
+from nmtalign.checks import resolve
+from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig
 from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError

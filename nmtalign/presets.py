@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nmtalign.checks import Layer
-from nmtalign.config import AlignConfig, ScoreConfig, TranslateConfig, resolve
+from nmtalign.checks import Layer, resolve
+from nmtalign.config import AlignConfig, ScoreConfig, TranslateConfig
 from nmtalign.errors import UsageError
 
 T = TypeVar("T")
@@ -96,37 +96,45 @@ def preset(name: str) -> Mapping[str, Any]:
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
     "beam": {},
-    # The released code (PAPER section 6): summed log-probabilities, no `</s>` in the first half of the source's length.
+    # The paper's released code maximises the sum of log-probabilities and forbids `</s>` before half the source length.
     "paper": {"length_penalty": 0.0, "min_length_ratio": 0.5},
+}
+CANDIDATES = 2000  # most frequent words that are searched beside those of a lexicon
+
+# Settings of `score` that are given only by a user who wants the first one, unless the same layer says otherwise.
+_ASKED: Mapping[str, Sequence[str]] = {
+    "by_length": ("length_of", "buckets", "cumulative"),
+    "confidence": ("bootstrap", "seed"),
 }
 
 
-CANDIDATES = 2000  # most frequent words beside those of a lexicon that is given for no other purpose
-
-
 def settings_of(cls: type[T], *layers: Layer) -> T:
-    """The settings `cls` of layers (origin, values), later ones over earlier ones, and what they imply.
+    """The settings `cls` of layers (origin, values); later layers have precedence.
 
-    The command line, nmtalign.toml and Python all come here, so that a setting means the same in each of them. What
-    settings imply is below the layers: a setting that any layer has stays as it is. Raises UsageError that names
-    origin and setting.
+    The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
+    Raises UsageError that names origin and setting.
     """
+    return resolve(cls, *all_layers(cls, *layers))
+
+
+def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
+    """The layers, with those settings that other settings imply."""
     if cls is TranslateConfig:
-        layers = (*_implied_by_search(layers), *layers)
+        return (*_implied_by_search(layers), *layers)
     if cls is AlignConfig:
-        layers = tuple(_threshold_over_links(layers))
+        return tuple(_threshold_over_links(layers))
     if cls is ScoreConfig:
-        layers = tuple(_asked_for(layers))
-    return resolve(cls, *layers)
+        return tuple(_implied_by_details(layers))
+    return layers
 
 
 def translate_config(*layers: Layer) -> TranslateConfig:
-    """The settings of a translation: `settings_of` with what the chosen search and a lexicon imply."""
+    """The settings of a translation, those implied by the search and a lexicon included."""
     return settings_of(TranslateConfig, *layers)
 
 
 def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """The settings of the chosen search; a lexicon that is not for unknown words restricts the words searched."""
+    """The settings of the chosen search; a lexicon restricts the search unless it replaces unknown words."""
     given: dict[str, Any] = {}
     for _, values in layers:
         given |= values
@@ -137,21 +145,14 @@ def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:
 
 
 def _threshold_over_links(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """A threshold that is given later than a method of links decides the method, as if this was not given."""
+    """A threshold selects the method of links, unless the same layer or a later one names a method."""
     last = max((place for place, (_, values) in enumerate(layers) if values.get("threshold")), default=0)
     for place, (origin, values) in enumerate(layers):
         yield origin, {key: value for key, value in values.items() if key != "links" or place >= last}
 
 
-# What a setting of `score` is given for: whoever gives it wants that, unless the same place says otherwise.
-_ASKED: Mapping[str, Sequence[str]] = {
-    "by_length": ("length_of", "buckets", "cumulative"),
-    "confidence": ("bootstrap", "seed"),
-}
-
-
-def _asked_for(layers: Sequence[Layer]) -> Iterator[Layer]:
+def _implied_by_details(layers: Sequence[Layer]) -> Iterator[Layer]:
     for origin, values in layers:
         given = {name for name, value in values.items() if value is not None and value is not False}
-        yield origin, {name: True for name, reasons in _ASKED.items() if given.intersection(reasons)}
+        yield origin, {name: True for name, details in _ASKED.items() if given.intersection(details)}
         yield origin, values

@@ -1,3 +1,3 @@
-"""The one place where the version stands."""
+"""The version of nmtalign; files that it writes record it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,23 +1,14 @@
 """`nmtalign.toml`: one file that names corpus, languages, folders and settings, so that every command runs bare."""
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nmtalign.checks import COMMAND_LINE, Layer
-from nmtalign.config import (
-    AlignConfig,
-    ModelConfig,
-    PrepConfig,
-    ScoreConfig,
-    TrainingConfig,
-    TranslateConfig,
-    check_keys,
-    field_names,
-    resolve,
-)
+from nmtalign.checks import COMMAND_LINE, SECTIONS, Layer, resolve
+from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset, settings_of
 from nmtalign.untrusted import parse_toml, read_regular
@@ -26,22 +17,13 @@ T = TypeVar("T")
 
 FILE_NAME = "nmtalign.toml"
 _MOST_BYTES = 16 << 20  # of a settings file
-SECTIONS: Mapping[str, list[str]] = {
-    "prep": field_names(PrepConfig),
-    # The vocabularies' sizes come from the prepared corpus.
-    "train": ["preset", *(name for name in field_names(ModelConfig, TrainingConfig) if "vocabulary" not in name)],
-    "translate": field_names(TranslateConfig),
-    "score": field_names(ScoreConfig),
-    "align": field_names(AlignConfig),
-}
-PATH_SETTINGS = (("translate", "lexicon"), ("train", "init_from"), ("train", "guided_alignment"))
 _TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
 _PAIRS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What nmtalign.toml says; paths are resolved against the file's own folder."""
+    """The content of nmtalign.toml; relative paths start at the folder of the file."""
 
     file: Path | None = None
     source_language: str | None = None
@@ -58,13 +40,13 @@ class Workspace:
         return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
 
     def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
-        """The settings `cls` of section `name`, under the flags that were given (None = not given)."""
+        """The settings `cls`: those of section `name`, overridden by the flags that are not None."""
         return settings_of(cls, *self.layers(name, flags))
 
     def resolve_training(
         self, preset_name: str | None, flags: Mapping[str, Any]
     ) -> tuple[str, ModelConfig, TrainingConfig]:
-        """(preset, model, training): preset < file < flag."""
+        """(preset, model, training); precedence: flag, then file, then preset."""
         name = self.preset(preset_name)
         layers = self.training_layers(name, flags)
         return name, resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
@@ -74,11 +56,11 @@ class Workspace:
         return name or str(self.section("train")[1].get("preset", "small"))
 
     def training_layers(self, preset_name: str, flags: Mapping[str, Any]) -> tuple[Layer, ...]:
-        """The layers of the settings of training: preset < file < flag."""
+        """The layers of the settings of training, the one with the highest precedence last: preset, file, flags."""
         return (f"preset {preset_name}", preset(preset_name)), self.section("train"), given(flags)
 
     def layers(self, name: str, flags: Mapping[str, Any]) -> tuple[Layer, ...]:
-        """The layers of the settings of section `name`: file < flag."""
+        """The layers of the settings of section `name`, the one with the highest precedence last: file, flags."""
         return self.section(name), given(flags)
 
 
@@ -88,9 +70,9 @@ def given(flags: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def load_workspace(config: Path | None) -> Workspace:
-    """Reads `config`, or nmtalign.toml in the current folder, or returns an empty workspace where there is none.
+    """Reads `config`, or nmtalign.toml in the current folder, or returns an empty workspace if there is none.
 
-    Raises UsageError naming the file for anything wrong in it; an unknown key is met with the nearest known one.
+    Raises UsageError naming the file and the key for anything wrong in it.
     """
     path = config or Path(FILE_NAME)
     if config is None and not path.exists():
@@ -98,7 +80,8 @@ def load_workspace(config: Path | None) -> Workspace:
     table = _read_toml(path, given=config is not None)
     check_keys(str(path), table, _TOP)
     for name, known in SECTIONS.items():
-        check_keys(f"{path}: [{name}]", _table(path, table, name), known)
+        own = ("preset",) if name == "train" else ()
+        check_keys(f"{path}: [{name}]", _table(path, table, name), (*own, *known))
     corpus = _table(path, table, "corpus")
     check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold", "tests"))
     pairs = {name: _pair(path, name, corpus[name]) for name in _PAIRS if name in corpus}
@@ -111,10 +94,20 @@ def load_workspace(config: Path | None) -> Workspace:
     if "gold" in corpus:
         settings["gold"] = path.parent / _text(path, "gold", corpus["gold"])
     sections = {name: dict(_table(path, table, name)) for name in SECTIONS}
-    for section, key in PATH_SETTINGS:
-        if sections[section].get(key):
-            sections[section][key] = str(path.parent / _text(path, key, sections[section][key]))
+    for name, values in sections.items():
+        for key in values:
+            if key in SECTIONS[name] and SECTIONS[name][key].is_path and values[key]:
+                values[key] = str(path.parent / _text(path, key, values[key]))
     return dataclasses.replace(Workspace(file=path, pairs=pairs, tests=tests, sections=sections), **settings)
+
+
+def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError for the first key that is not known; the message names the nearest known one."""
+    names = list(known)
+    for key in keys:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
+            raise UsageError(f"{origin}: unknown setting '{key}'; the nearest known one is '{near[0]}'")
 
 
 def _read_toml(path: Path, given: bool) -> dict[str, Any]:

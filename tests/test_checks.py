@@ -1,10 +1,10 @@
-"""What settings say in words, and what is refused."""
+"""Sizes, times and intervals in words; bounds of settings."""
 
 import math
 
 import pytest
 
-from nmtalign.checks import at_least, at_most, byte_count, finite, fraction, interval, pair_of_sizes, seconds
+from nmtalign.checks import Setting, byte_count, interval, pair_of_sizes, seconds
 from nmtalign.errors import UsageError
 
 
@@ -37,15 +37,28 @@ def test_other_words_are_refused_with_the_settings_name(check, text):
         check("option", text)
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf, -0.1, 1.0, math.inf])
-def test_what_is_out_of_bounds_is_refused(value):
-    bound = at_least if value < 0.5 else at_most
-    for check in (fraction, lambda **values: bound(0.5, **values)):
-        with pytest.raises(UsageError, match=r"^rate = .*: must be at "):
-            check(rate=value)
+@pytest.mark.parametrize(
+    ("bounds", "value", "rule"),
+    [
+        ({}, -0.1, "at least 0"),
+        ({}, math.nan, "at least 0"),
+        ({"at_least": -2}, -2.5, "at least -2"),
+        ({"at_most": 1000000}, 1000001, "at most 1000000"),
+        ({"at_most": 5}, math.inf, "at most 5"),
+        ({"above": 0}, 0, "greater than 0"),
+        ({"above": 0}, math.nan, "greater than 0"),
+        ({"below": 1}, 1.0, "less than 1"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused(bounds, value, rule):
+    rate = Setting("Rate.", "Panel", name="rate", kind=float, default=1.0, **bounds)
+    with pytest.raises(UsageError, match=f"^rate = .*: must be {rule}$"):
+        rate.check(value)
+    rate.check(0.5)
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf, math.inf])
-def test_what_is_no_finite_number_is_refused(value):
-    with pytest.raises(UsageError, match="must be a finite number"):
-        finite(rate=value)
+def test_a_setting_that_may_be_absent_is_only_checked_if_it_is_there():
+    seed = Setting("Seed.", "Panel", name="seed", kind=int | None, at_most=5)
+    seed.check(None)
+    with pytest.raises(UsageError, match="seed = 6: must be at most 5"):
+        seed.check(6)

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig, resolve
+from nmtalign.checks import resolve
+from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.presets import PRESETS, preset
 from nmtalign.workspace import Workspace, load_workspace
@@ -148,7 +149,8 @@ def test_the_papers_presets_are_the_papers():
         ("length_penalty", 51.0, "at most 50"),
         ("length_penalty", float("inf"), "at most 50"),
         ("length_penalty", float("nan"), "at least 0"),
-        ("word_penalty", -1e308, "at most 1000000"),
+        ("word_penalty", -1e308, "at least -1000000"),
+        ("word_penalty", 1e308, "at most 1000000"),
         ("coverage_penalty", float("inf"), "at most 1000000"),
         ("max_length_ratio", float("inf"), "at most 1000"),
         ("max_length_ratio", 0.0, "greater than 0"),

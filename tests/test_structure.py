@@ -35,6 +35,7 @@ LAYERS = [
     {"scoring"},
     {"training"},
     {"reproduction"},
+    {"api"},
     {"cli"},
     {"__main__", "__init__"},
 ]

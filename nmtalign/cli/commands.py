@@ -1,7 +1,9 @@
 """The subcommands, and how errors become one line and an exit code."""
 
+import inspect
 import os
 import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +29,7 @@ from nmtalign.cli import (
 )
 from nmtalign.cli.address_space import address_space_limit
 from nmtalign.cli.common import say
+from nmtalign.cli.options import Command
 from nmtalign.cli.ranks import let_the_first_speak
 from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
 from nmtalign.files import refusal
@@ -84,22 +87,30 @@ app = typer.Typer(
 )
 
 WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
-app.command("prep", rich_help_panel=WORK)(prep.prep)
-app.command("train", rich_help_panel=WORK)(train.train)
-app.command("translate", rich_help_panel=RESULTS)(translate.translate)
-app.command("score", cls=score.ScoreCommand, rich_help_panel=RESULTS)(score.score)
-app.command("score-pairs", rich_help_panel=RESULTS)(score_pairs.score_pairs)
-app.command("align", rich_help_panel=RESULTS)(align.align)
-app.command("symmetrize", rich_help_panel=RESULTS)(symmetrize.symmetrize)
-app.command("aer", rich_help_panel=RESULTS)(aer.aer)
-app.command("plot", rich_help_panel=RESULTS)(plot.plot)
-app.command("view", rich_help_panel=RESULTS)(view.view)
-app.command("reproduce", rich_help_panel=EXTRA)(reproduce.reproduce)
-app.command("lexicon", rich_help_panel=EXTRA)(lexicon.lexicon)
-app.command("export", rich_help_panel=RESULTS)(export.export)
-app.command("info", rich_help_panel=EXTRA)(info.info)
-app.command("sample", rich_help_panel=EXTRA)(sample.sample)
-app.command("docs", rich_help_panel=EXTRA)(docs.docs)
+COMMANDS: Mapping[str, tuple[str, Callable[..., None]]] = {
+    "prep": (WORK, prep.prep),
+    "train": (WORK, train.train),
+    "translate": (RESULTS, translate.translate),
+    "score": (RESULTS, score.score),
+    "score-pairs": (RESULTS, score_pairs.score_pairs),
+    "align": (RESULTS, align.align),
+    "symmetrize": (RESULTS, symmetrize.symmetrize),
+    "aer": (RESULTS, aer.aer),
+    "plot": (RESULTS, plot.plot),
+    "view": (RESULTS, view.view),
+    "reproduce": (EXTRA, reproduce.reproduce),
+    "lexicon": (EXTRA, lexicon.lexicon),
+    "export": (RESULTS, export.export),
+    "info": (EXTRA, info.info),
+    "sample": (EXTRA, sample.sample),
+    "docs": (EXTRA, docs.docs),
+}
+for _name, (_panel, _function) in COMMANDS.items():
+    # rich breaks lines where the docstring does: paragraphs are joined, so that they fill the width of the terminal.
+    _paragraphs = inspect.cleandoc(_function.__doc__ or "").split("\n\n")
+    _help = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in _paragraphs)
+    _class = score.ScoreCommand if _name == "score" else Command
+    app.command(_name, cls=_class, rich_help_panel=_panel, help=_help)(_function)
 
 
 def _print_version(value: bool) -> None:

@@ -17,26 +17,37 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Workspace file [dim](default: nmtalign.toml here, if there)[/dim].",
-        rich_help_panel="Workspace",
+        help="Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].",
     ),
 ]
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", "-m", metavar="DIR", help="Model directory [dim](default: the workspace's, or model/)[/dim]."
+        "--model", "-m", metavar="DIR", help="Model directory [dim]\\[default: the workspace's, or model/][/dim]."
+    ),
+]
+ModelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="DIR",
+        help="Model directory; repeat it for an ensemble [dim]\\[default: the workspace's, or model/][/dim].",
     ),
 ]
 MACHINE = "Machine"
 WhichOption = Annotated[
-    Literal["best", "last"], typer.Option(help="Weights of the best validation, or the last.", rich_help_panel=MACHINE)
+    Literal["best", "last"],
+    typer.Option(
+        help="Weights of the best validation, or the last ones.", rich_help_panel=f"Advanced: {MACHINE}", hidden=True
+    ),
 ]
 DeviceOption = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=MACHINE)]
 PrecisionOption = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of the products.", rich_help_panel=MACHINE)
+    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of matrix products.", rich_help_panel=MACHINE)
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="Threads; 0 = PyTorch's choice.", rich_help_panel=MACHINE)
+    int | None, typer.Option(metavar="N", help="CPU threads; 0 lets PyTorch choose.", rich_help_panel=MACHINE)
 ]
 # Control characters, ends of lines, what turns the direction of text, and halves of characters.
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from nmtalign.api import describe
 from nmtalign.cli.common import escaped, json_text
 from nmtalign.errors import FormatError
 
@@ -25,33 +26,13 @@ def info(
 
       nmtalign info data/ --format json
     """
-    facts = _facts(path)
+    facts = describe(path)
     if format == "json":
         sys.stdout.write(json_text(facts, indent=2, allow_nan=True) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(facts))
     if damaged := _damaged(facts):
         raise FormatError(f"{path}: damaged: {'; '.join(damaged)}")
-
-
-def _facts(path: Path) -> Mapping[str, Any]:
-    if not path.exists():
-        raise FormatError(f"{path}: no such file or folder")
-    if (path / "config.json").is_file():
-        from nmtalign.model_directory import describe_model
-
-        return describe_model(path)
-    if (path / "corpus.h5").is_file() or path.name == "corpus.h5":
-        from nmtalign.data.corpus import Corpus
-
-        return Corpus.open(path).info()
-    if path.is_file():
-        from nmtalign.alignment.alignment_file import AlignmentFile
-
-        with AlignmentFile(path) as alignments:
-            facts: Mapping[str, Any] = alignments.info()
-        return facts
-    raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
 
 
 def _damaged(facts: Mapping[str, Any]) -> list[str]:

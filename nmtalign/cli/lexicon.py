@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.checks import fraction
+from nmtalign.checks import Setting
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import InputError, UsageError
@@ -121,7 +121,7 @@ def lexicon(
 
       nmtalign lexicon alignments.h5 --reverse | head
     """
-    fraction(min_probability=min_probability)
+    Setting("", "", below=1, name="min_probability", kind=float).check(min_probability)
     workspace = load_workspace(config)
     task = _Task(source or workspace.data, target, links, iterations, every, workers, reverse)
     _check(task, model, tokenized)

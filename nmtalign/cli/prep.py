@@ -1,25 +1,23 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtalign.checks import naming
-from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
+from nmtalign.cli.common import QuietOption, json_text, notifier
+from nmtalign.cli.counting import status_line
+from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
+from nmtalign.cli.tables import Table, print_table
 from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.data.pair_spool import Summary
-
-TEXT, WORDS, PAIRS = "Text", "Vocabulary", "Which pairs"
-
 
 TrainSource = Annotated[
     Path | None, typer.Argument(help="Training text, plain or .gz.", metavar="TRAIN_SRC", show_default=False)
@@ -29,49 +27,25 @@ TrainTarget = Annotated[
 ]
 Dev = Annotated[
     tuple[Path, Path] | None,
-    typer.Option("--dev", metavar="SRC TGT", help="Text to validate on.", rich_help_panel=TEXT),
+    typer.Option("--dev", metavar="SRC TGT", help="Text to validate on."),
 ]
 Test = Annotated[
     tuple[Path, Path] | None,
-    typer.Option("--test", metavar="SRC TGT", help="Text to score on.", rich_help_panel=TEXT),
+    typer.Option("--test", metavar="SRC TGT", help="Text to score on."),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the corpus \\[data].", rich_help_panel=TEXT),
+    typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the corpus \\[data]."),
 ]
-SourceLanguage = Annotated[
-    str | None, typer.Option(help="Such as en \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
-]
-TargetLanguage = Annotated[
-    str | None, typer.Option(help="Such as fr \\[by the file's suffix].", metavar="CODE", rich_help_panel=TEXT)
-]
-Vocabulary = Annotated[
-    Literal["word", "bpe", "unigram", "none"] | None,
-    typer.Option(
-        help="Moses words, sentencepiece pieces, or text that is tokenised already \\[word].", rich_help_panel=WORDS
-    ),
-]
-Shortlist = Annotated[
-    str | None,
-    typer.Option(metavar="N|N:M", help="Word ids a side, two of them special \\[30000].", rich_help_panel=WORDS),
-]
-MinCount = Annotated[int | None, typer.Option(help="Words seen less often are unknown \\[1].", rich_help_panel=WORDS)]
-Size = Annotated[str | None, typer.Option(metavar="N|N:M", help="Subword ids a side \\[8000].", rich_help_panel=WORDS)]
-MaxLength = Annotated[
-    int | None, typer.Option(help="Tokens of the longer side; 0 = any \\[50].", rich_help_panel=PAIRS)
-]
-DropDuplicates = Annotated[
-    bool | None,
-    typer.Option("--drop-duplicates/--keep-duplicates", help="Repeated training pairs.", rich_help_panel=PAIRS),
-]
-Workers = Annotated[int | None, typer.Option(help="Processes; 0 = one a core \\[0].")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace a corpus of other text or settings.", rich_help_panel=TEXT)
-]
+SourceLanguage = Annotated[str | None, typer.Option(help="Such as en \\[by the file's suffix].", metavar="CODE")]
+TargetLanguage = Annotated[str | None, typer.Option(help="Such as fr \\[by the file's suffix].", metavar="CODE")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a corpus of other text or settings.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="Of the summary on stdout.")]
 
 
+@with_settings(PrepConfig, section="prep")
 def prep(
+    chosen: Chosen[PrepConfig],
     train_source: TrainSource = None,
     train_target: TrainTarget = None,
     dev: Dev = None,
@@ -79,23 +53,14 @@ def prep(
     output: Output = None,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
-    vocabulary: Vocabulary = None,
-    shortlist: Shortlist = None,
-    min_count: MinCount = None,
-    size: Size = None,
-    max_length: MaxLength = None,
-    drop_duplicates: DropDuplicates = None,
-    workers: Workers = None,
     force: Force = False,
     format: Format = "text",
-    config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Prepare a corpus: tokenise two aligned texts, choose the vocabularies, write ids to HDF5.
 
-    Prints which pairs it kept, and why it dropped the others. With nmtalign.toml
-    it runs bare. A corpus of other text or settings in the folder stays, unless
-    --force is given.
+    Prints how many pairs it kept, and why it dropped the others. Without arguments it uses nmtalign.toml. A corpus of
+    other text or settings is replaced only with --force.
 
     Examples:
 
@@ -107,27 +72,15 @@ def prep(
 
       nmtalign prep
     """
-    workspace = load_workspace(config)
-    flags = {
-        "vocabulary": vocabulary,
-        "shortlist": shortlist,
-        "min_count": min_count,
-        "size": size,
-        "max_length": max_length,
-        "drop_duplicates": drop_duplicates,
-        "workers": workers,
-    }
-    settings = workspace.resolve(PrepConfig, "prep", flags)
+    workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
     pairs = _texts(workspace, train_source, train_target, dev, test)
-    folder = output or workspace.data
-    tell = notifier(quiet)
-    languages = _languages(workspace, settings, pairs["train"], (source_language, target_language), tell)
-    with naming(*workspace.layers("prep", flags)):
-        summary = _prepare(pairs, folder, settings, languages, quiet, force)
+    languages = _languages(workspace, chosen.settings, pairs["train"], (source_language, target_language), tell)
+    with chosen.naming():
+        summary = _prepare(pairs, folder, chosen.settings, languages, quiet, force)
     if format == "json":
         sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
     else:
-        _print_table(summary)
+        _print_summary(summary)
     given = f" {folder}" if output or workspace.file is None else ""
     tell(f"the corpus is in {folder}; next: nmtalign train{given}")
 
@@ -140,13 +93,23 @@ def _prepare(
     quiet: bool,
     force: bool,
 ) -> "Summary":
-    """Prepares with progress on a terminal; SIGTERM or SIGHUP ends it with the temporary files taken away."""
+    """Prepares the corpus and shows progress on a terminal; SIGTERM and SIGHUP remove the temporary files."""
     from nmtalign.data.prepare import prepare
 
     exit_on_signals()
-    with _progress(quiet) as (count, step):
+    with status_line("reading train", quiet) as show:
         dev, test = pairs.get("dev"), pairs.get("test")
-        return prepare(pairs["train"], folder, settings, languages, dev, test, count, step, force)
+        return prepare(
+            pairs["train"],
+            folder,
+            settings,
+            languages,
+            dev,
+            test,
+            lambda read: show(f"reading train: {read:,} pairs"),
+            show,
+            force,
+        )
 
 
 def _texts(
@@ -201,30 +164,12 @@ def _suffix(path: Path) -> str:
     return name.suffix.removeprefix(".").lower()
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[tuple[Callable[[int], None] | None, Callable[[str], None] | None]]:
-    """What to call with the pairs read and with the name of each step: a line on stderr, if that is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None, None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading train", total=None)
-        yield (
-            lambda pairs: bar.update(task, description=f"reading train: {pairs:,} pairs"),
-            lambda step: bar.update(task, description=step),
-        )
-
-
 PAIR_HEADS = ("pairs", "read", "kept", "empty", "duplicate", "too long")
 SIDE_HEADS = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
 
 
-def _print_table(summary: "Summary") -> None:
-    """Pairs by split and reason, then tokens by split and side."""
+def _print_summary(summary: "Summary") -> None:
+    """Prints the pairs of each set, then the tokens of each text."""
     pairs = [
         [name, *(f"{number:,}" for number in (split.pairs, split.kept, *split.dropped.values()))]
         for name, split in summary.splits.items()
@@ -232,7 +177,7 @@ def _print_table(summary: "Summary") -> None:
     sides = [
         [
             f"{name} {side}",
-            escaped(language),
+            language,
             f"{values.tokens:,}",
             f"{values.types:,}",
             f"{values.known_types:,}",
@@ -245,35 +190,9 @@ def _print_table(summary: "Summary") -> None:
             ("target", summary.target_language, split.target),
         )
     ]
-    show = _print_rich if sys.stdout.isatty() else _print_plain
-    show(PAIR_HEADS, pairs, 1)
-    show(SIDE_HEADS, sides, 2)
+    for table in (Table(PAIR_HEADS, pairs), Table(SIDE_HEADS, sides, left=frozenset({0, 1}))):
+        print_table(table)
+        sys.stdout.write("\n")
     sys.stdout.write(
         f"vocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
     )
-
-
-def _print_plain(heads: tuple[str, ...], rows: list[list[str]], words: int) -> None:
-    """Columns set apart by two spaces, the first `words` of them on the left, numbers on the right."""
-    lines = [list(heads), *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    for line in lines:
-        cells = [
-            cell.ljust(width) if column < words else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-    sys.stdout.write("\n")
-
-
-def _print_rich(heads: tuple[str, ...], rows: list[list[str]], words: int) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column, head in enumerate(heads):
-        table.add_column(head, justify="left" if column < words else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

@@ -82,54 +82,50 @@ def reproduce(
     config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    _reproduce(locals())
+    """Train the paper's models under one budget, compare them, and write a report.
 
+    Corpus, test sets and gold links are those of nmtalign.toml, which may name further test sets as
+    \\[corpus.tests] news = \\["news.en", "news.fr"]. RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are
+    trained on the corpus with the same budget, and so are the ablations that --ablations names: encoder, context,
+    score, order, cell, readout, reverse, output-rank, vocabulary, beam, loss. The default budget is 3 million target
+    words for the scale tiny, 10 million for small, 110 hours for paper. Rerun an interrupted command and it resumes.
+    With --jobs 2 two processes train two models at a time and share the threads, which is faster for small models.
 
-reproduce.__doc__ = """Train the paper's models under one budget, compare them, and write a report.
+    The folder then contains report.md and report.html with the paper's tables and figures, scores.csv, training.csv,
+    settings.json, and in work/ corpora, models and translations. With --no-text the report quotes no sentence.
 
-Corpus, test sets and gold links are those of nmtalign.toml; further test
-sets may stand there as \\[corpus.tests] news = \\["news.en", "news.fr"].
-RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are trained on it
-with the same budget, and so are the ablations that are asked for: encoder,
-context, score, order, cell, readout, reverse, output-rank, vocabulary,
-beam, loss. Without a budget it is 3 million target words for the scale tiny,
-10 million for small, 110 hours for paper. The same command again goes on
-where it was cut off. With --jobs 2 two models at a time are trained, by
-processes that share the threads: small models are done a good deal sooner so.
+    Examples:
 
-The folder then holds report.md and report.html with the paper's tables and
-figures, scores.csv, training.csv, settings.json, and in work/ corpora, models
-and translations. With --no-text no sentence of the corpus stands in the report.
+      nmtalign reproduce --scale tiny
 
-Examples:
+      nmtalign reproduce --words 1e7 --ablations all
 
-  nmtalign reproduce --scale tiny
-
-  nmtalign reproduce --words 1e7 --ablations all
-
-  nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
-
-  nmtalign reproduce --updates 5000 --models RNNsearch-50 --seeds 3
-"""
-
-
-def _reproduce(given: dict[str, Any]) -> None:
-    """The command, with its arguments by name."""
-    workspace = load_workspace(given["config"])
-    choose_wait_policy()
-    bound_caches()
+      nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
+    """
+    _choose_environment()
     from nmtalign.reproduction.experiments import scale as named_scale
     from nmtalign.reproduction.plan import ReproductionRequest, make_plan
 
     request = ReproductionRequest(
-        scale=named_scale(given["scale"]),
-        budget=_budget({unit: given[unit] for unit in ("updates", "words", "hours")}),
-        folder=given["output"],
-        sentences=_numbers(given["sentences"]),
-        flags={name: given[name] for name in ("beam", "device", "precision", "threads")},
-        **{name: given[name] for name in ("models", "ablations", "seeds", "long", "reordered", "jobs", "text")},
+        scale=named_scale(scale),
+        budget=_budget({"updates": updates, "words": words, "hours": hours}),
+        folder=output,
+        sentences=_numbers(sentences),
+        flags={"beam": beam, "device": device, "precision": precision, "threads": threads},
+        models=models,
+        ablations=ablations,
+        seeds=seeds,
+        long=long,
+        reordered=reordered,
+        jobs=jobs,
+        text=text,
     )
-    _run(make_plan(request, workspace), given["quiet"])
+    _run(make_plan(request, load_workspace(config)), quiet)
+
+
+def _choose_environment() -> None:
+    choose_wait_policy()
+    bound_caches()
 
 
 def _run(plan: "ReproductionPlan", quiet: bool) -> None:
@@ -156,7 +152,7 @@ def _reach(reproduction: "Reproduction", stopped: list[int]) -> "Outcome":
     try:
         return reproduction.run()
     except Halted:
-        raise Stopped(stopped[0] if stopped else signal.SIGINT, "; the same command goes on from there") from None
+        raise Stopped(stopped[0] if stopped else signal.SIGINT, "; the same command resumes") from None
 
 
 def _budget(given: dict[str, float | None]) -> "EqualBudget | None":

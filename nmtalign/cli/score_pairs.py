@@ -6,40 +6,37 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from nmtalign.checks import naming
-from nmtalign.cli.common import (
-    MACHINE,
-    ConfigOption,
-    DeviceOption,
-    PrecisionOption,
-    QuietOption,
-    ThreadsOption,
-    WhichOption,
-    bound_caches,
-    choose_wait_policy,
-    notifier,
-)
+from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier
 from nmtalign.cli.counting import counted
+from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.config import TranslateConfig
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_files import check_ahead
 from nmtalign.text.lines import STDIN
-from nmtalign.workspace import Workspace, given, load_workspace
+from nmtalign.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
 
-# Settings of section [translate] that say what a score is, and how the machine is used.
+# Settings of section [translate] that define a score, and how the machine is used.
 _PENALTIES = ("length_penalty", "word_penalty", "coverage_penalty")
-_SETTINGS = frozenset(
-    (*_PENALTIES, "search", "ensemble", "tokenized", "batch_size", "max_memory", "device", "precision", "threads")
+_SETTINGS = (
+    *_PENALTIES,
+    "search",
+    "ensemble",
+    "tokenized",
+    "batch_size",
+    "max_memory",
+    "device",
+    "precision",
+    "threads",
 )
-_N_BEST, _OUTPUT, _SCORE = "N-best lists", "What comes out", "What a score is"
 
 Source = Annotated[
     Path | None,
@@ -50,73 +47,26 @@ Source = Annotated[
 Target = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Its translation, line by line.", show_default=False)
 ]
-Models = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="DIR",
-        help="Model directory [dim](default: the workspace's, or model/)[/dim]; several score together.",
-    ),
-]
-NBest = Annotated[
-    Path | None,
-    typer.Option("--n-best", metavar="FILE", help="Score a Moses n-best list, not pairs.", rich_help_panel=_N_BEST),
+NBestList = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Score a Moses n-best list instead of sentence pairs.")
 ]
 NBestSource = Annotated[
-    Path | None,
-    typer.Option(
-        "--source", "-s", metavar="FILE", help="What the list translates, a sentence a line.", rich_help_panel=_N_BEST
-    ),
+    Path | None, typer.Option("--source", "-s", metavar="FILE", help="Source text of the n-best list.")
 ]
-Feature = Annotated[
-    str, typer.Option(metavar="NAME", help="Name of the feature that is added.", rich_help_panel=_N_BEST)
-]
+Feature = Annotated[str, typer.Option(metavar="NAME", help="Name of the feature that is added to the n-best list.")]
 Rescore = Annotated[
-    bool,
-    typer.Option("--rescore", help="Set each score to the model's, the best first.", rich_help_panel=_N_BEST),
+    bool, typer.Option("--rescore", help="Replace the scores of the n-best list and sort it, the best first.")
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write here, whole or not at all.", rich_help_panel=_OUTPUT),
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which appears when complete.")
 ]
-Format = Annotated[
-    Literal["text", "json"], typer.Option(help="A number a line, or an object.", rich_help_panel=_OUTPUT)
-]
+Format = Annotated[Literal["text", "json"], typer.Option(help="Print a number, or one JSON object, per line.")]
 WordScores = Annotated[
     bool,
     typer.Option(
         "--word-scores",
-        help="Also those of the tokens and </s>, and the tokens: columns two and three. "
-        "In a list the feature WordScores=.",
-        rich_help_panel=_OUTPUT,
+        help="Also print the log-probabilities of the tokens and </s>, and the tokens; in a list, as WordScores=.",
     ),
-]
-Tokenized = Annotated[
-    bool | None,
-    typer.Option("--tokenized/--raw", help="The text is tokenised as the model's is.", rich_help_panel=_SCORE),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        metavar="ALPHA",
-        help="Print the score: log-probability / length^ALPHA, </s> counted.",
-        rich_help_panel=_SCORE,
-    ),
-]
-WordPenalty = Annotated[
-    float | None, typer.Option(metavar="P", help="As in translate; prints the score too.", rich_help_panel=_SCORE)
-]
-CoveragePenalty = Annotated[
-    float | None, typer.Option(metavar="P", help="As in translate; prints the score too.", rich_help_panel=_SCORE)
-]
-EnsembleRule = Annotated[
-    str | None,
-    typer.Option(metavar="probability|log", help="What is averaged over several models.", rich_help_panel=_SCORE),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Words scored together, padding counted; 0 = enough.", rich_help_panel=MACHINE),
 ]
 
 
@@ -158,36 +108,27 @@ class _Tally:
         )
 
 
+@with_settings(TranslateConfig, section="translate", only=_SETTINGS)
 def score_pairs(
+    chosen: Chosen[TranslateConfig],
     source: Source = None,
     target: Target = None,
-    model: Models = None,
-    n_best: NBest = None,
+    model: ModelsOption = None,
+    n_best_list: NBestList = None,
     n_best_source: NBestSource = None,
     feature: Feature = "nmtalign",
     rescore: Rescore = False,
     output: Output = None,
     format: Format = "text",
     word_scores: WordScores = False,
-    tokenized: Tokenized = None,
-    length_penalty: LengthPenalty = None,
-    word_penalty: WordPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
-    ensemble: EnsembleRule = None,
     which: WhichOption = "best",
-    batch_size: BatchSize = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    threads: ThreadsOption = None,
-    config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Score given translations: the log-probability of each, a line a pair.
+    """Score given translations: print the log-probability of each pair, one per line.
 
-    What translate finds has here the log-probability and score it had there,
-    if the tokens are the same: write and read them with --tokenized. A target
-    without words is scored as </s> alone; a pair of blank lines gives 0. A
-    list is written back with the feature nmtalign= -3.21 added.
+    A translation has the log-probability and score that translate printed, if the tokens are the same: write and read
+    them with --tokenized. With a penalty option the score is printed too. A target without words is scored as </s>
+    only; a pair of blank lines has 0. An n-best list is written with the feature nmtalign= -3.21 added.
 
     Examples:
 
@@ -195,24 +136,23 @@ def score_pairs(
 
       nmtalign score-pairs in.en out.fr -m model/ --format json | jq .log_prob
 
-      nmtalign score-pairs --n-best list.txt -s in.en --rescore > best-first.txt
+      nmtalign score-pairs --n-best-list list.txt -s in.en --rescore > best-first.txt
     """
-    flags = {name: value for name, value in locals().items() if name in _SETTINGS}
-    workspace = load_workspace(config)
+    _, options = chosen.layers[-1]
     task = _Task(
-        *_files(workspace, source, target, n_best, n_best_source),
+        *_files(chosen.workspace, source, target, n_best_list, n_best_source),
         feature=feature,
         rescore=rescore,
         json=format == "json",
         word_scores=word_scores,
-        as_score=any(flags[name] is not None for name in _PENALTIES),
+        as_score=any(name in options for name in _PENALTIES),
         quiet=quiet,
     )
     if task.lists and task.json:
-        raise UsageError("--n-best writes Moses's format: leave out --format json")
+        raise UsageError("--n-best-list writes Moses's format: leave out --format json")
     if (rescore or feature != "nmtalign") and not task.lists:
-        raise UsageError("--rescore and --feature are for n-best lists: give --n-best FILE")
-    translator = _load(workspace, model, which, flags)
+        raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
+    translator = _load(chosen, model or [chosen.workspace.model], which)
     tally = _Tally()
     with _output(output) as stream:
         _write(task, translator, stream, tally)
@@ -226,19 +166,19 @@ def _files(
     test = workspace.pairs.get("test", (None, None))
     lists = n_best is not None
     if lists and (source or target):
-        raise UsageError("--n-best goes with -s SOURCE, not with SOURCE TARGET")
+        raise UsageError("--n-best-list goes with -s SOURCE, not with SOURCE TARGET")
     if n_best_source and not lists:
-        raise UsageError("-s is for n-best lists: give --n-best FILE too, or the pairs as SOURCE TARGET")
+        raise UsageError("-s is for n-best lists: give --n-best-list FILE too, or the pairs as SOURCE TARGET")
     if lists:
         source, target = n_best_source or test[0], n_best
     elif source is None:
         source, target = test
     if source is None and lists:
-        raise UsageError("--n-best needs the text that the list translates: give -s SOURCE")
+        raise UsageError("--n-best-list needs the source text: give -s SOURCE")
     if source is None:
         raise UsageError(
-            "no pairs to score: give SOURCE TARGET, or --n-best FILE -s SOURCE, or name a test set in nmtalign.toml "
-            '([corpus] test = ["test.en", "test.fr"])'
+            "no pairs to score: give SOURCE TARGET, or --n-best-list FILE -s SOURCE, or name a test set in "
+            'nmtalign.toml ([corpus] test = ["test.en", "test.fr"])'
         )
     if target is None:
         raise UsageError(f"{source}: one text is given; give the source and its translation: SOURCE TARGET")
@@ -247,21 +187,14 @@ def _files(
     return source, target, lists
 
 
-def _load(
-    workspace: Workspace, model: list[Path] | None, which: Literal["best", "last"], flags: dict[str, Any]
-) -> "Translator":
-    origin, section = workspace.section("translate")
-    layers = (origin, {key: value for key, value in section.items() if key in _SETTINGS}), given(flags)
+def _load(chosen: Chosen[TranslateConfig], folders: list[Path], which: Literal["best", "last"]) -> "Translator":
     choose_wait_policy()
     bound_caches()
-    folders = model or [workspace.model]
     check_ahead(folders, which)
-    from nmtalign.presets import translate_config
     from nmtalign.translating.translator import Translator, load_models
 
-    settings = translate_config(*layers)
-    with naming(*layers):
-        return Translator(load_models(folders, settings, which), settings, alignments=False)
+    with chosen.naming():
+        return Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
 
 
 @contextlib.contextmanager

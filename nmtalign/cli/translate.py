@@ -1,76 +1,81 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Literal
 
-from nmtalign.checks import naming
-from nmtalign.cli import translate_options as options
-from nmtalign.cli.common import (
-    ConfigOption,
-    DeviceOption,
-    PrecisionOption,
-    QuietOption,
-    ThreadsOption,
-    WhichOption,
-    bound_caches,
-    choose_wait_policy,
-)
+import typer
+
+from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy
+from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
-from nmtalign.config import TranslateConfig, field_names
+from nmtalign.config import SEARCH, TEXT, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
-from nmtalign.workspace import load_workspace
 
 STDIN = Path("-")
 
+Inputs = Annotated[
+    list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files; - is stdin, the default.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which is FILE.partial until it is complete."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted -o FILE after its last complete line.")]
+SaveAlignments = Annotated[
+    Path | None, typer.Option(metavar="FILE.h5", help="Also save the attention weights of each translation (HDF5).")
+]
+SaveAlignmentsOf = Annotated[
+    Literal["best", "n-best"],
+    typer.Option(
+        help="Translations in that file: the best of each line, or all of --n-best.",
+        rich_help_panel=f"Advanced: {TEXT}",
+        hidden=True,
+    ),
+]
+Weights = Annotated[
+    Literal["float16", "float32"],
+    typer.Option(help="Type of the weights in that file.", rich_help_panel=f"Advanced: {TEXT}", hidden=True),
+]
+PrefixFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The beginning of each translation, line by line.",
+        rich_help_panel=f"Advanced: {SEARCH}",
+        hidden=True,
+    ),
+]
+PhraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Phrases that each translation contains, line by line, separated by tabs.",
+        rich_help_panel=f"Advanced: {SEARCH}",
+        hidden=True,
+    ),
+]
 
+
+@with_settings(TranslateConfig, section="translate")
 def translate(
-    inputs: options.Inputs = None,
-    model: options.Models = None,
-    output: options.Output = None,
-    resume: options.Resume = False,
-    quiet: QuietOption = False,
-    format: options.Format = None,
-    input_format: options.InputFormat = None,
-    n_best: options.NBest = None,
-    word_scores: options.WordScores = None,
-    alignment: options.Alignment = None,
-    alignments: options.Alignments = None,
-    alignments_of: options.AlignmentsOf = "best",
-    weights: options.Weights = "float16",
-    tokenized: options.Tokenized = None,
-    beam: options.Beam = None,
-    search: options.Search = None,
-    length_penalty: options.LengthPenalty = None,
-    word_penalty: options.WordPenalty = None,
-    coverage_penalty: options.CoveragePenalty = None,
-    min_length_ratio: options.MinLengthRatio = None,
-    max_length_ratio: options.MaxLengthRatio = None,
-    ensemble: options.Ensemble = None,
-    sample: options.Sample = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    seed: options.Seed = None,
-    max_source_length: options.MaxSourceLength = None,
-    prefix_file: options.PrefixFile = None,
-    phrase_file: options.PhraseFile = None,
-    candidates: options.Candidates = None,
-    allow_unk: options.AllowUnk = None,
-    replace_unk: options.ReplaceUnk = None,
-    lexicon: options.Lexicon = None,
-    batch_size: options.BatchSize = None,
-    max_memory: options.MaxMemory = None,
+    chosen: Chosen[TranslateConfig],
+    inputs: Inputs = None,
+    model: ModelsOption = None,
+    output: Output = None,
+    resume: Resume = False,
+    save_alignments: SaveAlignments = None,
+    save_alignments_of: SaveAlignmentsOf = "best",
+    weights: Weights = "float16",
+    prefix_file: PrefixFile = None,
+    phrase_file: PhraseFile = None,
     which: WhichOption = "best",
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    threads: ThreadsOption = None,
-    config: ConfigOption = None,
+    quiet: QuietOption = False,
 ) -> None:
-    """Translate text: one line out for each line in, always, each as soon as it can be.
+    """Translate text: one line out for each line in, as soon as it is translated.
 
-    A blank line stays blank; bytes that are not UTF-8 become U+FFFD.
+    A blank line stays blank. Bytes that are not UTF-8 become U+FFFD.
 
     Examples:
 
@@ -80,74 +85,59 @@ def translate(
 
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
 
-      nmtalign translate --alignments alignments.h5 < in.en > out.fr
+      nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
     """
-    _run(locals())
-
-
-def _run(given_options: Mapping[str, Any]) -> None:
-    """Translates as the options, by their names, say."""
-    option = SimpleNamespace(**given_options)
-    workspace = load_workspace(option.config)
-    flags = _flags(given_options)
-    settings = workspace.resolve(TranslateConfig, "translate", flags)
-    _check(option, settings)
+    paths = tuple(inputs or (STDIN,))
+    files = [*paths, prefix_file, phrase_file]
+    _check(chosen.settings, files, output, resume, phrase_file)
+    _check_alignments(save_alignments, save_alignments_of == "n-best", files, output)
     choose_wait_policy()
     bound_caches()
-    folders = tuple(option.model or (workspace.model,))
-    check_ahead(folders, option.which)
+    folders = tuple(model or (chosen.workspace.model,))
+    check_ahead(folders, which)
     with Signals() as signals:
         from nmtalign.cli.translate_alignments import Alignments
         from nmtalign.cli.translate_job import Job
         from nmtalign.translating.inputs import Inputs
 
         alignments = None
-        if option.alignments is not None:
-            alignments = Alignments(
-                option.alignments, option.alignments_of == "n-best", option.weights, resume=option.resume
-            )
+        if save_alignments is not None:
+            alignments = Alignments(save_alignments, save_alignments_of == "n-best", weights, resume=resume)
         job = Job(
-            Inputs(tuple(option.inputs or (STDIN,)), settings.input_format, option.prefix_file, option.phrase_file),
+            Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file),
             folders,
-            option.which,
-            None if option.output == STDIN else option.output,
-            option.resume,
+            which,
+            None if output == STDIN else output,
+            resume,
             alignments,
-            settings,
-            option.quiet,
+            chosen.settings,
+            quiet,
         )
-        with naming(*workspace.layers("translate", flags)):
+        with chosen.naming():
             job.run(signals)
 
 
-def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings among the options."""
-    return {name: value for name, value in options.items() if name in field_names(TranslateConfig)}
-
-
-def _check(option: SimpleNamespace, settings: TranslateConfig) -> None:
+def _check(
+    settings: TranslateConfig, files: Sequence[Path | None], output: Path | None, resume: bool, phrase_file: Path | None
+) -> None:
     """Raises UsageError for options that do not go together."""
-    files = [*(option.inputs or (STDIN,)), option.prefix_file, option.phrase_file]
     if files.count(STDIN) > 1:
-        raise UsageError("`-`, standard input, is given more than once; give all but one as files")
-    if option.resume and option.output in (None, STDIN):
-        raise UsageError("--resume goes on with a file: give -o FILE too")
-    if settings.sample and option.phrase_file:
-        raise UsageError(
-            "--sample draws freely and cannot be made to hold phrases: leave out --sample or --phrase-file"
-        )
-    _check_alignments(option, files)
-    if settings.input_format == "json" and (option.prefix_file or option.phrase_file):
+        raise UsageError("standard input (-) is given more than once; give all but one as files")
+    if resume and output in (None, STDIN):
+        raise UsageError("--resume continues a file: give -o FILE too")
+    if settings.sample and phrase_file:
+        raise UsageError("sampling cannot be made to contain phrases: leave out --sample or --phrase-file")
+    if settings.input_format == "json" and any(files[-2:]):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
 
 
-def _check_alignments(option: SimpleNamespace, files: Sequence[Path | None]) -> None:
-    """Raises UsageError where --alignments would write over another file, or is missing."""
-    if option.alignments is None:
-        if option.alignments_of != "best":
-            raise UsageError("--alignments-of says what goes into a file of --alignments FILE.h5: give that, too")
+def _check_alignments(alignments: Path | None, n_best: bool, files: Sequence[Path | None], output: Path | None) -> None:
+    """Raises UsageError where --save-alignments would replace another file, or is missing."""
+    if alignments is None:
+        if n_best:
+            raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
         return
-    if option.alignments == option.output:
-        raise UsageError(f"{option.output}: is given for -o and for --alignments; give two files")
-    if option.alignments in files:
-        raise UsageError(f"{option.alignments}: is an input; give another file with --alignments")
+    if alignments == output:
+        raise UsageError(f"{output}: is given for -o and for --save-alignments; give two files")
+    if alignments in files:
+        raise UsageError(f"{alignments}: is an input; give another file with --save-alignments")

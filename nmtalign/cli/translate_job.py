@@ -88,7 +88,7 @@ class Job:
         models = load_models(self.models, self.settings, self.which)
         translator = Translator(models, self.settings, alignments=wanted)
         if wanted and not translator.alignments:
-            option = "--alignments" if self.alignments is not None else "--alignment"
+            option = "--save-alignments" if self.alignments is not None else "--alignment"
             raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
         return translator
 

@@ -7,20 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nmtalign.checks import resolve
 from nmtalign.config import (
     ModelConfig,
     PrepConfig,
     ScoreConfig,
     TrainingConfig,
     TranslateConfig,
-    check_keys,
     field_names,
-    resolve,
 )
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset, translate_config
 from nmtalign.reproduction.experiments import BASELINE, PAPER_MODELS, EqualBudget, Experiment, Scale, chosen_ablations
-from nmtalign.workspace import Workspace
+from nmtalign.workspace import Workspace, check_keys
 
 PathPair = tuple[Path, Path]
 Settings = Mapping[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmtalign.config import resolve
+from nmtalign.checks import resolve
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep

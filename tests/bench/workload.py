@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nmtalign.config import ModelConfig, TrainingConfig, resolve
+from nmtalign.checks import resolve
+from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.batches import Batch, BatchPolicy, eligible, make_batch, plan_epoch, useful_work
 from nmtalign.errors import InputError, UsageError
 from nmtalign.presets import preset

@@ -93,7 +93,11 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
         (["train.en", "train.fr", "--shortlist", "2"], 2, "--shortlist 2: give N or N:M"),
         (["train.en", "train.fr", "--dev", "train.en"], 2, "argument"),
         (["train.en", "train.fr", "--vocabulary", "wordpiece"], 2, "wordpiece"),
-        (["train.en", "train.fr", "--vocabulary", "bpe"], 2, "its text gives at most"),
+        (
+            ["train.en", "train.fr", "--vocabulary", "bpe"],
+            2,
+            "size = 8000 (the default): too large for train.en: its text gives at most 1",
+        ),
         (["-", "-"], 2, "standard input (-) can be only one of the texts"),
         (["train.en", "none.fr"], 3, "none.fr: cannot read: No such file or directory"),
         (["train.en", "short.fr"], 3, "short.fr: has no line 4, but train.en has 30 lines"),

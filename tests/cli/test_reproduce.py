@@ -127,7 +127,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(folder):
         running.send_signal(signal.SIGINT)
         rest = running.stderr.read()
     assert running.returncode == 130, rest
-    assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command goes on from there"
+    assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = folder / "reproduction" / "work" / "models" / "RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
     again = subprocess.run(

@@ -153,7 +153,7 @@ def test_a_list_of_translate_is_rescored_to_itself(run: Run, texts: Path, models
     settings = ("-m", models[0], "--tokenized", "--threads", 1, "--quiet")
     listed = run("translate", *settings, "--beam", 4, "--n-best", 3, "--word-scores", "--alignment", "hard", "in.en")
     (texts / "list").write_text(listed.stdout)
-    again = run("score-pairs", *settings, "--n-best", "list", "-s", "in.en", "--word-scores", "--rescore")
+    again = run("score-pairs", *settings, "--n-best-list", "list", "-s", "in.en", "--word-scores", "--rescore")
     assert len(listed.stdout.splitlines()) == 10
     for before, after in zip(listed.stdout.splitlines(), again.stdout.splitlines(), strict=True):
         old, new = before.split(" ||| "), after.split(" ||| ")
@@ -173,7 +173,7 @@ def test_lists_are_written_back_with_a_feature(run: Run, texts: Path, models: tu
         "3 |||  ||| lm= 0 ||| 0",
     ]
     (texts / "list").write_text("".join(line + "\n" for line in lines))
-    arguments = ("score-pairs", "-m", models[0], "--n-best", "list", "-s", "in.en", "--quiet")
+    arguments = ("score-pairs", "-m", models[0], "--n-best-list", "list", "-s", "in.en", "--quiet")
     found = run(*arguments).stdout.splitlines()
     (texts / "one.en").write_text("the fox sees a red boat .\n" * 2)
     (texts / "one.fr").write_text("un bateau\nle renard voit un bateau rouge .\n")
@@ -206,7 +206,7 @@ def test_bare_in_a_workspace(run: Run, texts: Path, models: tuple[Path, Path]) -
     found = [json.loads(line) for line in run("score-pairs", "--format", "json").stdout.splitlines()]
     assert all(one["score"] == one["log_prob"] for one in found)
     (texts / "list").write_text("0 ||| un bateau\n")
-    assert run("score-pairs", "--n-best", "list", "-q").stdout.startswith("0 ||| un bateau ||| nmtalign= -")
+    assert run("score-pairs", "--n-best-list", "list", "-q").stdout.startswith("0 ||| un bateau ||| nmtalign= -")
 
 
 def test_odd_lines_stay_lines(run: Run, texts: Path, models: tuple[Path, Path]) -> None:
@@ -231,17 +231,17 @@ MISTAKES = [
     (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
     (("in.en", "out.fr", "-m", "other/model"), 2, "its target vocabulary is not that of"),
     (("in.en", "out.fr", "-o", "in.en/a"), 5, "in.en: cannot make the folder"),
-    (("in.en", "out.fr", "--length-penalty", "-1"), 2, "--length-penalty -1.0"),
+    (("in.en", "out.fr", "--length-penalty", "-1"), 2, "--length-penalty -1.0: must be at least 0"),
     (("in.en", "out.fr", "--rescore"), 2, "--rescore and --feature are for n-best lists"),
     (("in.en", "out.fr", "-s", "in.en"), 2, "-s is for n-best lists"),
-    (("--n-best", "list"), 2, "give -s SOURCE"),
-    (("--n-best", "list", "in.en"), 2, "--n-best goes with -s SOURCE"),
-    (("--n-best", "list", "-s", "in.en", "--format", "json"), 2, "leave out --format json"),
-    (("--n-best", "list", "-s", "in.en", "--feature", "a b"), 2, "'a b' cannot name a feature"),
-    (("--n-best", "out.fr", "-s", "in.en"), 3, "out.fr: line 1: not a line of an n-best list"),
-    (("--n-best", "far", "-s", "in.en"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),
-    (("--n-best", "falls", "-s", "in.en"), 3, "falls: line 2: id 0 comes after id 1"),
-    (("--n-best", "list", "-s", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
+    (("--n-best-list", "list"), 2, "give -s SOURCE"),
+    (("--n-best-list", "list", "in.en"), 2, "--n-best-list goes with -s SOURCE"),
+    (("--n-best-list", "list", "-s", "in.en", "--format", "json"), 2, "leave out --format json"),
+    (("--n-best-list", "list", "-s", "in.en", "--feature", "a b"), 2, "'a b' cannot name a feature"),
+    (("--n-best-list", "out.fr", "-s", "in.en"), 3, "out.fr: line 1: not a line of an n-best list"),
+    (("--n-best-list", "far", "-s", "in.en"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),
+    (("--n-best-list", "falls", "-s", "in.en"), 3, "falls: line 2: id 0 comes after id 1"),
+    (("--n-best-list", "list", "-s", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
 ]
 
 

@@ -1,21 +1,24 @@
 """A setting means the same on the command line, in nmtalign.toml and in Python; what is only in one is listed here."""
 
+import contextlib
+import io
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from nmtalign import config
-from nmtalign.checks import COMMAND_LINE, option
-from nmtalign.cli import score_plan, train
+from nmtalign.checks import COMMAND_LINE, SECTIONS, definitions, option
+from nmtalign.cli import score_plan
 from nmtalign.cli.commands import app
 from nmtalign.config import AlignConfig, ModelConfig, PrepConfig, ScoreConfig, TrainingConfig, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.presets import preset, settings_of
-from nmtalign.workspace import SECTIONS, load_workspace
+from nmtalign.workspace import load_workspace
 
 COMMANDS: Mapping[str, tuple[type, ...]] = {
     "prep": (PrepConfig,),
@@ -24,26 +27,7 @@ COMMANDS: Mapping[str, tuple[type, ...]] = {
     "score": (ScoreConfig,),
     "align": (AlignConfig,),
 }
-# Settings without an option, by section, and why.
-NO_OPTION = {
-    "train": {
-        "initialisation": "a constant of the optimiser or of the report, which is rarely changed",
-        "rho": "the same", "epsilon": "the same", "beta1": "the same", "beta2": "the same", "shuffle": "the same",
-        "bleu_sentences": "the same", "log_every": "the same",
-    },
-}  # fmt: skip
-# Options that name files and folders, or say what this one run does and prints: they are no settings.
-OF_THE_RUN = {
-    "prep": "train_source train_target dev test output source_language target_language force format config quiet",
-    "train": "data output preset tensorboard restart config quiet",
-    "translate": "inputs model output resume quiet prefix_file phrase_file alignments alignments_of weights which "
-    "config",
-    "score": "hypotheses reference source table1 train_text differences attention attention_from tokenized "
-    "target_language segment_scores plot html fail_under model all_models data save_translation beam device config "
-    "quiet",
-    "align": "source target model quiet forward backward tokenized output resume pharaoh gold gold_base format which "
-    "config",
-}
+SCORE_AND_ALIGN = ("score", "align")  # their options are not made from the definitions yet
 VALUES = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
     "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5,
@@ -81,53 +65,97 @@ def on_command_line(command: str, settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def resolved(command: str, words: list[str], toml: Path) -> tuple[Any, ...]:
-    """The configuration that a command makes of its command line and nmtalign.toml."""
-    made = typer.main.get_command(app).commands[command].make_context(command, words)
-    given, workspace = dict(made.params), load_workspace(toml)
-    if command == "train":
-        flags = {name: value for name, value in given.items() if name not in train._NOT_SETTINGS}
-        return workspace.resolve_training("small", flags)[1:]
-    (cls,) = COMMANDS[command]
+def resolved(command: str, words: list[str], toml: Path) -> dict[str, Any]:
+    """The settings that a command makes of its command line and nmtalign.toml."""
+    if command not in SCORE_AND_ALIGN:
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            app([command, "--show-settings", "--config", str(toml), *words], standalone_mode=False)
+        return tomllib.loads(shown.getvalue())[command]
+    given = dict(typer.main.get_command(app).commands[command].make_context(command, words).params)
     flags = score_plan._flags(given) if command == "score" else given
-    return (workspace.resolve(cls, command, {k: v for k, v in flags.items() if k in config.field_names(cls)}),)
+    (cls,) = COMMANDS[command]
+    return vars(load_workspace(toml).resolve(cls, command, {k: v for k, v in flags.items() if k in definitions(cls)}))
 
 
-CASES = [
-    (command, cls, name)
-    for command, classes in COMMANDS.items()
-    for cls in classes
-    for name in config.field_names(cls)
-    if name in SECTIONS[command] and name not in NO_OPTION.get(command, {})
-]
+CASES = [(command, name) for command in COMMANDS for name in SECTIONS[command]]
 
 
-@pytest.mark.parametrize(("command", "cls", "name"), CASES, ids=lambda one: getattr(one, "__name__", one))
-def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, cls: type, name: str) -> None:
+@pytest.mark.parametrize(("command", "name"), CASES)
+def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, name: str) -> None:
     monkeypatch.chdir(tmp_path)
+    cls = next(one for one in COMMANDS[command] if name in definitions(one))
     settings = {**NEEDED.get(name, {}), name: unusual(cls, name)}
     empty, toml = Path("empty.toml"), Path("nmtalign.toml")
     empty.write_text("")
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     toml.write_text(f"[{command}]\n{lines}")
     here = resolved(command, on_command_line(command, settings), empty)
+    assert here[name] == settings[name]
     assert resolved(command, [], toml) == here
     base = (("preset small", preset("small")),) if command == "train" else ()
-    assert tuple(settings_of(one, *base, ("Python", settings)) for one in COMMANDS[command]) == here
-    assert any(getattr(one, name, None) == settings[name] for one in here)
+    for one in COMMANDS[command]:
+        python = vars(settings_of(one, *base, ("Python", settings)))
+        assert {key: value for key, value in python.items() if key in SECTIONS[command]}.items() <= here.items()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_is_a_setting_or_of_the_run(command: str) -> None:
-    known, there = set(SECTIONS[command]), set(parameters(command)) - {"help"}
-    assert there - known == set(OF_THE_RUN[command].split()) - known
-    assert known - there - {"preset"} == set(NO_OPTION.get(command, {}))
+@pytest.mark.parametrize(("command", "name"), CASES)
+def test_a_definition_is_complete(command: str, name: str) -> None:
+    one = SECTIONS[command][name]
+    assert one.help.endswith(".")
+    assert one.panel
+    if one.base in (int, float):
+        assert one.lowest is not None or one.above is not None
+        with pytest.raises(UsageError):
+            one.check(-(2.0**70))
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*SCORE_AND_ALIGN}))
+def test_every_setting_is_an_option(command: str) -> None:
+    there = parameters(command)
+    assert {*SECTIONS[command]} <= {*there}
+    for name, one in SECTIONS[command].items():
+        assert there[name].hidden != one.common
+        assert one.help.split("[")[0] in there[name].help.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "prep", "translate", "score-pairs", "lexicon", "sample", "reproduce", "info"]
+)
+def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> None:
+    options = [one for one in parameters(command).values() if one.param_type_name == "option"]
+    assert sum(not one.hidden for one in options) + 1 <= 20  # and --help
+    if any(one.hidden for one in options):
+        shown = CliRunner().invoke(app, [command, "--help-all"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
+        assert all(max(one.opts, key=len) in shown for one in options)
+
+
+def test_an_old_name_is_accepted_with_a_notice(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"a\.h5: is given for -o and for --save-alignments"):
+        app(["translate", "--alignments=a.h5", "-o", "a.h5"], standalone_mode=False)
+    assert capsys.readouterr().err == (
+        "nmtalign: --alignments is now --save-alignments; the old name will be removed in the next release\n"
+    )
+
+
+def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nmaxout = 9\nembedding = 9\n')
+    app(["train", "--embedding", "7", "--show-settings"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["[train]", 'preset = "tiny"']
+    assert {
+        "embedding = 7  # --embedding",
+        "maxout = 9  # nmtalign.toml: [train]",
+        "hidden = 128  # preset tiny",
+        "rho = 0.95  # default",
+    } <= {*lines}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_errors_name_an_option_as_it_is_typed(command: str) -> None:
     for name, one in parameters(command).items():
-        if name in SECTIONS[command] and name != "preset":
+        if name in SECTIONS[command]:
             assert option(name) in one.opts, name
             if one.secondary_opts:
                 assert option(name, False) in one.secondary_opts

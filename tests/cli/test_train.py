@@ -82,13 +82,10 @@ def test_presets_and_options_train(nmtalign, workspace, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--reverse-source"],
-            "--reverse-source does not go with bidirectional = true (the default): only an encoder of one",
-        ),
+        (["--reverse-source"], "--reverse-source does not go with bidirectional = true (the default): "),
         (
             ["--attention", "dot", "--coverage", "linguistic"],
-            "--coverage linguistic does not go with --attention dot: coverage needs",
+            "--coverage linguistic does not go with --attention dot: ",
         ),
     ],
 )
@@ -109,7 +106,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number
             break
     rest = process.communicate()[1]
     assert process.returncode == code
-    assert "goes on from there" in rest
+    assert "the same command resumes" in rest
     saved = events(workspace / "model")[-1]
     assert (saved["event"], saved["complete"]) == ("finished", False)
     result = nmtalign("train", *QUICK, "--max-updates", saved["update"] + 1, "--epochs", "0")

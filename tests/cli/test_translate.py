@@ -113,7 +113,7 @@ def test_unknown_words(doubtful_model: Path, tmp_path: Path, inside: Inside) -> 
 
 def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     text = b"the fox sees\n\n" + b"a red boat .\n" * 2 + b"the fox " * 9
-    arguments = ("-m", random_model, "--beam", 3, "--max-source-length", 8, "--alignments", "soft.h5")
+    arguments = ("-m", random_model, "--beam", 3, "--max-source-length", 8, "--save-alignments", "soft.h5")
     out = lines_of(inside(*arguments, "--format", "json", text=text))
     found = [json.loads(line) for line in out]
     with AlignmentFile(tmp_path / "soft.h5") as file:
@@ -185,7 +185,7 @@ def test_twenty_thousand_words_in_a_line(random_model: Path, tmp_path: Path, ins
 
 def test_without_attention(blind_model: Path, tmp_path: Path, inside: Inside) -> None:
     assert len(lines_of(inside("-m", blind_model, "--beam", 2, text=b"the fox\n\n"))) == 2
-    for option in (("--replace-unk",), ("--alignments", "soft.h5"), ("--alignment", "hard")):
+    for option in (("--replace-unk",), ("--save-alignments", "soft.h5"), ("--alignment", "hard")):
         done = inside("-m", blind_model, *option, text=b"the fox\n")
         assert (done.returncode, done.stdout) == (2, b"")
         assert b"this model has no attention" in done.stderr
@@ -225,11 +225,11 @@ def test_files_of_constraints_have_a_line_for_each_line(
     assert (done.returncode, done.stdout) == (2, b"")
     done = inside("-m", random_model, option, "-", "-")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"`-`, standard input, is given more than once" in done.stderr
-    done = inside("-m", random_model, "-o", "one", "--alignments", "one", text=text)
+    assert b"standard input (-) is given more than once" in done.stderr
+    done = inside("-m", random_model, "-o", "one", "--save-alignments", "one", text=text)
     assert (done.returncode, done.stderr) == (
         2,
-        b"nmtalign: error: one: is given for -o and for --alignments; give two files\n",
+        b"nmtalign: error: one: is given for -o and for --save-alignments; give two files\n",
     )
 
 

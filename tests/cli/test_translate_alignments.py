@@ -1,4 +1,4 @@
-"""`nmtalign translate --alignments`: n-best lists, and a file that is gone on with in step with the text."""
+"""`nmtalign translate --save-alignments`: n-best lists, and a file that is gone on with in step with the text."""
 
 import json
 import subprocess
@@ -30,7 +30,9 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         "--format",
         "json",
     )
-    done = inside(*arguments, "--alignments", "a.h5", "--alignments-of", "n-best", "--weights", "float32", text=TEXT)
+    done = inside(
+        *arguments, "--save-alignments", "a.h5", "--save-alignments-of", "n-best", "--weights", "float32", text=TEXT
+    )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     with AlignmentFile(tmp_path / "a.h5") as file:
         assert (file.dtype, file.attributes["made_by"], file.sentence_count()) == ("float32", "beam search", 5)
@@ -47,7 +49,7 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
 
 
 def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    done = inside("-m", random_model, "--tokenized", "--sample", "--seed", 5, "--alignments", "a.h5", text=TEXT)
+    done = inside("-m", random_model, "--tokenized", "--sample", "--seed", 5, "--save-alignments", "a.h5", text=TEXT)
     with AlignmentFile(tmp_path / "a.h5") as file:
         assert [" ".join(record.target) for record in file] == done.stdout.decode().splitlines()
         assert (file.attributes["made_by"], file.attributes["seed"]) == ("sampling", 5)
@@ -58,8 +60,8 @@ def test_both_go_on_after_the_same_line(
 ) -> None:
     monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0)
     (tmp_path / "in.en").write_bytes(TEXT * 12)
-    more = ("--n-best", 2, "--alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
-    arguments = ("-m", random_model, *more, "-o", "out", "--alignments", "a.h5", "in.en")
+    more = ("--n-best", 2, "--save-alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
+    arguments = ("-m", random_model, *more, "-o", "out", "--save-alignments", "a.h5", "in.en")
     assert inside(*arguments).returncode == 0
     text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
     done = inside(*arguments, "--resume")
@@ -83,7 +85,7 @@ def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, 
     (tmp_path / "in.en").write_bytes(TEXT * 150)
     # One thread in every process: several may change the last digit of a score.
     settings = ("--tokenized", "--beam", 2, "--threads", 1)
-    arguments = ("-m", random_model, *settings, "-o", "out", "--alignments", "a.h5", "in.en")
+    arguments = ("-m", random_model, *settings, "-o", "out", "--save-alignments", "a.h5", "in.en")
     partial = tmp_path / "a.h5.partial"
     with process(*arguments) as run:
         for _ in range(60000):
@@ -107,14 +109,14 @@ def test_what_does_not_fit_is_one_line(
 ) -> None:
     base = ("-m", random_model, "--beam", 2, "-o", "out")
     (tmp_path / "in.en").write_bytes(TEXT)
-    assert inside(*base, "--alignments", "a.h5", "in.en").returncode == 0
+    assert inside(*base, "--save-alignments", "a.h5", "in.en").returncode == 0
     before = (tmp_path / "a.h5").read_bytes()
     for arguments, code, message in (
-        (("--alignments-of", "n-best", "in.en"), 2, "give that, too"),
-        (("--alignments", "in.en", "in.en"), 2, "in.en: is an input"),
-        (("--alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
-        (("--alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),
-        (("--alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),
+        (("--save-alignments-of", "n-best", "in.en"), 2, "give --save-alignments FILE.h5 too"),
+        (("--save-alignments", "in.en", "in.en"), 2, "in.en: is an input"),
+        (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
+        (("--save-alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),
+        (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),
     ):
         done = inside(*base, *arguments)
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1), done.stderr

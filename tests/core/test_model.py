@@ -6,7 +6,8 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.config import ModelConfig, resolve
+from nmtalign.checks import resolve
+from nmtalign.config import ModelConfig
 from nmtalign.core import additive_attention, reference
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch

@@ -7,7 +7,8 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.config import ModelConfig, resolve
+from nmtalign.checks import resolve
+from nmtalign.config import ModelConfig
 from nmtalign.core.attention import DotAttention, Memory
 from nmtalign.core.model import Activations, Encoder, TranslationModel
 from nmtalign.data.batches import make_batch

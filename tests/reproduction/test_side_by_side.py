@@ -112,7 +112,7 @@ def test_no_training_outlives_its_parent(workspace: Path, how):
         rest = running.stderr.read()  # the children hold no end of this pipe
     if how == signal.SIGTERM:
         assert running.returncode == 143
-        assert rest.splitlines()[-1] == "nmtalign: error: ended by SIGTERM; the same command goes on from there"
+        assert rest.splitlines()[-1] == "nmtalign: error: ended by SIGTERM; the same command resumes"
         models = list((workspace / "reproduction" / "work" / "models").iterdir())
         assert all((model / "training_state.safetensors").is_file() for model in models)
     end = time.monotonic() + 60

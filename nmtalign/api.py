@@ -1,0 +1,117 @@
+"""The functions of the Python interface; `import nmtalign` offers them, and imports PyTorch when one is called.
+
+Settings are keyword arguments with the names, values and defaults of nmtalign.toml.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmtalign.checks import Layer, definitions, naming
+from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
+from nmtalign.errors import FormatError
+from nmtalign.presets import preset as settings_of_preset
+from nmtalign.presets import settings_of
+from nmtalign.workspace import check_keys
+
+if TYPE_CHECKING:
+    from nmtalign.data.pair_spool import Summary
+    from nmtalign.training.events import Event, Finished
+    from nmtalign.translating.translation import ScoredPair
+    from nmtalign.translating.translator import Translator
+
+StrPath = str | Path
+
+
+def prepare(
+    source: StrPath,
+    target: StrPath,
+    folder: StrPath,
+    *,
+    languages: tuple[str, str],
+    dev: tuple[StrPath, StrPath] | None = None,
+    test: tuple[StrPath, StrPath] | None = None,
+    force: bool = False,
+    **settings: Any,
+) -> "Summary":
+    """Prepares a corpus of two aligned texts in `folder`, as `nmtalign prep` does, and returns what it kept.
+
+    `settings` are those of section [prep], such as shortlist="30000". Raises UsageError for a wrong setting and for a
+    corpus that would be replaced without `force`, InputError for text that cannot be used.
+    """
+    layer = _layer("prepare", settings, PrepConfig)
+    config = settings_of(PrepConfig, layer)
+    from nmtalign.data.prepare import prepare as prepare_corpus
+
+    pairs = [None if pair is None else (Path(pair[0]), Path(pair[1])) for pair in (dev, test)]
+    texts = Path(source), Path(target)
+    with naming(layer):
+        return prepare_corpus(texts, Path(folder), config, languages, pairs[0], pairs[1], force=force)
+
+
+def train(
+    data: StrPath,
+    folder: StrPath,
+    *,
+    preset: str = "small",
+    restart: bool = False,
+    events: "list[Event] | None" = None,
+    **settings: Any,
+) -> "Finished":
+    """Trains a model of a prepared corpus in `folder`, or resumes, as `nmtalign train` does.
+
+    `settings` are those of section [train], such as max_time="15m"; they override those of the preset. Events are
+    recorded in train.jsonl, and added to `events`. Raises UsageError for a wrong setting, FormatError for a folder that
+    is no corpus, TrainingError if the training cannot continue.
+    """
+    layers = (f"preset {preset}", settings_of_preset(preset)), _layer("train", settings, ModelConfig, TrainingConfig)
+    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
+    from nmtalign.data.corpus import Corpus
+    from nmtalign.training.loop import Trainer
+
+    corpus = Corpus.open(Path(data))
+    model_config = dataclasses.replace(
+        model_config,
+        source_vocabulary_size=len(corpus.source_vocabulary),
+        target_vocabulary_size=len(corpus.target_vocabulary),
+    )
+    heard = [] if events is None else events
+    with naming(*layers):
+        return Trainer(corpus, Path(folder), preset, model_config, config, heard.append, restart).run()
+
+
+def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
+    """Yields the log-probability and the score of each (source, target), in order."""
+    from nmtalign.translating.rescoring import score_pairs as scored_pairs
+
+    return scored_pairs(translator, pairs)
+
+
+def describe(path: StrPath) -> Mapping[str, Any]:
+    """What a model directory, a prepared corpus or an alignment file contains; raises FormatError for anything else."""
+    path = Path(path)
+    if not path.exists():
+        raise FormatError(f"{path}: no such file or folder")
+    if (path / "config.json").is_file():
+        from nmtalign.model_directory import describe_model
+
+        return describe_model(path)
+    if (path / "corpus.h5").is_file() or path.name == "corpus.h5":
+        from nmtalign.data.corpus import Corpus
+
+        return Corpus.open(path).info()
+    if path.is_file():
+        from nmtalign.alignment.alignment_file import AlignmentFile
+
+        with AlignmentFile(path) as alignments:
+            facts: Mapping[str, Any] = alignments.info()
+        return facts
+    raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
+
+
+def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:
+    """The keyword arguments as a layer of settings; raises UsageError for an unknown one."""
+    known = [name for cls in classes for name, one in definitions(cls).items() if not one.internal]
+    check_keys(f"nmtalign.{function}", settings, known)
+    return f"nmtalign.{function}", settings

@@ -1,0 +1,41 @@
+"""The Python interface: from two texts to a model and its scores, with settings as keyword arguments."""
+
+import math
+
+import pytest
+
+import nmtalign
+
+TINY = {"hidden": 8, "embedding": 4, "attention_hidden": 4, "maxout": 4, "device": "cpu", "threads": 1, "seed": 1}
+
+
+def test_from_two_texts_to_scores(tmp_path) -> None:
+    source, target = tmp_path / "train.en", tmp_path / "train.fr"
+    source.write_text("the fox runs\na dog sleeps\n" * 10)
+    target.write_text("le renard court\nun chien dort\n" * 10)
+    data, model = tmp_path / "data", tmp_path / "model"
+    pair = (source, target)
+    summary = nmtalign.prepare(*pair, data, languages=("en", "fr"), dev=pair, shortlist="9", workers=1)
+    assert (summary.splits["train"].kept, summary.source_vocabulary_size) == (20, 8)
+    events: list = []
+    budget = {"max_updates": 3, "epochs": 0, "bleu_sentences": 0, "metric": "loss"}
+    finished = nmtalign.train(data, model, preset="tiny", events=events, **budget, **TINY)
+    assert (finished.update, finished.complete, events[-1]) == (3, True, finished)
+    translator = nmtalign.Translator.load(model, beam=2, threads=1)
+    (translation,) = translator.translate(["the fox"])
+    (scored,) = nmtalign.score_pairs(translator, [("the fox", "le renard")])
+    assert isinstance(translation, nmtalign.Translation)
+    assert math.isclose(scored.log_prob, sum(scored.token_log_probs), rel_tol=1e-5)
+    assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
+    for call, message in (
+        (lambda: nmtalign.train(data, model, hiden=3), "nmtalign.train: unknown setting 'hiden'"),
+        (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
+        (
+            lambda: nmtalign.prepare(*pair, data, languages=("en", "fr"), shortlist="2"),
+            'nmtalign.prepare: shortlist = "2": give N or N:M',
+        ),
+    ):
+        with pytest.raises(nmtalign.UsageError, match=message):
+            call()
+    with pytest.raises(nmtalign.FormatError, match="no such file or folder"):
+        nmtalign.describe(tmp_path / "absent")
