@@ -11,12 +11,17 @@ from nmtalign.version import __version__
 
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
-    from nmtalign.api import describe, prepare, score_pairs, train
+    from nmtalign.alignment.evaluation import aer
+    from nmtalign.alignment.links import AlignmentRecord
+    from nmtalign.alignment.symmetrization import symmetrize
+    from nmtalign.api import align, describe, lexicon, prepare, score_pairs, train, write_alignments
+    from nmtalign.scoring.evaluation import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
 __all__ = [
     "AlignmentFile",
+    "AlignmentRecord",
     "FormatError",
     "InputError",
     "NmtalignError",
@@ -27,17 +32,29 @@ __all__ = [
     "Translator",
     "UsageError",
     "__version__",
+    "aer",
+    "align",
     "describe",
+    "lexicon",
     "prepare",
+    "score",
     "score_pairs",
+    "symmetrize",
     "train",
+    "write_alignments",
 ]
 _MODULES = {
     "AlignmentFile": "nmtalign.alignment.alignment_file",
+    "AlignmentRecord": "nmtalign.alignment.links",
     "Request": "nmtalign.translating.translation",
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
-    **dict.fromkeys(("describe", "prepare", "score_pairs", "train"), "nmtalign.api"),
+    "aer": "nmtalign.alignment.evaluation",
+    "score": "nmtalign.scoring.evaluation",
+    "symmetrize": "nmtalign.alignment.symmetrization",
+    **dict.fromkeys(
+        ("align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"
+    ),
 }
 
 
@@ -49,5 +66,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, also those that are not imported yet."""
-    return sorted({*globals(), *__all__})
+    """The public names."""
+    return sorted(__all__)

@@ -4,19 +4,23 @@ Settings are keyword arguments with the names, values and defaults of nmtalign.t
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.checks import Layer, definitions, naming
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
+from nmtalign.config import AlignConfig, ModelConfig, PrepConfig, TrainingConfig
 from nmtalign.errors import FormatError
 from nmtalign.presets import preset as settings_of_preset
 from nmtalign.presets import settings_of
 from nmtalign.workspace import check_keys
 
 if TYPE_CHECKING:
+    from nmtalign.alignment.aligning import AlignmentSummary
+    from nmtalign.alignment.links import AlignmentRecord
+    from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.pair_spool import Summary
+    from nmtalign.model_directory import LoadedModel
     from nmtalign.training.events import Event, Finished
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
@@ -86,6 +90,67 @@ def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "
     from nmtalign.translating.rescoring import score_pairs as scored_pairs
 
     return scored_pairs(translator, pairs)
+
+
+def align(
+    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], *, tokenized: bool = False, **settings: Any
+) -> "Iterator[AlignmentRecord]":
+    """Yields the soft alignment of each pair (source line, target line), in order.
+
+    `models` is the folder of one model, or the folders of a forward and a backward model. `settings` are those of
+    section [align], such as reading="posterior". Raises UsageError for a model without attention.
+    """
+    loaded, config = _aligners(models, settings)
+    from nmtalign.alignment.aligning import align as align_with
+
+    return align_with(loaded, pairs, config, tokenized=tokenized)
+
+
+def write_alignments(
+    models: StrPath | Sequence[StrPath],
+    source: StrPath,
+    target: StrPath,
+    output: StrPath,
+    *,
+    tokenized: bool = False,
+    resume: bool = False,
+    **settings: Any,
+) -> "AlignmentSummary":
+    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts.
+
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. Raises UsageError for
+    a model without attention, InputError for texts of unequal length, ResourceError if the disk is full.
+    """
+    loaded, config = _aligners(models, settings)
+    from nmtalign.alignment.aligning import write_alignments as write
+
+    texts = Path(source), Path(target), Path(output)
+    return write(loaded, *texts, config, tokenized=tokenized, resume=resume)
+
+
+def _aligners(
+    models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]
+) -> "tuple[list[LoadedModel], AlignConfig]":
+    """The loaded models, and the settings of section [align]."""
+    config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
+    from nmtalign.core.devices import use_threads
+    from nmtalign.model_directory import load_model
+
+    folders = [models] if isinstance(models, str | Path) else models
+    use_threads(config.threads)
+    return [load_model(Path(folder), config.device, config.precision) for folder in folders], config
+
+
+def lexicon(pairs: Iterable[tuple[str, str]], *, iterations: int = 5) -> "Lexicon":
+    """Learns p(target word | source word) by IBM Model 1 from pairs of tokenised lines, with words between spaces.
+
+    Raises InputError if there are no pairs to learn from.
+    """
+    from nmtalign.alignment.model1 import read_bitext
+    from nmtalign.alignment.translation_table import learn_lexicon
+    from nmtalign.text.tokenizer import Tokenizers
+
+    return learn_lexicon(read_bitext(pairs, Tokenizers.spaced()), iterations)
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The Python interface: from two texts to a model and its scores, with settings as keyword arguments."""
+"""The Python interface: from two texts to a model, its scores and its alignments, with settings as keyword arguments."""
 
 import math
 
@@ -27,6 +27,14 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert isinstance(translation, nmtalign.Translation)
     assert math.isclose(scored.log_prob, sum(scored.token_log_probs), rel_tol=1e-5)
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
+    records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
+    assert [record.weights.shape for record in records] == [(3, 3), (1, 1)]
+    done = nmtalign.write_alignments(model, *pair, tmp_path / "a.h5", links="threshold", threshold=0.1)
+    with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
+        assert (done.pairs, len(alignments)) == (20, 20)
+    assert nmtalign.symmetrize([(0, 0), (1, 1)], [(0, 0), (1, 2)], "intersection") == [(0, 0)]
+    assert nmtalign.lexicon([("a b", "x y"), ("a", "x")]).entries(1, 0)[0].target == "x"
+    assert nmtalign.score(["le renard court vite"], ["le renard court vite"], metrics="bleu").value("BLEU") == 100
     for call, message in (
         (lambda: nmtalign.train(data, model, hiden=3), "nmtalign.train: unknown setting 'hiden'"),
         (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
