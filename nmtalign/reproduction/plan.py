@@ -189,8 +189,8 @@ def _resolved(
         (f"scale {request.scale.name}", request.scale.settings),
         (where, {name: value for name, value in section.items() if name in _MACHINE}),
         (origin, experiment.changed),
-        # Every model uses its whole budget.
-        ("command line", {**flags, "patience": 0, "seed": FIRST_SEED}),
+        # Every model uses its whole budget, which replaces that of the preset.
+        ("command line", {**flags, "patience": 0, "max_updates": 0, "seed": FIRST_SEED}),
     )
     search_flags = {name: value for name, value in flags.items() if name in field_names(TranslateConfig)}
     search_flags.pop("precision", None)  # it applies to training only

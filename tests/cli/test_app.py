@@ -59,7 +59,7 @@ def test_help_cuts_no_name_and_says_what_a_heat_map_is_not(monkeypatch, width):
         assert "…" not in text, command
         assert max(map(len, text.splitlines())) <= int(width), command
         if command in ("plot", "view"):
-            assert "What a heat map is not" in " ".join(text.split())
+            assert "A heat map is not an explanation" in " ".join(text.split())
 
 
 def test_unknown_settings_in_the_workspace_name_the_nearest(nmtalign, tmp_path):

@@ -37,8 +37,9 @@ def test_at_the_papers_scale_the_four_models_are_the_presets(texts):
     for system in plan.systems:
         settings = dataclasses.asdict(system.model) | dataclasses.asdict(system.training)
         for name, value in PRESETS[system.experiment.preset].items():
-            assert settings[name] == value, f"{system.name}: {name}"
-        assert system.training.patience == 0
+            if name != "max_updates":  # the budget of the report replaces that of the preset
+                assert settings[name] == value, f"{system.name}: {name}"
+        assert (system.training.patience, system.training.max_updates) == (0, 0)
 
 
 @pytest.mark.parametrize("scale", SCALES)
