@@ -71,7 +71,7 @@ def test_what_is_gone_on_with_has_to_fit(random_model: Path, tmp_path: Path, ins
     for more, message in (
         (("-o", "/dev/null"), "--resume goes on with a file, and /dev/null is none"),
         (("-o", "text"), "text: is the input"),
-        (("-o", "-"), "--resume goes on with a file: give -o FILE too"),
+        (("-o", "-"), "--resume continues a file: give -o FILE too"),
     ):
         done = inside(*arguments, *more, text=b"the fox\n")
         assert (done.returncode, done.stdout) == (2, b"")

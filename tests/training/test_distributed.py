@@ -275,7 +275,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
     os.kill(run.agent.pid if whom == "all" else run.rank(1), signal.SIGTERM)
     code, lines = run.end()
     assert code != 0
-    said = [line for line in lines if "goes on from there" in line]
+    said = [line for line in lines if "the same command resumes" in line]
     assert len(said) == 1
     assert not [line for line in lines if "error" in line]
     (finished,) = logged(tmp_path / "m", "finished")
