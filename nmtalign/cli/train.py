@@ -58,8 +58,8 @@ def train(
 
     Under torchrun several processes train one model, with the updates that one process would make: --batch-size
     counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's default is one). Only the first
-    process writes files and messages. If a process fails, all end, and the report of torchrun names it; the same command, with any
-    number of processes, resumes. torchrun adds a report of its own, which TORCH_LOGS=-distributed shortens.
+    process writes files and messages. If a process fails, all end, and the report of torchrun names it; the same
+    command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the report of torchrun.
 
     Examples:
 
