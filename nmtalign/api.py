@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.checks import Layer, definitions, naming
-from nmtalign.config import AlignConfig, ModelConfig, PrepConfig, TrainingConfig
 from nmtalign.errors import FormatError
-from nmtalign.presets import preset as settings_of_preset
-from nmtalign.presets import settings_of
-from nmtalign.workspace import check_keys
+from nmtalign.settings.command_settings import AlignConfig, PrepConfig
+from nmtalign.settings.definition import Layer, definitions, naming
+from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.presets import settings_of
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentSummary

@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nmtalign.checks import resolve
-from nmtalign.config import Device, ModelConfig, Precision, TrainingConfig
 from nmtalign.core.devices import pick_device, picks_bf16
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
@@ -51,6 +49,8 @@ from nmtalign.model_files import (
     hash_of,
     read_settings,
 )
+from nmtalign.settings.definition import Device, Precision, resolve
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import check_tensors, read_shapes
 from nmtalign.tensor_file import load_tensors as load_tensors
 from nmtalign.tensor_file import save_tensors as save_tensors

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig
 from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

@@ -18,11 +18,11 @@ import pytest
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.export_formats import text_lines
-from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import damage
+from nmtalign.settings.command_settings import PrepConfig
 
 Edit = Callable[[Path], AbstractContextManager[h5py.File]]
 

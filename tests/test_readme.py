@@ -145,7 +145,7 @@ def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, cap
 
 @pytest.mark.parametrize(("page", "time"), [(DETAILS, "2h"), (TUTORIAL, "")])
 def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
-    from nmtalign.workspace import load_workspace
+    from nmtalign.settings.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
     path.write_text(blocks("toml", page)[0])

@@ -21,10 +21,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Each layer imports from itself and from those below it.
 LAYERS = [
     {"errors", "version", "untrusted"},
-    {"files", "checks"},
-    {"config", "model_files"},
-    {"presets", "tensor_file", "hdf5", "figures", "report"},
-    {"workspace"},
+    {"files", "settings"},
+    {"model_files"},
+    {"tensor_file", "hdf5", "figures", "report"},
     {"text", "sample"},
     {"data"},
     {"core"},

@@ -14,10 +14,10 @@ from nmtalign.alignment.forced import Lines, align_both, align_pairs, check_dire
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.readings import chosen
 from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, what_weights_are
-from nmtalign.config import AlignConfig
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.version import __version__
 

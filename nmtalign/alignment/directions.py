@@ -12,9 +12,9 @@ from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.link_files import is_hdf5
 from nmtalign.alignment.links import AlignmentRecord, format_links, parse_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, join, symmetrize, what_weights_are
-from nmtalign.config import HardSymmetrization, Symmetrization
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import atomic_text
+from nmtalign.settings.command_settings import HardSymmetrization, Symmetrization
 from nmtalign.text.lines import STDIN, read_pairs, shown
 
 BackwardOrder = Literal["target-source", "source-target"]

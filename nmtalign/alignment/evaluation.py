@@ -23,8 +23,8 @@ from nmtalign.alignment.error_rates import (
 )
 from nmtalign.alignment.link_files import GoldLinks, LinkFile, Role, common_length, is_hdf5, read_links
 from nmtalign.alignment.links import Link
-from nmtalign.config import LinkMethod
 from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.text.lines import read_lines, shown
 from nmtalign.version import __version__
 

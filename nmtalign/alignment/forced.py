@@ -21,11 +21,11 @@ from nmtalign.alignment.links import (
 )
 from nmtalign.alignment.readings import chosen, force
 from nmtalign.alignment.symmetrization import join
-from nmtalign.config import AlignConfig
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.moses import Tokens, keep
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
 from nmtalign.text.vocabulary import Vocabulary

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nmtalign.alignment.links import Link, LinkedPair
-from nmtalign.config import LinkMethod
 from nmtalign.errors import InputError, UsageError
+from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
 
 if TYPE_CHECKING:

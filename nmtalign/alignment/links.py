@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.config import LinkMethod
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]

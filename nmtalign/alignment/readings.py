@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.config import AlignConfig, Order, Reading, SoftSymmetrization
 from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch
+from nmtalign.settings.command_settings import AlignConfig, Reading, SoftSymmetrization
+from nmtalign.settings.training_settings import Order
 from nmtalign.text.vocabulary import EOS_ID
 
 # The number of steps after which the attention depends on a word, counted from the step that writes it.

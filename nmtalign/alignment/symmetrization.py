@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
-from nmtalign.config import HardSymmetrization, SoftSymmetrization, Symmetrization
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)

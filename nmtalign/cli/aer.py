@@ -12,9 +12,9 @@ import typer
 from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
 from nmtalign.cli.naming import name_files
 from nmtalign.cli.tables import Table, aligned
-from nmtalign.config import LinkMethod, ScoreConfig
 from nmtalign.errors import UsageError
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.settings.command_settings import LinkMethod, ScoreConfig
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures

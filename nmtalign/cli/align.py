@@ -24,10 +24,10 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.counting import counted
 from nmtalign.cli.stopping import Signals
-from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary

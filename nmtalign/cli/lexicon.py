@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.checks import Setting
 from nmtalign.cli.common import ConfigOption, QuietOption, notifier
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
+from nmtalign.settings.definition import Setting
+from nmtalign.settings.workspace import Workspace, load_workspace
 from nmtalign.text.lines import shown
-from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.links import LinkedPair

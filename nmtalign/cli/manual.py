@@ -12,10 +12,10 @@ from typing import Any, get_args
 import typer
 
 from nmtalign import errors
-from nmtalign.checks import SECTIONS, Setting, toml
 from nmtalign.cli.commands import COMMANDS, app
 from nmtalign.cli.options import RENAMED, metavar
-from nmtalign.presets import PRESETS
+from nmtalign.settings.definition import SECTIONS, Setting, toml
+from nmtalign.settings.presets import PRESETS
 
 _MARKUP = re.compile(r"(?<!\\)\[/?[a-z]+\]")
 

@@ -20,10 +20,10 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.checks import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
 from nmtalign.cli.common import ConfigOption, escaped, say
-from nmtalign.presets import PRESETS, all_layers, preset, settings_of
-from nmtalign.workspace import Workspace, given, load_workspace
+from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
+from nmtalign.settings.presets import PRESETS, all_layers, preset, settings_of
+from nmtalign.settings.workspace import Workspace, given, load_workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from nmtalign.cli.common import QuietOption, escaped, notifier
 from nmtalign.cli.naming import name_files
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel

@@ -12,9 +12,9 @@ from nmtalign.cli.counting import status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.tables import Table, print_table
-from nmtalign.config import PrepConfig
 from nmtalign.errors import UsageError
-from nmtalign.workspace import Workspace
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.data.pair_spool import Summary

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmtalign.cli.stopping import REASONS
-from nmtalign.config import Device
+from nmtalign.settings.definition import Device
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World

@@ -20,7 +20,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.stopping import REASONS, Stopped, handle_signals
 from nmtalign.errors import UsageError
-from nmtalign.workspace import load_workspace
+from nmtalign.settings.workspace import load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.reproduction.experiments import EqualBudget

@@ -26,9 +26,9 @@ from nmtalign.cli.common import (
 from nmtalign.cli.plot import has_colour
 from nmtalign.cli.score_plan import ScoreTask, attention_files, make_task
 from nmtalign.cli.stopping import Signals, exit_on_signals
-from nmtalign.config import AlignConfig
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:

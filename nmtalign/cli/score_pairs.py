@@ -13,12 +13,12 @@ import typer
 from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier
 from nmtalign.cli.counting import counted
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_files import check_ahead
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
-from nmtalign.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.checks import naming
 from nmtalign.cli.common import say
 from nmtalign.cli.naming import name_files, named
-from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.files import stays_in_place
-from nmtalign.presets import translate_config
+from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import naming
+from nmtalign.settings.presets import translate_config
+from nmtalign.settings.workspace import Workspace, load_workspace
 from nmtalign.text.lines import STDIN
-from nmtalign.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.scoring.metrics import MetricOptions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 
 from nmtalign.cli.common import QuietOption, notifier, say
-from nmtalign.config import HardSymmetrization, Symmetrization
 from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import HardSymmetrization, Symmetrization
 
 if TYPE_CHECKING:
     from nmtalign.alignment.directions import DirectionCounts

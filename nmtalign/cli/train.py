@@ -13,8 +13,8 @@ from nmtalign.cli.common import QuietOption, choose_wait_policy, say
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.ranks import joined
 from nmtalign.cli.stopping import REASONS, handle_signals
-from nmtalign.config import ModelConfig, TrainingConfig
-from nmtalign.presets import PRESETS
+from nmtalign.settings.presets import PRESETS
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World

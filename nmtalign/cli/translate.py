@@ -9,9 +9,10 @@ import typer
 from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
-from nmtalign.config import SEARCH, TEXT, TranslateConfig
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import SEARCH, TEXT
 
 STDIN = Path("-")
 

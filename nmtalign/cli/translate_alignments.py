@@ -14,9 +14,9 @@ from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import merge_log_probs, merge_pieces
 from nmtalign.cli.common import say
 from nmtalign.cli.translate_output import FileOutput, StreamOutput
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import NmtalignError
 from nmtalign.files import sha256_of
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.inputs import Inputs
 from nmtalign.translating.translation import Translation

@@ -19,9 +19,9 @@ from nmtalign.cli.translate_output import (
     live_progress,
     telling_what_is_left,
 )
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.model_files import Which
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
 from nmtalign.text.tokenizer import SentencePieces
 from nmtalign.translating.inputs import InputRequest, Inputs, after

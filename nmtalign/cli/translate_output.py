@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmtalign.cli.common import say
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import disk_errors, stays_in_place, stream_number
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating.inputs import Inputs, too_many
 from nmtalign.translating.resume import PartialFile
 from nmtalign.translating.translation import Translation

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.attention import Attention, AttentionPass, Memory
 from nmtalign.core.functional import over_steps, tanh, wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.settings.training_settings import ModelConfig
 
 FERTILITY_LIMIT = 2.0  # N
 _PARTIAL_SUMS = 16

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.settings.training_settings import ModelConfig
 
 # MKL's strict reproducibility does not include batched products: those of fewer rows or positions are rounded
 # differently, and so is a softmax over fewer positions.

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.config import Cell
 from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.settings.training_settings import Cell
 
 
 class CellPass(ABC):

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from nmtalign.config import Device, Precision
 from nmtalign.errors import ResourceError, is_out_of_memory
+from nmtalign.settings.definition import Device, Precision
 
 T = TypeVar("T")
 R = TypeVar("R")

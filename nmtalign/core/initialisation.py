@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmtalign.config import Initialisation
+from nmtalign.settings.training_settings import Initialisation
 
 
 class Role(Enum):

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.additive_attention import AdditiveAttention, Coverage
 from nmtalign.core.attention import Attention, DotAttention, GeneralAttention, Memory
 from nmtalign.core.cells import make_cell
@@ -16,6 +15,7 @@ from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.readout import Readout
 from nmtalign.core.step import DecoderState, DecoderStep, attention_parameters, unroll, unroll_attending
+from nmtalign.settings.training_settings import ModelConfig
 
 SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
     "additive": AdditiveAttention,

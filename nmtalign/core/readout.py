@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.functional import apply, take_once, wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.settings.training_settings import ModelConfig
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
 CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together: what the processor's cache has room for

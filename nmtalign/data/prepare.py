@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nmtalign.checks import pair_of_sizes
-from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import SIDES
 from nmtalign.data.corpus_writer import (
     Tables,
@@ -27,6 +25,8 @@ from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, toke
 from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
 from nmtalign.errors import InputError
 from nmtalign.files import disk_errors
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.definition import pair_of_sizes
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.spacing import Counts
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers

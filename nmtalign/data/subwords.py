@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmtalign.checks import SettingError
 from nmtalign.errors import InputError, UsageError
+from nmtalign.settings.definition import SettingError
 from nmtalign.text.tokenizer import SentencePieces, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 

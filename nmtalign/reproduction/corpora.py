@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nmtalign.config import TrainingConfig
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, sha256_of
-from nmtalign.presets import preset
 from nmtalign.reproduction.experiments import EqualBudget
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
+from nmtalign.settings.presets import preset
+from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.settings.workspace import Workspace
 from nmtalign.untrusted import read_json
-from nmtalign.workspace import Workspace
 
 _IDENTITY = "made-of.json"
 _FEWEST = 10  # updates between validations, at least

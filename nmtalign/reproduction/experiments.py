@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nmtalign.config import ModelConfig
 from nmtalign.errors import UsageError
+from nmtalign.settings.training_settings import ModelConfig
 
 ScaleName = Literal["tiny", "small", "paper"]
 Unit = Literal["updates", "words", "hours"]

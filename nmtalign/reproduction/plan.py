@@ -7,19 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nmtalign.checks import resolve
-from nmtalign.config import (
-    ModelConfig,
-    PrepConfig,
-    ScoreConfig,
-    TrainingConfig,
-    TranslateConfig,
-    field_names,
-)
 from nmtalign.errors import UsageError
-from nmtalign.presets import preset, translate_config
 from nmtalign.reproduction.experiments import BASELINE, PAPER_MODELS, EqualBudget, Experiment, Scale, chosen_ablations
-from nmtalign.workspace import Workspace, check_keys
+from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import field_names, resolve
+from nmtalign.settings.presets import preset, translate_config
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import Workspace, check_keys
 
 PathPair = tuple[Path, Path]
 Settings = Mapping[str, Any]

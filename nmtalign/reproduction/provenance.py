@@ -24,9 +24,9 @@ from nmtalign.reproduction.reproduction_results import Results, Trained, metrics
 from nmtalign.reproduction.settings_files import SETTINGS, path_from
 from nmtalign.reproduction.translations import UNKNOWN
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite
+from nmtalign.settings.workspace import FILE_NAME
 from nmtalign.text.vocabulary import UNK
 from nmtalign.version import __version__
-from nmtalign.workspace import FILE_NAME
 
 _PACKAGES = ("torch", "numpy", "h5py", "sacrebleu", "sacremoses", "sentencepiece", "matplotlib")
 

@@ -12,7 +12,6 @@ import numpy as np
 from nmtalign.alignment.error_rates import ErrorRates, GoldFile
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.links import AlignmentRecord, Link
-from nmtalign.config import AlignConfig
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
@@ -28,6 +27,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Report, Resampling
 from nmtalign.scoring.reporting import make_report
 from nmtalign.scoring.texts import Text
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.reproduction.corpora import Corpora, with_budget
@@ -22,6 +21,8 @@ from nmtalign.reproduction.translations import TextTranslation
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training import events as training_events
 from nmtalign.training.events import Finished
 from nmtalign.training.loop import Trainer

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nmtalign.config import ScoreConfig, TranslateConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.files import atomic_text
 from nmtalign.reproduction.corpora import languages, with_budget
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
+from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 
 SETTINGS = "settings"
 

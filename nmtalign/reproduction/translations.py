@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nmtalign.config import TranslateConfig
 from nmtalign.files import atomic_text, disk_errors
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.vocabulary import UNK
 from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json

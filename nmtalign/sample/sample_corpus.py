@@ -9,11 +9,11 @@ from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nmtalign.checks import SettingError
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.grammar import generate
+from nmtalign.settings.definition import SettingError
 
 CONFIGURATION = """\
 # The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.

@@ -12,10 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nmtalign.checks import SettingError
-from nmtalign.config import ScoreConfig
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.presets import settings_of
 from nmtalign.scoring.cuts import Cut, by_length, by_place
 from nmtalign.scoring.differences import Difference, most_different
 from nmtalign.scoring.lengths import parse_buckets
@@ -26,6 +23,9 @@ from nmtalign.scoring.report import Report, Resampling, Test
 from nmtalign.scoring.reporting import make_report
 from nmtalign.scoring.texts import SystemTexts, Text, check_aligned
 from nmtalign.scoring.unknowns import KnownWords, WordSources
+from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.definition import SettingError
+from nmtalign.settings.presets import settings_of
 from nmtalign.text.moses import has_rules
 from nmtalign.text.tokenizer import Tokenizers
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.checks import SettingError
+from nmtalign.settings.definition import SettingError
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.checks import SettingError
 from nmtalign.errors import InputError, NmtalignError
+from nmtalign.settings.definition import SettingError
 from nmtalign.version import __version__
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "multi-bleu")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
 from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.evaluation import Track, untracked
 from nmtalign.scoring.texts import Text
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.workspace import Workspace
 from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
-from nmtalign.workspace import Workspace
 
 Model = tuple[str, Path]  # name of the system, model directory
 MODELS = "models"  # the folder of many models, beside nmtalign.toml

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import check_ahead, read_settings
+from nmtalign.settings.command_settings import AlignConfig
 
 if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel

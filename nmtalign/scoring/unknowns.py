@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.config import ScoreConfig
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
 from nmtalign.scoring.words import Frequencies, UnknownRates, WordTable, place_table, word_table
+from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers

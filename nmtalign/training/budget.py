@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nmtalign.checks import interval, seconds
-from nmtalign.config import TrainingConfig
+from nmtalign.settings.definition import interval, seconds
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.state import Position
 
 

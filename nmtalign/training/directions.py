@@ -10,14 +10,14 @@ from pathlib import Path
 
 from torch import nn
 
-from nmtalign.checks import SettingError
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.errors import FormatError
 from nmtalign.files import disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import CONFIG, check_files, read_settings
+from nmtalign.settings.definition import SettingError
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.state import forget
 
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from nmtalign.config import Device
 from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Indices
 from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
+from nmtalign.settings.definition import Device
 
 TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
 TIMEOUT = "21600"

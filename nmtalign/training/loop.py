@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
 from nmtalign.core.gpu import missing
 from nmtalign.core.model import Activations
@@ -17,6 +16,7 @@ from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_ba
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import alone_in
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import events
 from nmtalign.training.budget import Every, Schedule, TrainingBudget
 from nmtalign.training.directions import directions_of, lay_down, make_models

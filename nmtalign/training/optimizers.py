@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from nmtalign.config import TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 
 PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmtalign.checks import resolve
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep
 from nmtalign.model_files import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_files import STATE as STATE
+from nmtalign.settings.definition import resolve
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
 from nmtalign.untrusted import parse_json
 

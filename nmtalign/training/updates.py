@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.config import GuidedLoss, GuidedReading, TrainingConfig
 from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
 from nmtalign.data.batches import Batch, Indices, Pairs
+from nmtalign.settings.training_settings import GuidedLoss, GuidedReading, TrainingConfig
 from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from nmtalign.config import TrainingConfig
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
@@ -17,6 +16,7 @@ from nmtalign.scoring.metrics import Score
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.scorer import ModelScorer
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position

@@ -11,8 +11,8 @@ from typing import Self, TypeVar
 
 import torch
 
-from nmtalign.checks import byte_count
-from nmtalign.config import ModelConfig
+from nmtalign.settings.definition import byte_count
+from nmtalign.settings.training_settings import ModelConfig
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, disk_errors, exclusive, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.untrusted import read_json, read_regular
 from nmtalign.version import __version__
 

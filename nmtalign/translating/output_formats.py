@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
-from nmtalign.config import TranslateConfig
 from nmtalign.search.hypotheses import Array
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS
 from nmtalign.translating.translation import Alternative, ScoredPair, Translation

@@ -7,8 +7,6 @@ from itertools import chain
 import numpy as np
 import torch
 
-from nmtalign.checks import SettingError
-from nmtalign.config import TranslateConfig
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.search.beam_search import beam_search
@@ -17,6 +15,8 @@ from nmtalign.search.hypotheses import Array, Hypothesis, Scoring
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import SettingError
 
 _SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
 

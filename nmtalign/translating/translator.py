@@ -11,18 +11,18 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from nmtalign.checks import Layer, SettingError, naming
-from nmtalign.config import TranslateConfig, field_names
 from nmtalign.core.devices import picks_bf16, return_memory, use_threads
 from nmtalign.core.inference import Inference
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import Which
-from nmtalign.presets import translate_config
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import Layer, SettingError, field_names, naming
+from nmtalign.settings.presets import translate_config
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit

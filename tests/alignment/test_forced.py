@@ -14,10 +14,11 @@ from nmtalign.alignment.aligning import align, write_alignments
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced import SideReader, align_pairs, window_size
 from nmtalign.alignment.links import argmax_links
-from nmtalign.config import AlignConfig, ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
+from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

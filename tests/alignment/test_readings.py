@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from nmtalign.alignment.readings import READINGS, STEPS_AHEAD, force, shifted
-from nmtalign.config import AlignConfig, ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
+from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS = [([2, 3, 4], [2, 5]), ([4, 2], [3, 2, 5, 4]), ([5], [2])]
 

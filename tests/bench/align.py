@@ -22,10 +22,10 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.config import AlignConfig
 from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch
 from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers
 

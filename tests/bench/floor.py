@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bench.products import Product, products_of
 from bench.workload import Shape
-from nmtalign.config import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig
 
 CALLS = 4  # of a product that recurs are timed a round, and taken for all of its calls
 

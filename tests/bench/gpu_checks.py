@@ -10,9 +10,9 @@ from torch import Tensor
 from bench.naive import NaiveLoop
 from bench.paths import following, loss_and_gradients
 from bench.workload import Size
-from nmtalign.config import ModelConfig
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch, make_batch
+from nmtalign.settings.training_settings import ModelConfig
 
 # Errors as shares of the norm: of the whole gradient, and of that of the worst weight. In bf16 a maxout pair that is
 # nearly even may choose the other unit, and the keys' gradient is a sum of terms that nearly cancel.

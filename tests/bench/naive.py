@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig
 
 IGNORED = -100  # what F.cross_entropy leaves out
 

@@ -9,8 +9,8 @@ from torch import nn
 from bench.timing import Task, take_turns
 from bench.variants import as_training, make_model
 from bench.workload import Workload
-from nmtalign.config import TrainingConfig
 from nmtalign.core.model import TranslationModel
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.optimizers import Descent, make_optimizer
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmtalign.config import TrainingConfig
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import Descent
 from nmtalign.training.updates import BatchLoss, EagerLoss

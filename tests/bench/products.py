@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.workload import Shape
-from nmtalign.config import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig
 
 DECODER = "decoder recurrence"
 

@@ -16,9 +16,9 @@ from bench.cli import main  # noqa: E402
 from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
 from bench.recipes import Recipe, recipes  # noqa: E402
 from nmtalign import Translator  # noqa: E402
-from nmtalign.config import PrepConfig  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
 from nmtalign.sample import write_sample  # noqa: E402
+from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 
 # Repeats its input, and says what a toolkit says at the end of its training.

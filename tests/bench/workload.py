@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nmtalign.checks import resolve
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.batches import Batch, BatchPolicy, eligible, make_batch, plan_epoch, useful_work
 from nmtalign.errors import InputError, UsageError
-from nmtalign.presets import preset
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 # The preset that a size takes its settings from, and the words a side that go with it.
 SIZES = {"paper": ("rnnsearch-30", 30000), "small": ("small", 10000), "tiny": ("tiny", 2000)}

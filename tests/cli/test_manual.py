@@ -5,9 +5,9 @@ from pathlib import Path
 import typer
 
 import nmtalign
-from nmtalign.checks import SECTIONS
 from nmtalign.cli.commands import app
 from nmtalign.cli.manual import manual
+from nmtalign.settings.definition import SECTIONS
 
 SHIPPED = Path(nmtalign.__file__).parent / "docs" / "manual.md"
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.config import AlignConfig
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.system_attention import Attending, attention, attention_panels, drawn, svgs
+from nmtalign.settings.command_settings import AlignConfig
 
 SOURCE = ["the fox sees a red boat .", "a boat .", "", "the boat sees the fox ."]
 TRANSLATED = ["le renard voit un bateau rouge.", "un bateau.", "", "le bateau voit l'<unk> & le renard."]

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.common import say
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import describe_model
 from nmtalign.scoring.models import Surroundings, models_to_score, translate_with
 from nmtalign.scoring.texts import Text
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.workspace import Workspace, load_workspace
 from nmtalign.translating import translator
 from nmtalign.translating.translator import Translator
-from nmtalign.workspace import Workspace, load_workspace
 
 LINES = ["the fox sees a red boat .", "", "a boat .", "the  fox \u2028 sees"]
 SOURCE = Text("test.en", LINES)
@@ -238,9 +238,9 @@ def test_a_kept_translation_needs_no_torch(copied: Copy) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from nmtalign.scoring.models import translate_with, models_to_score\n"
-        "from nmtalign.config import TranslateConfig\n"
+        "from nmtalign.settings.command_settings import TranslateConfig\n"
         "from nmtalign.scoring.texts import Text\n"
-        "from nmtalign.workspace import load_workspace\n"
+        "from nmtalign.settings.workspace import load_workspace\n"
         "workspace = load_workspace(None); models = models_to_score(workspace, None, False)\n"
         f"[done] = translate_with(models, Text('test.en', {LINES!r}), TranslateConfig(beam=3))\n"
         "assert 'torch' not in sys.modules\n"
@@ -370,7 +370,7 @@ def test_an_interruption_leaves_nothing(copied: Copy) -> None:
         "from nmtalign.cli.common import say\n"
         "from nmtalign.cli.stopping import Signals\n"
         "from nmtalign.scoring.models import Surroundings, translate_with\n"
-        "from nmtalign.config import TranslateConfig\n"
+        "from nmtalign.settings.command_settings import TranslateConfig\n"
         "from nmtalign.errors import NmtalignError\n"
         "from nmtalign.scoring.texts import Text\n"
         "lines = [f'the fox {n} sees a red boat' for n in range(20_000)]\n"

@@ -12,13 +12,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nmtalign.checks import COMMAND_LINE, SECTIONS, definitions, option
 from nmtalign.cli import score_plan
 from nmtalign.cli.commands import app
-from nmtalign.config import AlignConfig, ModelConfig, PrepConfig, ScoreConfig, TrainingConfig, TranslateConfig
 from nmtalign.errors import UsageError
-from nmtalign.presets import preset, settings_of
-from nmtalign.workspace import load_workspace
+from nmtalign.settings.command_settings import AlignConfig, PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, definitions, option
+from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import load_workspace
 
 COMMANDS: Mapping[str, tuple[type, ...]] = {
     "prep": (PrepConfig,),

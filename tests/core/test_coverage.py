@@ -7,12 +7,12 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.config import ModelConfig
 from nmtalign.core import additive_attention, gpu
 from nmtalign.core.additive_attention import Coverage, CoverageAttentionPass
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.core.step import attention_parameters
 from nmtalign.data.batches import make_batch
+from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, make_model, named = models.PAIRS, models.make_model, models.named
 COVERED = dataclasses.replace(models.TINY, coverage="linguistic")

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.model import TranslationModel
+from nmtalign.settings.training_settings import ModelConfig
 
 SIZES = {"embedding": 80, "hidden": 100, "attention_hidden": 90, "maxout": 50}
 

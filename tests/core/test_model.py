@@ -6,12 +6,12 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.checks import resolve
-from nmtalign.config import ModelConfig
 from nmtalign.core import additive_attention, reference
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.presets import preset
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
+from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, TINY, VARIANTS, make_model, named = (
     models.PAIRS,

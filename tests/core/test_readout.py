@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core import readout
 from nmtalign.core.readout import Readout, linear_cross_entropy
+from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 17
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.checks import resolve
-from nmtalign.config import ModelConfig
 from nmtalign.core.attention import DotAttention, Memory
 from nmtalign.core.model import Activations, Encoder, TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.presets import preset
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
+from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, TINY, ONE_WAY, make_model = models.PAIRS, models.TINY, models.ONE_WAY, models.make_model
 N, M, L = 1000, 620, 500

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmtalign.config import ModelConfig
 from nmtalign.core import gpu as fused
 from nmtalign.core.cells import CELLS, CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
+from nmtalign.settings.training_settings import ModelConfig
 
 COMPILED = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
 DEVICE = torch.device("cuda" if COMPILED else "cpu")

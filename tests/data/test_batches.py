@@ -22,7 +22,7 @@ from nmtalign.data.batches import (
     useful_work,
 )
 from nmtalign.data.corpus import Split
-from nmtalign.presets import PRESETS
+from nmtalign.settings.presets import PRESETS
 from nmtalign.text.lines import read_lines
 from nmtalign.text.moses import MosesWords
 

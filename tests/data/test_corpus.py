@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
+from nmtalign.settings.command_settings import PrepConfig
 
 SENTENCES = st.lists(
     st.text(alphabet=st.one_of(st.sampled_from("ab \u2028\u0085\r\0é☃"), st.characters(exclude_categories=["Cs"]))).map(

@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
-from nmtalign.config import PrepConfig
 from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import read_guide
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, InputError
+from nmtalign.settings.command_settings import PrepConfig
 
 # Lines 1 (blank), 3 (too long) and 4 (said before) are dropped where duplicates are.
 PAIRS = [

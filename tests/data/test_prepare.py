@@ -8,13 +8,13 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.config import PrepConfig
 from nmtalign.data import pipeline, subwords
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pair_spool import SeenPairs
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, ResourceError, UsageError
+from nmtalign.settings.command_settings import PrepConfig
 
 LANGUAGES = ("en", "fr")
 Pairs = list[tuple[str, str]]

@@ -6,8 +6,8 @@ import itertools
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.model import TranslationModel
+from nmtalign.settings.training_settings import ModelConfig
 
 TINY = ModelConfig(
     source_vocabulary_size=11,

@@ -8,7 +8,7 @@ from nmtalign.reproduction.plan import ReproductionPlan, ReproductionRequest, ma
 from nmtalign.reproduction.reproduction_report import begin_folder, write_report
 from nmtalign.reproduction.reproduction_results import Results, gather
 from nmtalign.reproduction.running import Happening, Reproduction
-from nmtalign.workspace import load_workspace
+from nmtalign.settings.workspace import load_workspace
 
 TWO = "RNNencdec-50,RNNsearch-50"
 

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import torch
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch, make_source
@@ -14,6 +13,7 @@ from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Scoring
 from nmtalign.search.restrictions import SearchOptions
 from nmtalign.search.scorer import Choice, ModelScorer, ScoredStep, WordScores
+from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]

@@ -8,9 +8,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.distributed import World, open_world
 from nmtalign.training.loop import Trainer
 

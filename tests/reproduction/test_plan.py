@@ -6,11 +6,11 @@ import pytest
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
-from nmtalign.presets import PRESETS
 from nmtalign.reproduction.corpora import Corpora, with_budget
 from nmtalign.reproduction.experiments import SCALES, EqualBudget, Experiment, ablations, chosen_ablations
 from nmtalign.reproduction.plan import ReproductionRequest, make_plan
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.settings.presets import PRESETS
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 ASKED = [
     "encoder",

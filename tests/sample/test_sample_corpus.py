@@ -9,7 +9,7 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.sample import write_sample
 from nmtalign.sample.sample_corpus import configuration
-from nmtalign.workspace import load_workspace
+from nmtalign.settings.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
 ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")

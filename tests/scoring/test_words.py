@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.config import PrepConfig
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring import word_ids
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized, whole_words
 from nmtalign.scoring.words import PLACES, Frequencies, WordCounts, parse_frequencies, place_table, word_table
+from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import Vocabulary

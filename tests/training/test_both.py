@@ -9,12 +9,13 @@ import torch
 from helpers import trainings
 from helpers.recording import Again
 
-from nmtalign.config import ModelConfig, PrepConfig
 from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_model
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.directions import BothWays
 from nmtalign.training.events import Progressed, Validated
 from nmtalign.training.graphs import GraphedLoss

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nmtalign.config import TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.budget import Every, Schedule, TrainingBudget, learning_rate
 from nmtalign.training.state import Position
 

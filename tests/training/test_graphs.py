@@ -8,9 +8,9 @@ import pytest
 import torch
 from helpers.recording import Again
 
-from nmtalign.config import ModelConfig
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.graphs import BatchBucket, GraphedLoss
 from nmtalign.training.updates import EagerLoss
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from nmtalign.config import TrainingConfig
 from nmtalign.core.gpu import forced
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training import optimizers
 from nmtalign.training.optimizers import Adadelta, Descent, make_optimizer
 

@@ -5,10 +5,10 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import runs
 from nmtalign.training.runs import LATER, find_run, fingerprint_of
 from nmtalign.training.state import Position, save_best, save_last, save_state

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from nmtalign import tensor_file
-from nmtalign.config import ModelConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_directory import load_tensors
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.state import (
     Position,

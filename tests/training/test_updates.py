@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import eligible, load_batches
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, cut_groups

@@ -5,11 +5,11 @@ import dataclasses
 from helpers import trainings
 from sacrebleu.metrics import BLEU
 
-from nmtalign.config import TranslateConfig
 from nmtalign.scoring.measuring import corpus_scores
 from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.scoring.models import translate_with
 from nmtalign.scoring.texts import Text
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.training.events import Validated
 from nmtalign.training.state import Position
 from nmtalign.training.validation import Validation, judge

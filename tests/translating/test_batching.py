@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from nmtalign.config import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.translating.batching import BatchLimits, Workers
 
 CPU = torch.device("cpu")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating.inputs import InputRequest, Inputs, after, read_request
 from nmtalign.translating.output_formats import json_line, one_line
 from nmtalign.translating.translation import Alternative, Request, Translation

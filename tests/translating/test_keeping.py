@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.config import TranslateConfig
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating import keeping
 from nmtalign.translating.keeping import Origin, options_that_count, sha256_of_lines
 

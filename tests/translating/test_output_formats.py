@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmtalign.config import TranslateConfig
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.translating.output_formats import (
     formatter,

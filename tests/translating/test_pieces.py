@@ -7,11 +7,11 @@ from helpers import score_tables as tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.config import TranslateConfig
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.sampling import Draws, sample
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
 
 

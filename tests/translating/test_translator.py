@@ -15,11 +15,12 @@ import torch
 from helpers.score_tables import WatchedScorer
 
 import nmtalign
-from nmtalign.config import ModelConfig, TranslateConfig
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.presets import translate_config
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.presets import translate_config
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.translating import translator as translator_module

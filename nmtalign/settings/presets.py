@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nmtalign.checks import Layer, resolve
-from nmtalign.config import AlignConfig, ScoreConfig, TranslateConfig
 from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import Layer, resolve
 
 T = TypeVar("T")
 

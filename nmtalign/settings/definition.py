@@ -1,8 +1,8 @@
 """What a setting is: its definition, its checks, and the errors that name a setting as the user wrote it.
 
-The configuration dataclasses of `nmtalign.config` define every setting once, by `setting(...)` and `section(...)`. The
-keys of nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from
-these definitions.
+The configuration dataclasses in this folder define every setting once, by `setting(...)` and `section(...)`. The keys of
+nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from these
+definitions.
 """
 
 import contextlib
@@ -20,6 +20,16 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from nmtalign.errors import UsageError
 
 T = TypeVar("T")
+
+Precision = Literal["auto", "fp32", "bf16"]
+Device = Literal["auto", "cpu", "cuda"]
+
+TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
+OPTIMISER, BATCHES, BUDGET, MACHINE = "Optimiser", "Batches", "Budget and validation", "Machine"
+SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
+MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
+DEVICE_HELP = "Device: auto uses a GPU if there is one."
+PRECISION_HELP = "Precision of matrix products; auto is bf16 where the processor computes it natively, else fp32."
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 COMMAND_LINE = "command line"
@@ -98,6 +108,14 @@ def setting(default: T, help: str, panel: str, **details: Any) -> T:  # noqa: A0
     return made
 
 
+def threads_setting() -> int:
+    return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000)
+
+
+def seed_setting(help: str, panel: str, common: bool = False) -> int:  # noqa: A002
+    return setting(1234, help, panel, common=common, at_least=-(2**63), at_most=2**63 - 1)
+
+
 def section(name: str) -> Callable[[type[T]], type[T]]:
     """Enters the settings of a configuration dataclass in section `name` of nmtalign.toml."""
 
@@ -121,6 +139,11 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
         for field in dataclasses.fields(cls)
     }
     return _DEFINITIONS[cls]
+
+
+def field_names(*classes: type) -> list[str]:
+    """The names of all settings of the dataclasses, in order."""
+    return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
 def check_settings(config: Any) -> None:
@@ -221,7 +244,7 @@ def resolve(cls: type[T], *layers: Layer) -> T:
     """Makes `cls` of layers (origin, values); later layers have precedence, keys of other classes are ignored.
 
     Values are converted to the fields' types. Raises UsageError that names each setting as its layer has it. Rules
-    between settings are those of `nmtalign.presets.settings_of`.
+    between settings are those of `nmtalign.settings.presets.settings_of`.
     """
     known = definitions(cls)
     merged: dict[str, Any] = {}

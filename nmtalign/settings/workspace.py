@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nmtalign.checks import COMMAND_LINE, SECTIONS, Layer, resolve
-from nmtalign.config import ModelConfig, TrainingConfig
 from nmtalign.errors import UsageError
-from nmtalign.presets import preset, settings_of
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, resolve
+from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.untrusted import parse_toml, read_regular
 
 T = TypeVar("T")

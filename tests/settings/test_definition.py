@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from nmtalign.checks import Setting, byte_count, interval, pair_of_sizes, seconds
 from nmtalign.errors import UsageError
+from nmtalign.settings.definition import Setting, byte_count, interval, pair_of_sizes, seconds
 
 
 def test_units():

@@ -4,11 +4,12 @@ import os
 
 import pytest
 
-from nmtalign.checks import resolve
-from nmtalign.config import ModelConfig, PrepConfig, TrainingConfig, TranslateConfig
 from nmtalign.errors import UsageError
-from nmtalign.presets import PRESETS, preset
-from nmtalign.workspace import Workspace, load_workspace
+from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import PRESETS, preset
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 TOML = """
 source_language = "en"

@@ -1,0 +1,151 @@
+"""The settings of the model and of its training: frozen dataclasses, validated when they are made."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nmtalign.settings.definition import (
+    ALIGNMENT,
+    ATTENTION,
+    BATCHES,
+    BUDGET,
+    DEVICE_HELP,
+    MACHINE,
+    MODEL,
+    OPTIMISER,
+    PRECISION_HELP,
+    VOCABULARY,
+    Device,
+    Precision,
+    SettingError,
+    check_settings,
+    interval,
+    seconds,
+    section,
+    seed_setting,
+    setting,
+    threads_setting,
+)
+
+Cell = Literal["paper", "cudnn"]
+Order = Literal["look-generate-update", "look-update-generate"]
+Attention = Literal["additive", "dot", "general", "none"]
+Coverage = Literal["none", "linguistic"]
+Initialisation = Literal["paper", "lecun", "xavier"]
+OptimizerName = Literal["adadelta", "adam", "adamw"]
+Schedule = Literal["constant", "linear", "inverse-sqrt"]
+Normalization = Literal["sentences", "tokens", "sum"]
+BatchUnit = Literal["sentences", "tokens"]
+Metric = Literal["loss", "bleu"]
+GuidedLoss = Literal["cross-entropy", "sum"]
+GuidedReading = Literal["current", "shifted"]
+
+_WIDEST = 2**20  # units of a layer: the number of bytes of any weight fits in 64 bits
+
+
+def _units(default: int, help: str, panel: str, **details: Any) -> int:  # noqa: A002
+    return setting(default, help, panel, **{"at_least": 1, "at_most": _WIDEST, **details})
+
+
+def _words(default: int, help: str) -> int:  # noqa: A002
+    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1)
+
+
+@section("train")
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and options of the model; the defaults are RNNsearch (Bahdanau et al. 2015, section 3, appendix A)."""
+
+    source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
+    target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
+    embedding: int = _units(620, "Size m of word embeddings.", MODEL, common=True)
+    hidden: int = _units(1000, "Hidden units n of the decoder and of each encoder direction.", MODEL, common=True)
+    attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
+    maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
+    output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", MODEL, at_least=0)
+    cell: Cell = setting("paper", "Gated unit: the paper's, or the one of cuDNN.", MODEL)
+    order: Order = setting(
+        "look-generate-update", "look-generate-update (the paper's code) or look-update-generate (its text).", MODEL
+    )
+    attention: Attention = setting("additive", "Attention energy; none encodes a fixed-length vector.", ATTENTION)
+    attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
+    coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
+    bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
+    reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
+    readout_previous_word: bool = setting(
+        True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
+    )
+    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.attention == "none" and self.attention_temperature != 1:
+            raise SettingError(
+                "the temperature needs a model with attention",
+                attention_temperature=self.attention_temperature,
+                attention=self.attention,
+            )
+        if self.coverage != "none" and self.attention != "additive":
+            raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
+        if self.reverse_source and self.bidirectional:
+            raise SettingError(
+                "only a unidirectional encoder can read from the last word to the first",
+                reverse_source=True,
+                bidirectional=True,
+            )
+
+
+@section("train")
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model is trained; the defaults are those of Bahdanau et al. 2015, appendix B."""
+
+    optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
+    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, common=True, above=0)
+    rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
+    epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
+    beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
+    beta2: float = setting(0.98, "Decay of Adam's average squared gradient.", OPTIMISER, below=1)
+    weight_decay: float = setting(0.0, "Weight decay of AdamW.", OPTIMISER)
+    schedule: Schedule = setting("constant", "Learning rate over time; linear falls to 0 at the end.", OPTIMISER)
+    warmup: int = setting(0, "Updates in which the learning rate rises linearly.", OPTIMISER)
+    clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
+    loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
+    label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
+    batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
+    batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
+    accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
+    window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
+    shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
+    max_length: int = setting(50, "Skip pairs with more tokens on either side; 0 keeps all.", BATCHES)
+    max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
+    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
+    max_time: str = setting(
+        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, common=True, form=seconds, metavar="TIME"
+    )
+    patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
+    metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
+    validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
+    checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
+    init_from: str = setting("", "Model directory with the first weights.", MODEL, is_path=True, metavar="DIR")
+    guided_alignment: str = setting(
+        "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
+    )
+    guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
+    guided_loss: GuidedLoss = setting(
+        "cross-entropy", "sum: only the summed weight of the linked words counts.", ALIGNMENT
+    )
+    guided_reading: GuidedReading = setting(
+        "current", "shifted: guide the step that has the word as its input.", ALIGNMENT
+    )
+    agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
+    agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
+    seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE, common=True)
+    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
+    threads: int = threads_setting()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
