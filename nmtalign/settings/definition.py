@@ -1,8 +1,8 @@
 """What a setting is: its definition, its checks, and the errors that name a setting as the user wrote it.
 
-The configuration dataclasses in this folder define every setting once, by `setting(...)` and `section(...)`. The keys of
-nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from these
-definitions.
+The configuration dataclasses in this folder define every setting once, by `setting(...)` and `section(...)`. The keys
+of nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from
+these definitions.
 """
 
 import contextlib
