@@ -52,10 +52,14 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
 }
 
 
-class Split:
-    """The sentence pairs of one split, mapped from the file, not read into memory.
+Flat = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # (ids, offsets); sentence i is ids[offsets[i]:offsets[i + 1]]
 
-    `arrays` maps "source/ids", "source/offsets" and so on to the datasets; `text_lines` is how many lines the text had.
+
+class Split:
+    """The sentence pairs of one split, memory-mapped from the file.
+
+    `arrays` maps "source/ids", "source/offsets" and so on to the datasets; `text_lines` is the number of lines of the
+    text.
     """
 
     def __init__(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], text_lines: int | None = None) -> None:
@@ -70,25 +74,22 @@ class Split:
 
     @functools.cached_property
     def source_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens a source sentence, `</s>` not counted."""
+        """(N,) tokens per source sentence, without `</s>`."""
         return _lengths(self._source[1])
 
     @functools.cached_property
     def target_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens a target sentence, `</s>` not counted."""
+        """(N,) tokens per target sentence, without `</s>`."""
         return _lengths(self._target[1])
 
-    def flat(self) -> tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-        """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
+    def flat(self) -> tuple[Flat, Flat]:
+        """All sentences of each side, one after the other."""
         return self._source, self._target
 
     def pair(self, index: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The ids (uint16 or uint32) of both sentences, without `</s>`."""
-        (sources, source_offsets), (targets, target_offsets) = self._source, self._target
-        return (
-            sources[source_offsets[index] : source_offsets[index + 1]],
-            targets[target_offsets[index] : target_offsets[index + 1]],
-        )
+        source, target = (ids[offsets[index] : offsets[index + 1]] for ids, offsets in self.flat())
+        return source, target
 
     def reversed(self) -> "Split":
         """The same pairs, source and target in each other's place."""

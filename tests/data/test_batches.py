@@ -294,7 +294,7 @@ def test_pinned_batches_go_to_the_device_unchanged():
 
 
 def test_load_batches_keeps_the_plans_indices():
-    pairs = corpus(50)
+    pairs = flat_corpus(50)
     plan = plan_epoch(pairs, eligible(pairs, 0), BatchPolicy(7, "sentences", 2), 0)
     for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
         assert batch.indices.tolist() == indices.tolist()
