@@ -76,7 +76,7 @@ class Verb:
 
     Flags: `named`: a person's name can be the object; `french_to`, `english_to`: `à` or `to` precedes the object;
     `giving`: it takes a thing and a receiver, `giving_only` always; `going`: it takes a destination; `saying`: it
-    takes a clause; `reflexive`; `modal`.
+    takes a clause; `reflexive`; `modal`; `auxiliary`.
     """
 
     base: str
@@ -98,9 +98,26 @@ class Verb:
         """The nouns that can be its object."""
         return tagged(*self.objects)
 
+    def in_tense(self, tense: int) -> list[str]:
+        """The French forms of a tense by person; PAST is the imparfait."""
+        return (self.present, self.imperfect, self.future)[tense]
+
     def is_plain(self, *allowed: str) -> bool:
         """Whether the verb has no other flags than these."""
         return set(self.flags) <= set(allowed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Determiner:
+    """A determiner: its French forms, with `/` between them, are masculine, feminine, both before a vowel, and plural.
+
+    A single form fits all nouns. A table row without forms is a determiner with a grammar of its own. `weights` say how
+    often it is drawn: in the singular, there as object of `pas`, in the plural, there as object of `pas`.
+    """
+
+    english: str
+    french: str
+    weights: list[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +176,8 @@ PREDICATES = _fitting("before", "quality")  # adjectives that can follow `is`
 
 _ALL_VERBS = _words(Verb, "verbs")
 MODALS, GIVING, GOING = map(_flagged, ("modal", "giving", "going"))
-VERBS = [verb for verb in _ALL_VERBS if verb not in MODALS]
+ETRE, AVOIR = _flagged("auxiliary")
+VERBS = [verb for verb in _ALL_VERBS if verb not in (*MODALS, ETRE, AVOIR)]
 TRANSITIVE = _by_subject((verb for verb in VERBS if "giving_only" not in verb.flags), transitive=True)
 INTRANSITIVE = _by_subject((verb for verb in VERBS if verb.is_plain("reflexive")), transitive=False)
 SAYING = _by_subject(_flagged("saying"), transitive=False)
@@ -169,6 +187,12 @@ WITHOUT_PARTICLE = {verb: replace(verb, particle="") for verb in _flagged("engli
 VERBS_OF_OBJECT = {
     noun: _verbs_of_object(noun) for noun in tagged("human", "animal", "place", "thing", "organisation", "document")
 }
+
+_DETERMINERS = _words(Determiner, "determiners")
+DETERMINERS = {word.english: word.french.split("/") for word in _DETERMINERS}
+DRAWN_DETERMINERS = [
+    [word.english for word in _DETERMINERS for _ in range(int(word.weights[column]))] for column in range(4)
+]
 
 PHRASES: dict[str, list[Phrase]] = defaultdict(list)  # a phrase that the table repeats is drawn more often
 for _phrase in _words(Phrase, "phrases"):

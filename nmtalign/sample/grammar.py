@@ -2,21 +2,9 @@
 
 from collections.abc import Iterator
 
+from nmtalign.sample import dictionary, predicates
 from nmtalign.sample import noun_phrases as np
-from nmtalign.sample import predicates
-from nmtalign.sample.dictionary import (
-    FUTURE,
-    INTRANSITIVE,
-    PAST,
-    PHRASES,
-    PRESENT,
-    SAYING,
-    TAGGED,
-    THIRD_PLURAL,
-    THIRD_SINGULAR,
-    VERBS_OF_OBJECT,
-    Agreement,
-)
+from nmtalign.sample.dictionary import FUTURE, PAST, PHRASES, PRESENT, TAGGED, Agreement
 from nmtalign.sample.draft import Draft, Example
 from nmtalign.sample.verb_groups import Manner, be, do, write_be, write_passive, write_there_is, write_verb
 
@@ -91,7 +79,7 @@ def _short(draft: Draft) -> None:
     """Write `The man sleeps.`: three words or more in either language (`L'homme dort.` is two, and is redrawn)."""
     kind = draft.pick(("human", "animal"))
     who = predicates.write_subject(draft, kind, 0)
-    write_verb(draft, draft.pick(INTRANSITIVE[kind]), who, Manner(PAST if draft.chance(0.3) else PRESENT))
+    write_verb(draft, draft.pick(dictionary.INTRANSITIVE[kind]), who, Manner(PAST if draft.chance(0.3) else PRESENT))
     draft.write(".")
 
 
@@ -178,7 +166,7 @@ def _copular_clause(draft: Draft, tense: int, depth: int) -> None:
 def _passive_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write `the law was adopted by the council`, `la loi a été adoptée par le conseil`."""
     noun = draft.pick(TAGGED[draft.pick(("document", "thing", "place"))])
-    verbs = [verb for verb in VERBS_OF_OBJECT[noun] if verb.past_tense == "avoir" and not verb.particle]
+    verbs = [verb for verb in dictionary.VERBS_OF_OBJECT[noun] if verb.past_tense == "avoir" and not verb.particle]
     verb = draft.pick([verb for verb in verbs if verb.is_plain("named")])
     who = predicates.write_noun_phrase(draft, noun, depth=depth, determiner="the" if draft.chance(0.7) else "")
     write_passive(draft, verb, who, tense, "not" if draft.chance(0.2) else "")
@@ -189,7 +177,7 @@ def _passive_clause(draft: Draft, tense: int, depth: int) -> None:
 def _there_clause(draft: Draft, tense: int) -> None:
     """Write `there is a dog in the garden`, `il y a un chien dans le jardin`."""
     denied, plural = draft.chance(0.2), draft.chance(0.4)
-    who = Agreement(THIRD_PLURAL if plural else THIRD_SINGULAR, False, plural)
+    who = Agreement(dictionary.THIRD_PLURAL if plural else dictionary.THIRD_SINGULAR, False, plural)
     write_there_is(draft, who, tense, "not" if denied else "")
     noun = draft.pick(TAGGED[draft.pick(("human", "animal", "thing", "thing"))])
     determiner = "a"
@@ -203,6 +191,6 @@ def _reported_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write `the man says that ...`, `l'homme dit que ...`."""
     kind = "organisation" if draft.chance(0.25) else "human"
     who = predicates.write_subject(draft, kind, 0)
-    write_verb(draft, draft.pick(SAYING[kind]), who, Manner(PRESENT))
+    write_verb(draft, draft.pick(dictionary.SAYING[kind]), who, Manner(PRESENT))
     draft.write("that", "que")
     _clause(draft, tense, depth, reported=True)

@@ -4,17 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nmtalign.sample import dictionary
-from nmtalign.sample.dictionary import (
-    NAMES,
-    PHRASES,
-    TAGGED,
-    THIRD_PLURAL,
-    THIRD_SINGULAR,
-    Adjective,
-    Agreement,
-    Noun,
-    Phrase,
-)
+from nmtalign.sample.dictionary import NAMES, PHRASES, TAGGED, Adjective, Agreement, Noun, Phrase
 from nmtalign.sample.draft import Draft, Places
 
 
@@ -41,27 +31,6 @@ AROUND = (
 )
 
 _CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
-_NUMBERS = [phrase.english for phrase in PHRASES["number"]]
-_INVARIABLE = {"several": "plusieurs", "many": "beaucoup de", "each": "chaque"} | {
-    phrase.english: phrase.french for phrase in PHRASES["number"]
-}
-_VARIABLE = {  # masculine, feminine, both before a vowel; plural
-    "a": ("un", "une", "un", "une"),
-    "this": ("ce", "cette", "cet", "cette"),
-    "these": ("", "", "", "", "ces"),
-    "my": ("mon", "ma", "mon", "mon", "mes"),
-    "his": ("son", "sa", "son", "son", "ses"),
-    "her": ("son", "sa", "son", "son", "ses"),
-    "our": ("notre", "notre", "notre", "notre", "nos"),
-    "their": ("leur", "leur", "leur", "leur", "leurs"),
-}
-# A determiner that is repeated is drawn more often.
-_ONE = ("the " * 14 + "a " * 7 + "this this my his her our their each").split()
-_ONE_DENIED = ("the " * 7 + "a " * 5 + "this my his her our their").split()
-_MANY = (
-    "the " * 12 + "these these my his her our their bare bare bare bare all all several many two three"
-).split() + _NUMBERS
-_MANY_DENIED = ("the " * 7 + "bare " * 4 + "these my his her our their").split()
 _ENGLISH = {"generic": "", "bare": "", "all": "all the"}  # other determiners are their own English word
 _SOUNDS_A = frozenset(("European", "useful", "university", "union"))
 _SOUNDS_AN = frozenset(("honest",))
@@ -83,7 +52,9 @@ class Nominal:
     @property
     def agreement(self) -> Agreement:
         """The features with which verbs and adjectives agree."""
-        return Agreement(THIRD_PLURAL if self.plural else THIRD_SINGULAR, self.noun.feminine, self.plural)
+        return Agreement(
+            dictionary.THIRD_PLURAL if self.plural else dictionary.THIRD_SINGULAR, self.noun.feminine, self.plural
+        )
 
     def french_before(self) -> str:
         """The adjective before the French noun in its form, or ""."""
@@ -196,10 +167,10 @@ def _determiner(
             return [*link, ("de" if before else "des", ())]
         case "all":
             return [*link, ("toutes" if feminine else "tous", said[:1]), ("les", said[1:])]
-        case _ if determiner in _INVARIABLE:
-            return link + [(word, said) for word in _INVARIABLE[determiner].split()]
         case _:
-            return [*link, (_VARIABLE[determiner][4 if plural else feminine + 2 * vowel], said)]
+            forms = dictionary.DETERMINERS[determiner]
+            form = forms[0] if len(forms) == 1 else forms[4 if plural else feminine + 2 * vowel]
+            return link + [(word, said) for word in form.split()]
 
 
 def _article(nominal: Nominal, vowel: bool, said: Places, link: str, of_link: Places) -> list[tuple[str, Places]]:
@@ -213,9 +184,7 @@ def _article(nominal: Nominal, vowel: bool, said: Places, link: str, of_link: Pl
 
 def draw_determiner(draft: Draft, plural: bool, denied: bool = False) -> str:
     """Draw a determiner that fits the number; an object of `pas` takes the plainer ones."""
-    if plural:
-        return draft.pick(_MANY_DENIED if denied else _MANY)
-    return draft.pick(_ONE_DENIED if denied else _ONE)
+    return draft.pick(dictionary.DRAWN_DETERMINERS[2 * plural + denied])
 
 
 def write_owned(draft: Draft, nominal: Nominal, preposition: Preposition) -> Agreement:
@@ -238,7 +207,7 @@ def write_person(draft: Draft, preposition: Preposition = NO_PREPOSITION) -> Agr
     draft.write(given)
     if draft.chance(0.75):
         draft.write(draw_name(draft, "surname_endings"))
-    return Agreement(THIRD_SINGULAR, given in NAMES["women"], False)
+    return Agreement(dictionary.THIRD_SINGULAR, given in NAMES["women"], False)
 
 
 def write_title(draft: Draft) -> Agreement:
@@ -247,7 +216,7 @@ def write_title(draft: Draft) -> Agreement:
     draft.put("la" if noun.feminine else "le")
     draft.write(noun.english[0].capitalize(), noun.french[0])
     draft.write(draw_name(draft, "surname_endings"))
-    return Agreement(THIRD_SINGULAR, noun.feminine, False)
+    return Agreement(dictionary.THIRD_SINGULAR, noun.feminine, False)
 
 
 _FREQUENT_OCTAVES, _OCTAVES = 3, 20  # ranks below 2^3 are left out: those names would be as frequent as nouns

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmtalign.sample.dictionary import FUTURE, MODALS, PAST, PHRASES, PRESENT, THIRD_SINGULAR, Agreement, Verb
+from nmtalign.sample import dictionary
+from nmtalign.sample.dictionary import AVOIR, ETRE, FUTURE, PAST, PRESENT, THIRD_SINGULAR, Agreement, Verb
 from nmtalign.sample.draft import Draft, Places
 
 
@@ -21,12 +22,6 @@ INDIRECT = (Clitic("him", "lui", 0), Clitic("her", "lui", 0), Clitic("them", "le
 
 # By tense, then by person.
 _BE = (("am", "is", "are", "are"), ("was", "was", "were", "were"), ("will", "will", "will", "will"))
-_ETRE = (
-    ("suis", "est", "sommes", "sont"),
-    ("étais", "était", "étions", "étaient"),
-    ("serai", "sera", "serons", "seront"),
-)
-_AVOIR = ("ai", "a", "avons", "ont")
 _REFLEXIVE = ("me", "se", "nous", "se")
 _DENIAL = {"not": "pas", "never": "jamais"}
 
@@ -60,10 +55,10 @@ def draw_manner(draft: Draft, tense: int, asked: bool = False, modals: bool = Fa
     denial = ""
     if not plain and draft.chance(0.22):
         denial = "never" if draft.chance(0.3) else "not"
-    modal = draft.pick(MODALS) if modals and tense == PRESENT and not plain and draft.chance(0.12) else None
+    modal = draft.pick(dictionary.MODALS) if modals and tense == PRESENT and not plain and draft.chance(0.12) else None
     adverb = ("", "")
     if tense != FUTURE and modal is None and draft.chance(0.12):
-        drawn = draft.pick(PHRASES["frequency"][:2] if denial or asked else PHRASES["frequency"])
+        drawn = draft.pick(dictionary.PHRASES["frequency"][:2] if denial or asked else dictionary.PHRASES["frequency"])
         adverb = adverb if denial == "never" else (drawn.english, drawn.french)
     return Manner(tense, denial, modal, adverb, asked)
 
@@ -149,8 +144,8 @@ def _french_finite(verb: Verb, who: Agreement, manner: Manner) -> tuple[str, boo
     if manner.modal:
         return manner.modal.present[who.person], False
     if manner.tense == PAST and verb.past_tense != "imparfait":
-        return (_AVOIR if verb.past_tense == "avoir" else _ETRE[PRESENT])[who.person], True
-    return (verb.present, verb.imperfect, verb.future)[manner.tense][who.person], False
+        return (AVOIR if verb.past_tense == "avoir" else ETRE).present[who.person], True
+    return verb.in_tense(manner.tense)[who.person], False
 
 
 def _say_be(draft: Draft, who: Agreement, tense: int, denial: str) -> tuple[Places, Places]:
@@ -162,14 +157,14 @@ def _say_be(draft: Draft, who: Agreement, tense: int, denial: str) -> tuple[Plac
 def write_be(draft: Draft, who: Agreement, tense: int, denial: str = "", said: Places = ()) -> None:
     """Write a form of `be`; `said` is its place in a question, which starts with it."""
     spoken, denied = (said, ()) if said else _say_be(draft, who, tense, denial)
-    _deny(draft, denial, denied, (_ETRE[tense][who.person], spoken))
+    _deny(draft, denial, denied, (ETRE.in_tense(tense)[who.person], spoken))
 
 
 def write_passive(draft: Draft, verb: Verb, who: Agreement, tense: int, denial: str) -> None:
     """Write `was not adopted`, `n'a pas été adoptée`."""
     if tense == PAST:
         spoken, denied = _say_be(draft, who, tense, denial)
-        _deny(draft, denial, denied, (_AVOIR[who.person], spoken))
+        _deny(draft, denial, denied, (AVOIR.present[who.person], spoken))
         draft.put("été", spoken)
     else:
         write_be(draft, who, tense, denial)
@@ -181,4 +176,4 @@ def write_there_is(draft: Draft, who: Agreement, tense: int, denial: str) -> Non
     there = draft.say("there")
     spoken, denied = _say_be(draft, who, tense, denial)
     draft.put("il", there)
-    _deny(draft, denial, denied, ("y", there), (("a", "avait", "aura")[tense], spoken))
+    _deny(draft, denial, denied, ("y", there), (AVOIR.in_tense(tense)[THIRD_SINGULAR], spoken))
