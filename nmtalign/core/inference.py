@@ -101,7 +101,7 @@ class Inference:
         features = maxout(total)
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        keep_context = step.update_first and attention is not None
+        keep_context = self._decoder.update_first and attention is not None
         return DecoderState(step.hidden, contexts if keep_context else None, coverage), features, weights
 
     def _cast(self, weight: Tensor) -> Tensor:

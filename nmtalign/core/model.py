@@ -8,20 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.additive_attention import AdditiveAttention, Coverage
-from nmtalign.core.attention import Attention, DotAttention, GeneralAttention, Memory
-from nmtalign.core.cells import make_cell
+from nmtalign.core.attention import Memory
+from nmtalign.core.cells import CELLS
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.readout import Readout
-from nmtalign.core.step import DecoderState, DecoderStep, attention_parameters, unroll, unroll_attending
+from nmtalign.core.step import Decoder, DecoderPass, unroll
 from nmtalign.settings.training_settings import ModelConfig
-
-SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
-    "additive": AdditiveAttention,
-    "dot": DotAttention,
-    "general": GeneralAttention,
-}
 
 
 @dataclass(frozen=True)
@@ -59,17 +52,6 @@ class Loss:
     weights: Tensor | None  # (Ty, B, Tx) of the same pass, with a gradient; None without attention
 
 
-@dataclass(frozen=True)
-class DecoderPass:
-    """The inputs of the readout at all steps along given targets."""
-
-    memory: Memory
-    words: Tensor  # (Ty, B, m), the vectors of the previous words; zero at the first step
-    states: Tensor  # (Ty, B, n)
-    contexts: Tensor  # (Ty, B, D)
-    weights: Tensor | None  # (Ty, B, Tx)
-
-
 class Embedding(Initialised):
     """E[word] + b: one bias per side, as in the released code."""
 
@@ -99,7 +81,7 @@ class Encoder(nn.Module):
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
         self.size = config.hidden
-        self.cell = make_cell(config.cell, config.embedding, config.hidden, directions=self.directions)
+        self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
 
     @property
     def output_size(self) -> int:
@@ -112,113 +94,13 @@ class Encoder(nn.Module):
         inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1)))
         skip = None if padding is None else self._in_order(padding.t())[..., None]
         initial = embedded.new_zeros(self.directions, batch, self.size, dtype=wide(embedded.dtype))
-        states = unroll(self.cell, inputs, initial, skip).states[:, 1:]
-        ways = [way.flip(0) if back else way for way, back in zip(states, self._backward, strict=True)]
+        states = unroll(self.cell, inputs, initial, skip)[1:]
+        ways = [way.flip(0) if back else way for way, back in zip(states.unbind(1), self._backward, strict=True)]
         return torch.stack([way.transpose(0, 1) for way in ways], 2).view(batch, length, -1)
 
     def _in_order(self, steps: Tensor) -> Tensor:
-        """The inputs of each direction in the order of its steps: (Tx, ...) to (D, Tx, ...)."""
-        return torch.stack([steps.flip(0) if back else steps for back in self._backward])
-
-
-class Decoder(Initialised):
-    """The decoder's parameters: its cell, its alignment model, and its first state (appendix A.2.2)."""
-
-    roles: ClassVar[Mapping[str, Role]] = {"initial_weight": Role.MATRIX, "initial_bias": Role.BIAS}
-
-    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__()
-        self.update_first = config.order == "look-generate-update"
-        self._reversed = config.reverse_source
-        attends = config.attention != "none"
-        self.initial_weight = nn.Parameter(torch.empty(config.hidden, config.hidden if attends else annotation_size))
-        self.initial_bias = nn.Parameter(torch.zeros(config.hidden))
-        self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
-        self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
-        covers = config.coverage == "linguistic"
-        self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
-
-    def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
-
-        The last state of each direction has read the whole sentence. It is at `</s>` for the forward net and at the
-        first word for the backward net, and for a single direction that reads the source reversed.
-        """
-        size = len(self.initial_bias)
-        last = mask.sum(1) - 1
-        ends = [annotations[:, 0, -size:]]
-        if not self._reversed:
-            ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
-        if annotations.shape[-1] == size:
-            ends = ends[:1]
-        if self.attention is None:
-            context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
-            return Memory(context, None, padding, self._initial_state(context))
-        shares = None if self.coverage is None else self.coverage.shares(annotations)
-        return Memory(annotations, self.attention.keys(annotations), padding, self._initial_state(ends[-1]), shares)
-
-    def _initial_state(self, summary: Tensor) -> Tensor:
-        """s_0 = tanh(W_s backward_1 + b_s), (B, n), in float32 even beside bf16."""
-        weight, bias = self.initial_weight.to(summary.dtype), self.initial_bias.to(summary.dtype)
-        return F.linear(summary, weight, bias).to(wide(summary.dtype)).tanh()
-
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
-        length = len(words)
-        inputs = self.cell.inputs(words[1:] if self.update_first else words)
-        weights = None
-        if self.attention is None:
-            unrolled = unroll(self.cell, inputs + self._context_inputs(memory.values), memory.initial)
-            contexts = memory.values.expand(length, -1, -1)
-        else:
-            unrolled = unroll_attending(
-                self.cell, self.attention, self.coverage, memory, inputs, length, self.update_first
-            )
-            if unrolled.contexts is None:
-                raise ValueError("a pass with attention has contexts")
-            contexts, weights = unrolled.contexts, unrolled.weights
-        states = unrolled.states[:length] if self.update_first else unrolled.states[1:]
-        return DecoderPass(memory, words, states, contexts, weights)
-
-    def step(self, memory: Memory, state: DecoderState, word_inputs: Tensor, first: bool) -> DecoderStep:
-        """One step of search for N rows over a folded memory, without a gradient; word_inputs (N, 3n).
-
-        The rows of one sentence are adjacent. At the `first` step of a sentence the order look-generate-update has no
-        update, and does not use the word.
-        """
-        rows, dtype = len(state.hidden), word_inputs.dtype
-        attention = None
-        if self.attention is None:
-            fixed = memory.values[:, : word_inputs.shape[-1]]
-            word_inputs = word_inputs + fixed.repeat_interleave(rows // len(fixed), 0)
-        else:
-            parameters = attention_parameters(self.attention, self.coverage, memory, dtype)
-            attention = self.attention.begin(memory, rows, 1, False, state.coverage, parameters)
-        updates = 0 if first and self.update_first else 1
-        cells = self.cell.begin(state.hidden, *self.cell.recurrent(dtype), None, updates, False)
-        inputs = word_inputs[None]
-        step = DecoderStep(cells, attention, inputs, None, self.update_first, state.context, 1)
-        step.run()
-        return step
-
-    def states_given(self, run: DecoderPass, contexts: Tensor) -> Tensor:
-        """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
-
-        In the order look-generate-update they do not depend on them. In the other order the update comes between: one
-        step of the cell, for all steps of the pass at once.
-        """
-        if self.update_first:
-            return run.states
-        initial = run.memory.initial
-        before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)])
-        inputs = self.cell.inputs(run.words) + self._context_inputs(contexts)
-        return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1)).states[1].view_as(run.states)
-
-    def _context_inputs(self, contexts: Tensor) -> Tensor:
-        """The products of the cell with contexts (..., D): (..., 3n)."""
-        if self.cell.context_weight is None:
-            raise ValueError("the decoder's cell has no context")
-        return F.linear(contexts, self.cell.context_weight.to(contexts.dtype))
+        """The inputs of each direction in the order of its steps: (Tx, ...) to (Tx, D, ...)."""
+        return torch.stack([steps.flip(0) if back else steps for back in self._backward], 1)
 
 
 class TranslationModel(nn.Module):
