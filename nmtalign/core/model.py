@@ -12,7 +12,7 @@ from nmtalign.core.attention import Memory
 from nmtalign.core.cells import CELLS
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
-from nmtalign.core.readout import Readout
+from nmtalign.core.readout import Readout, linear_cross_entropy
 from nmtalign.core.step import Decoder, DecoderPass, unroll
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -138,7 +138,8 @@ class TranslationModel(nn.Module):
         run = self._run(source, source_mask, target, how)
         features, targets = self._features(run, target, None if static else target_mask)
         weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
-        objective, nll = self.readout.cross_entropy(features, targets, label_smoothing, weights)
+        softmax = self.readout.output_weight, self.readout.output_bias
+        objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights)
         return Loss(objective, nll, run.weights)
 
     @torch.no_grad()
