@@ -236,7 +236,7 @@ def _to_gradient(
     that is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
     if not missing(logits.device):
-        from nmtalign.core.gpu.softmax import softmax_gradient
+        from nmtalign.core.gpu.one_pass import softmax_gradient
 
         return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS

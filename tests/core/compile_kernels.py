@@ -21,10 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nmtalign.core.attention import AttentionInputs, Memory
 from nmtalign.core.cells import CudnnCellPass, PaperCellPass
-from nmtalign.core.gpu.adadelta import adadelta_
 from nmtalign.core.gpu.fused_attention import FusedAttentionPass
 from nmtalign.core.gpu.fused_cells import FUSED_PASSES
-from nmtalign.core.gpu.softmax import softmax_gradient
+from nmtalign.core.gpu.one_pass import adadelta_, softmax_gradient
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 BATCH, POSITIONS, SIZE, DEPTH, WORDS = 80, 31, 1000, 2000, 30000

@@ -28,11 +28,10 @@ with pytest.MonkeyPatch.context() as patch:
     if not COMPILED:
         patch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton", reason="Triton is not installed")
-    from nmtalign.core.gpu import adadelta, fused_attention, fused_cells, softmax
-    from nmtalign.core.gpu.adadelta import adadelta_
+    from nmtalign.core.gpu import fused_attention, fused_cells, one_pass
     from nmtalign.core.gpu.fused_attention import FusedAttentionPass
     from nmtalign.core.gpu.fused_cells import FUSED_PASSES
-    from nmtalign.core.gpu.softmax import softmax_gradient
+    from nmtalign.core.gpu.one_pass import adadelta_, softmax_gradient
 
     with warnings.catch_warnings(action="ignore"):
         try:
@@ -350,7 +349,7 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
         expected = loss_and_gradient()
     launched = []
     fused_cell = FUSED_PASSES[CELLS[cell].pass_class]
-    places = (fused_cell, "start_backward"), (FusedAttentionPass, "start_backward"), (softmax, "softmax_gradient")
+    places = (fused_cell, "start_backward"), (FusedAttentionPass, "start_backward"), (one_pass, "softmax_gradient")
     for place, name in places:
         monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
     with fused.forced(True):
@@ -379,8 +378,5 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
     assert result.returncode == 0, result.stderr
     names = {line.split()[0] for line in result.stdout.splitlines()}
     assert {name for name in names if name.endswith("_kernel")} == {
-        name
-        for module in (adadelta, fused_attention, fused_cells, softmax)
-        for name in vars(module)
-        if name.endswith("_kernel")
+        name for module in (fused_attention, fused_cells, one_pass) for name in vars(module) if name.endswith("_kernel")
     }
