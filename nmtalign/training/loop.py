@@ -53,7 +53,6 @@ class Trainer:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
-        self._locked = False
         self.updates_done = 0  # by this `run`, not by the runs that it resumes
         use_threads(config.threads)
         keep_memory()
@@ -66,23 +65,14 @@ class Trainer:
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        self._lock = contextlib.ExitStack()
-        self._lock_folder()
-        try:
+        with contextlib.ExitStack() as lock:
+            if self.world.first:
+                lock.enter_context(alone_in(folder))
             self._open(preset, model_config, restart)
-        except BaseException:
-            self.close()
-            raise
-
-    def _lock_folder(self) -> None:
-        """Keeps other trainings out of the folder; raises UsageError where another one runs there."""
-        if self.world.first and not self._locked:
-            self._lock.enter_context(alone_in(self.folder))
-            self._locked = True
+            self._lock = lock.pop_all()
 
     def close(self) -> None:
         """Unlocks the folder for other trainings."""
-        self._locked = False
         self._lock.close()
 
     def _open(self, preset: str, model_config: ModelConfig, restart: bool) -> None:
@@ -134,11 +124,8 @@ class Trainer:
 
     def run(self) -> Finished:
         """Trains until the budget is spent, progress ends, or `stop`; raises TrainingError if it cannot continue."""
-        try:
-            self._lock_folder()
+        with self._lock:
             return self._run()
-        finally:
-            self.close()
 
     def _run(self) -> Finished:
         position = self.position

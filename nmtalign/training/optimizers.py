@@ -151,7 +151,7 @@ class Adadelta(torch.optim.Optimizer):
         piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
         room = weight.new_empty(2, piece)
         for parts in zip(*(x.split(piece) for x in flat), strict=True):
-            _update(*parts, *room[:, : len(parts[0])], group, scale)
+            _update(*parts, *room[:, : len(parts[0])], group=group, scale=scale)
 
     def _step_rows(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], scale: float) -> None:
         """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
@@ -163,7 +163,7 @@ class Adadelta(torch.optim.Optimizer):
         missed = torch.pow(group["rho"], step - 1 - state["seen"][rows])[:, None]
         square, delta = (mean[rows].mul_(missed) for mean in means)
         moved = torch.zeros_like(values)
-        _update(moved, values, square, delta, *values.new_empty(2, *values.shape), group, scale)
+        _update(moved, values, square, delta, *values.new_empty(2, *values.shape), group=group, scale=scale)
         weight.index_add_(0, rows, moved)
         for mean, new in zip(means, (square, delta), strict=True):
             mean.index_copy_(0, rows, new)
@@ -177,6 +177,7 @@ def _update(
     delta: Tensor,
     move: Tensor,
     scratch: Tensor,
+    *,
     group: dict[str, Any],
     scale: float,
 ) -> None:
