@@ -1,4 +1,9 @@
-"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A)."""
+"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A).
+
+Read this file first: the encoder turns the source into annotations, the decoder (`step`) runs along the target words
+and attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` has the
+same equations as plain loops.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +24,12 @@ from nmtalign.settings.training_settings import ModelConfig
 
 @dataclass(frozen=True)
 class Activations:
-    """How a pass computes: part of the arguments of every pass, so that the model itself has no modes.
+    """How a pass computes; an argument of every pass, so that the model itself has no modes.
 
     `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
-    bf16. With `static_shapes` no shape and no decision depends on what the masks contain, so that nothing waits for
-    the device and the pass can be captured as a CUDA graph; the logits of padding are computed too. A GPU always has
-    them. `sparse_gradients` gives the embeddings gradients of the words of the batch only.
+    bf16. With `static_shapes`, which a GPU always has, no shape depends on the content of the masks: the host never
+    waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too. With
+    `sparse_gradients` the gradients of the embeddings contain only the words of the batch.
     """
 
     dtype: torch.dtype | None = None
@@ -37,9 +42,9 @@ DEFAULT = Activations()
 
 @dataclass(frozen=True)
 class Forced:
-    """A forced decoding of B pairs."""
+    """The result of decoding B given target sentences."""
 
-    log_probs: Tensor  # (B, Ty) of each target word, `</s>` included, 0 at padding
+    log_probs: Tensor  # (B, Ty), of each target word, `</s>` included; 0 at padding
     weights: Tensor | None  # (B, Ty, Tx), None without attention
 
 
@@ -47,9 +52,9 @@ class Forced:
 class Loss:
     """Sums over the target words of a batch, `</s>` included."""
 
-    objective: Tensor  # what is differentiated: nll, with label smoothing where it is on
+    objective: Tensor  # the loss with a gradient: nll, with label smoothing if it is on
     nll: Tensor  # negative log-likelihood, in nats
-    weights: Tensor | None  # (Ty, B, Tx) of the same pass, with a gradient; None without attention
+    weights: Tensor | None  # (Ty, B, Tx), with a gradient; None without attention
 
 
 class Embedding(Initialised):
@@ -63,7 +68,7 @@ class Embedding(Initialised):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, words: Tensor, sparse: bool = False) -> Tensor:
-        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient, of the words alone."""
+        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient."""
         return F.embedding(words, self.weight, sparse=sparse) + self.bias
 
 
@@ -71,13 +76,13 @@ class Encoder(nn.Module):
     """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
-    direction is the forward one, or, with the source reversed (Sutskever et al. 2014), the backward one. Annotations
-    stay at the positions of their words in either case.
+    direction is the forward one, or the backward one if the source is reversed (Sutskever et al. 2014). The annotation
+    of a word is at the position of the word in either case.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        # For each direction, whether it reads the source from its end.
+        # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
         self.size = config.hidden
@@ -104,7 +109,7 @@ class Encoder(nn.Module):
 
 
 class TranslationModel(nn.Module):
-    """Encoder, decoder and readout over word ids; it knows nothing of words, files or modes of computation."""
+    """Encoder, decoder and readout over word ids."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -114,11 +119,11 @@ class TranslationModel(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, self.encoder.output_size)
         self.readout = Readout(config, self.encoder.output_size)
-        if not self.source_embedding.weight.is_meta:  # a model on the meta device is given its weights later
+        if not self.source_embedding.weight.is_meta:  # a model on the meta device receives its weights later
             initialise(self, config.initialisation)
 
     def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
-        """The memory of sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
+        """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
         padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
         embedded = self._dropout(self._embed(self.source_embedding, source, how))
         annotations = self._dropout(self.encoder(embedded, padding))
@@ -158,13 +163,13 @@ class TranslationModel(nn.Module):
     def force_posterior(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
     ) -> Forced:
-        """As `force`, with the weights as they are once each word is known; a model without attention has none.
+        """As `force`, but the weights are posteriors given each target word; None without attention.
 
-        The weights of a step are chosen before its word is known: weights[t, j] is a prior over what the word y_t
-        comes from. Bayes' rule gives posterior[t, j], proportional to weights[t, j] * p(y_t | context =
-        annotations[j]) (Shankar & Sarawagi 2019, who train so). To compute p at each of Tx annotations would take Tx
-        softmaxes. To the first order around the context c_t, log p(y_t | annotations[j]) = log p(y_t | c_t) + g_t .
-        (annotations[j] - c_t), and g_t = d log p(y_t) / d c_t takes one.
+        The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
+        y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
+        context = annotations[j]) (Shankar & Sarawagi 2019 train with it). The exact p would take a softmax for each of
+        Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) = log p(y_t | c_t) + g_t .
+        (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
         """
         if self.decoder.attention is None:
             return self.force(source, source_mask, target, target_mask, how)
@@ -187,9 +192,9 @@ class TranslationModel(nn.Module):
         """Runs the decoder along the targets (B, Ty)."""
         memory = self.encode(source, source_mask, how)
         words = self._dropout(self._embed(self.target_embedding, target.t()[:-1], how))
-        # At the first step there is no previous word: its vector is zero, embedding bias and all.
-        nothing = memory.values.new_zeros(1, len(target), self.config.embedding)
-        return self.decoder.unroll(memory, torch.cat([nothing, words]))
+        # At the first step there is no previous word: its vector is zero, without the embedding's bias.
+        no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
+        return self.decoder.unroll(memory, torch.cat([no_word, words]))
 
     def _features(self, run: DecoderPass, target: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
         """(features (N, r), target words (N,)) of the chosen (B, Ty) words, or of all, ordered by step."""

@@ -17,8 +17,8 @@ from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
-CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together: what the processor's cache has room for
-_SMALLEST = 1e-30  # a smaller probability may have lost digits
+CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together, because they fit into the processor's cache
+_SMALLEST = 1e-30  # smaller probabilities are imprecise
 
 
 class Readout(Initialised):

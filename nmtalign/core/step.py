@@ -1,10 +1,10 @@
-"""The decoder: THE step (section 3.1, appendix A.2.2), its parameters, and a whole pass with a gradient.
+"""The decoder: its step (section 3.1, appendix A.2.2), a whole pass with a gradient, and its parameters.
 
 Training, search, forced decoding and posteriors all run `DecoderStep`: attend to the source and update the state, in
-either order. In the order look-generate-update, that of the released code and of the presets, a step first updates the
-state with the previous word and the previous context, then attends; the word is generated from that state and the new
-context. The first step has no update, because there is no previous word. In the order look-update-generate, that of
-the article's main text, a step attends with the old state, then updates.
+one of two orders. Look-generate-update is the order of the released code and of the presets: a step updates the state
+with the previous word and the previous context, then attends; the word is generated from that state and the new
+context. The first step has no update, because there is no previous word. Look-update-generate is the order of the
+article's main text: a step attends with the old state, then updates it with the previous word and the new context.
 """
 
 from collections.abc import Mapping
@@ -40,11 +40,11 @@ SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The results of a step that the next one needs, for N rows such as the hypotheses of a search."""
+    """The results of a step that the next step needs, for N rows such as the hypotheses of a search."""
 
     hidden: Tensor  # (N, n), float32 even beside bf16 products
-    context: Tensor | None = None  # (N, V), of the last step; None at the start and where no update reads it again
-    coverage: Tensor | None = None  # (N, Tx), how far each source word is translated; None without coverage
+    context: Tensor | None = None  # (N, V), of the last step; None at the start, and if no update reads it again
+    coverage: Tensor | None = None  # (N, Tx), the share of each source word that is translated; None without coverage
 
     def select(self, rows: Tensor) -> "DecoderState":
         """The states of some rows (indices), in their order."""

@@ -38,8 +38,8 @@ class Descent:
     def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
         """`clip_norm` 0 = no clipping. With `on_device`, the default on a GPU, the host does not wait for the norm.
 
-        The step itself then leaves everything as it is where the norm is not finite. The fused Adam of PyTorch and the
-        Triton kernel of Adadelta can do this; Adadelta without the kernel waits.
+        The step itself then changes nothing if the norm is not finite. PyTorch's fused Adam and the Triton kernel of
+        Adadelta can do this; Adadelta without the kernel waits.
         """
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -88,7 +88,7 @@ class Descent:
             self._dense[weight].index_fill_(0, rows, 0)
 
     def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Copies sparse gradients into dense ones, which are kept and zeroed by row; (weight, rows) of each."""
+        """Copies sparse gradients into dense ones, which are kept and zeroed by row; returns (weight, rows) of each."""
         spread = []
         for weight in self._parameters:
             if weight.grad is not None and weight.grad.is_sparse:
