@@ -85,9 +85,13 @@ def products_are_reproducible() -> bool:
     get_branch = _mkl_function("MKL_CBWR_Get_Auto_Branch", "mkl_serv_cbwr_get_auto_branch")
     if get_mode is None or get_branch is None:
         return False
-    mode = get_mode(_CBWR_ALL)
+    return strict_mode_has_effect(get_mode(_CBWR_ALL), get_branch())
+
+
+def strict_mode_has_effect(mode: int, automatic_branch: int) -> bool:
+    """Whether MKL's mode is strict, and its branch (the automatic one, unless the mode names another) supports it."""
     branch = mode & ~_CBWR_STRICT
-    return bool(mode & _CBWR_STRICT) and (get_branch() if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
+    return bool(mode & _CBWR_STRICT) and (automatic_branch if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
 
 
 def _mkl_function(*names: str) -> Callable[..., int] | None:

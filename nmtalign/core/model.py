@@ -168,8 +168,8 @@ class TranslationModel(nn.Module):
         The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
         y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
         context = annotations[j]) (Shankar & Sarawagi 2019 train with it). The exact p would take a softmax for each of
-        Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) = log p(y_t | c_t) + g_t .
-        (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
+        Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) is log p(y_t | c_t) +
+        g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
         """
         if self.decoder.attention is None:
             return self.force(source, source_mask, target, target_mask, how)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmtalign.core.attention import AdditiveAttentionPass, AttentionPass
 from nmtalign.core.functional import over_steps
-from nmtalign.core.gpu.launching import options, parts, power_of_two, tanh, triton_type
+from nmtalign.core.gpu.launching import power_of_two, tanh, triton_type
 
 # Numbers of a tile: positions x units. Each thread of 4 warps then holds 32 numbers of a tile that is read once, and
 # 16 of one that stays in registers; the reading kernels have many more programs than the card has multiprocessors.
@@ -33,7 +33,7 @@ class FusedAttentionPass(AdditiveAttentionPass):
         size = self.keys.shape[2]
         units = power_of_two(size, most=1024)
         block_t = max(1, ROW_TILE // units if units >= 256 else 16)  # a few positions by whole rows
-        self._launch(energies_kernel, (parts(self.length, block_t),), (query, energies), (block_t, units))
+        self._launch(energies_kernel, (triton.cdiv(self.length, block_t),), (query, energies), (block_t, units))
         return energies[:, None]
 
     def start_backward(self) -> None:
@@ -49,7 +49,7 @@ class FusedAttentionPass(AdditiveAttentionPass):
         block_t = power_of_two(self.length, least=4, most=32)  # all positions, if they are few, by a few units
         block_a = power_of_two(size, most=ROW_TILE // block_t)
         written = self.queries[step], self._all_d_energies[step], self._d_queries[step]
-        self._launch(query_gradient_kernel, (parts(size, block_a),), written, (block_t, block_a))
+        self._launch(query_gradient_kernel, (triton.cdiv(size, block_a),), written, (block_t, block_a))
         return self._d_queries[step] @ self.query_weight
 
     def d_keys(self, rows: Tensor) -> Tensor:
@@ -59,10 +59,10 @@ class FusedAttentionPass(AdditiveAttentionPass):
         """
         d_keys = torch.empty_like(self.keys, memory_format=torch.contiguous_format)
         size, (block_t, block_a) = self.keys.shape[2], KEYS_TILE
-        tiles = parts(self.length, block_t)
+        tiles = triton.cdiv(self.length, block_t)
         self._d_vectors = self.weights.new_empty(self.batch * tiles, size)
         tensors = self.queries, self._all_d_energies, d_keys, self._d_vectors, len(self.queries), self.batch
-        self._launch(keys_gradient_kernel, (tiles, parts(size, block_a)), tensors, KEYS_TILE)
+        self._launch(keys_gradient_kernel, (tiles, triton.cdiv(size, block_a)), tensors, KEYS_TILE)
         return d_keys
 
     def d_parameters(self, rows: Tensor) -> tuple[Tensor, ...]:
@@ -80,7 +80,7 @@ class FusedAttentionPass(AdditiveAttentionPass):
             WIDE=triton_type(self.weights.dtype),
             BLOCK_T=block[0],
             BLOCK_A=block[1],
-            **options(WARPS),
+            num_warps=WARPS,
         )
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.cells import CellPass, CudnnCellPass, PaperCellPass, sum_over_rows
 from nmtalign.core.functional import over_steps, product
-from nmtalign.core.gpu.launching import options, parts, sigmoid, tanh
+from nmtalign.core.gpu.launching import sigmoid, tanh
 
 BLOCK = 512  # units of a row that a program computes, 4 a thread
 WARPS = 4
@@ -27,7 +27,7 @@ class _FusedPass(CellPass):
     def _launch(self, kernel: Any, *tensors: Tensor | None) -> None:
         """Runs a kernel over all rows and units of a step; each tensor is contiguous."""
         rows = self.states[0].numel() // self.size
-        kernel[rows, parts(self.size, BLOCK)](*tensors, SIZE=self.size, BLOCK=BLOCK, **options(WARPS))
+        kernel[rows, triton.cdiv(self.size, BLOCK)](*tensors, SIZE=self.size, BLOCK=BLOCK, num_warps=WARPS)
 
     def _skipped(self, step: int) -> Tensor | None:
         return None if self.skip is None else self.skip[step].contiguous()

@@ -1,7 +1,5 @@
-"""Helpers of all kernels: block sizes that are powers of 2, compiler options, sigmoid and tanh."""
+"""Helpers of all kernels: block sizes, types, sigmoid and tanh."""
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls, allow-incomplete-defs
-
-from typing import Any
 
 import torch
 import triton
@@ -10,17 +8,7 @@ import triton.language as tl
 
 def power_of_two(count: int, least: int = 1, most: int = 1 << 16) -> int:
     """The smallest power of 2 that is at least `count`, limited to `least` and `most`."""
-    return min(most, max(least, 1 << max(0, count - 1).bit_length()))
-
-
-def parts(count: int, block: int) -> int:
-    """The number of blocks that cover `count`."""
-    return -(-count // block)
-
-
-def options(warps: int) -> dict[str, Any]:
-    """Compiler options: the number of warps of 32 threads, and a * b + c with one rounding."""
-    return {"num_warps": warps, "enable_fp_fusion": True}
+    return min(most, max(least, int(triton.next_power_of_2(count))))
 
 
 def triton_type(dtype: torch.dtype) -> object:

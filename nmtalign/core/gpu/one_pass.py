@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmtalign.core.gpu.launching import options, parts, power_of_two, triton_type
+from nmtalign.core.gpu.launching import power_of_two, triton_type
 
 ROWS = 4  # of logits per program: they share what the program reads of the bias
 BLOCK = 1024
@@ -36,7 +36,7 @@ def softmax_gradient(
     count, words = logits.shape
     if logits.stride(1) != 1 or not (nll.is_contiguous() and log_sums.is_contiguous()):
         raise ValueError("logits, nll and log_sums must lie in order to be written in place")
-    softmax_gradient_kernel[(parts(count, ROWS),)](
+    softmax_gradient_kernel[(triton.cdiv(count, ROWS),)](
         logits,
         bias.contiguous(),
         targets.contiguous(),
@@ -50,7 +50,7 @@ def softmax_gradient(
         WIDE=triton_type(bias.dtype),
         ROWS=ROWS,
         BLOCK=power_of_two(words, most=BLOCK),
-        **options(SOFTMAX_WARPS),
+        num_warps=SOFTMAX_WARPS,
     )
 
 
@@ -121,7 +121,7 @@ def adadelta_(
     """
     if not (weights.is_contiguous() and squares.is_contiguous() and deltas.is_contiguous()):
         raise ValueError("weights and state must be contiguous to be updated in place")
-    adadelta_kernel[(parts(weights.numel(), BLOCK),)](
+    adadelta_kernel[(triton.cdiv(weights.numel(), BLOCK),)](
         weights,
         gradients.contiguous(),
         squares,
@@ -132,7 +132,7 @@ def adadelta_(
         rho,
         epsilon,
         BLOCK=BLOCK,
-        **options(ADADELTA_WARPS),
+        num_warps=ADADELTA_WARPS,
     )
 
 
