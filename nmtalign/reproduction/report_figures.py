@@ -21,8 +21,8 @@ from nmtalign.report.document import (
 from nmtalign.reproduction.plan import SystemPlan
 from nmtalign.reproduction.report_tables import by_name, count, mean_and_spread, number, p_value, score
 from nmtalign.reproduction.reproduction_results import Results, Scored, reordering, sure_links
+from nmtalign.scoring.buckets import word_counts
 from nmtalign.scoring.figure import by_length_svg, draw_by_length
-from nmtalign.scoring.lengths import word_counts
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 
 FIGURES = "figures"

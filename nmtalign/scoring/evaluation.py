@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.scoring.cuts import Cut, by_length, by_place
+from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
 from nmtalign.scoring.differences import Difference, most_different
-from nmtalign.scoring.lengths import parse_buckets
 from nmtalign.scoring.measuring import measure_systems, steps
 from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record

@@ -28,7 +28,7 @@ from nmtalign.figures import (
     usual_settings,
 )
 from nmtalign.scoring.report import Breakdown, Interval, Report
-from nmtalign.scoring.words import WordTable
+from nmtalign.scoring.words import WordBreakdown
 
 By = Literal["length", "place"]
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches, more where there are many buckets
@@ -60,7 +60,7 @@ def by_place_svg(report: Report, metric: str = "BLEU") -> str:
     return _by_svg(report, metric, "place")
 
 
-def words_svg(table: WordTable, names: Sequence[str]) -> str:
+def words_svg(table: WordBreakdown, names: Sequence[str]) -> str:
     """F1 of words as bars, a group a row of the table and a bar a system, as an `<svg>` element for a page of HTML."""
     need_matplotlib()
     with usual_settings((), "svg"):
@@ -101,7 +101,7 @@ def by_figure(report: Report, metric: str = "BLEU", by: By = "length") -> Any:
     return figure
 
 
-def words_figure(table: WordTable, names: Sequence[str]) -> Any:
+def words_figure(table: WordBreakdown, names: Sequence[str]) -> Any:
     """The matplotlib figure: groups of bars in its first axes, words of the references in the second one."""
     figure, axes, strip = _frame([row.label for row in table.rows], table.heading, len(names))
     share = 0.8 / len(names)

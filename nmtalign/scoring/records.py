@@ -10,7 +10,7 @@ from typing import Any
 
 from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
-from nmtalign.scoring.words import UnknownRates, WordRow, WordTable
+from nmtalign.scoring.words import UnknownRates, WordBreakdown, WordRow
 from nmtalign.version import __version__
 
 CSV_COLUMNS = (
@@ -155,7 +155,7 @@ def _score(part: Part, number: int) -> Record:
     }
 
 
-def _words(table: WordTable, names: list[str]) -> Record:
+def _words(table: WordBreakdown, names: list[str]) -> Record:
     rows = [_word_row(row, names) for row in table.rows]
     return {"by": table.by, "title": table.title, "heading": table.heading, "rows": rows}
 

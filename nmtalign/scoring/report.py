@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.words import UnknownRates, WordTable
+    from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 Mark = Literal["winner", "tie", ""]
 Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
@@ -94,6 +94,6 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None where no interval and no p-value was asked for
     tests: tuple[Test, ...] = ()
-    words: tuple["WordTable", ...] = ()  # by training frequency, by place in the sentence
+    words: tuple["WordBreakdown", ...] = ()  # by training frequency, by place in the sentence
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmtalign.scoring.cuts import Cut, Mask
+from nmtalign.scoring.buckets import Cut, Mask
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.report import Breakdown, Part, Report, Resampling, Section, SystemReport, Test
 from nmtalign.scoring.resampling import Columns, Resampled, draws_of

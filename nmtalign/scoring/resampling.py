@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.scoring.cuts import Mask
+from nmtalign.scoring.buckets import Mask
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.report import Interval, Mark, Resampling, Test
 

@@ -17,7 +17,7 @@ from nmtalign.report.document import (
     Span,
 )
 from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport, Test
-from nmtalign.scoring.words import WordCounts, WordTable
+from nmtalign.scoring.words import WordBreakdown, WordCounts
 
 Parts = Sequence[Sequence[Part | None]]  # a row for each bucket, a column for each system
 TESTS: dict[Test, str] = {"bs": "paired bootstrap", "ar": "approximate randomisation"}
@@ -303,7 +303,7 @@ def _words(number: float) -> str:
     return count(int(number)) if float(number).is_integer() else f"{number:,.1f}"
 
 
-def _word_rows(words: WordTable, value_of: Callable[[WordCounts], tuple[float | None, str]]) -> list[list[Cell]]:
+def _word_rows(words: WordBreakdown, value_of: Callable[[WordCounts], tuple[float | None, str]]) -> list[list[Cell]]:
     """The cells of one quantity; `value_of` returns the value and its small print."""
     top = _longest(value_of(counts)[0] for row in words.rows for counts in row.counts)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
-from nmtalign.scoring.words import UnknownRates, WordTable
+from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 BAR, SHORT_BAR = 20, 12  # columns of the screen
 WIDE = 100  # columns of a terminal from which bars are long
@@ -258,7 +258,7 @@ def _comparison(report: Report, cuts: Sequence[Breakdown], sections: Sequence[Se
     return TextTable(head, rows, groups, fixed=2)
 
 
-def _words_table(report: Report, words: WordTable) -> TextTable:
+def _words_table(report: Report, words: WordBreakdown) -> TextTable:
     """For one system precision, recall and F1; for several systems F1, side by side."""
     if len(report.systems) == 1:
         head = [words.heading, "words", "F1", "precision", "recall"]

@@ -15,7 +15,7 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import DASHES, MARKERS
 from nmtalign.scoring.figure import by_figure, by_length_svg, by_place_svg, draw_by_length, words_figure, words_svg
 from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
-from nmtalign.scoring.words import WordCounts, WordRow, WordTable
+from nmtalign.scoring.words import WordBreakdown, WordCounts, WordRow
 
 SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")
 LABELS = ("1-10", "11-20", "21-30", ">30")
@@ -185,7 +185,7 @@ def test_figures_of_a_page_share_no_ids() -> None:
     assert "place in the text" in texts(svgs[2])
 
 
-TABLE = WordTable(
+TABLE = WordBreakdown(
     "frequency",
     "words by frequency in training",
     "times seen",
