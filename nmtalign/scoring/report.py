@@ -46,6 +46,14 @@ class Part:
     # few sentences cannot tell (2 / 2**sentences is not below the level), all are ties.
     marks: tuple[Mark, ...] = ()
 
+    def interval(self, metric: int) -> Interval | None:
+        """The interval of a metric, if it was drawn."""
+        return self.intervals[metric] if self.intervals else None
+
+    def mark(self, metric: int) -> Mark:
+        """The mark of a metric; empty without a test."""
+        return self.marks[metric] if self.marks else ""
+
 
 @dataclass(frozen=True)
 class Breakdown:
