@@ -15,7 +15,7 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import DASHES, MARKERS
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
-from nmtalign.scoring.figure import by_figure, by_length_svg, by_place_svg, draw_by_length, words_figure, words_svg
+from nmtalign.scoring.figure import breakdown_svg, by_figure, draw_by_length, words_figure, words_svg
 from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
 from nmtalign.scoring.words import WordBreakdown, WordCounts, WordRow
 
@@ -84,10 +84,10 @@ def test_systems_are_told_apart_without_colour() -> None:
 
 def test_names_signature_and_what_the_intervals_were_drawn_with_are_written() -> None:
     for metric, signature in zip(TWO.metrics, SIGNATURES, strict=True):
-        written = texts(by_length_svg(TWO, metric))
+        written = texts(breakdown_svg(TWO, metric))
         assert {"search", "encoder", metric, signature, ">30", "words of the source", "sentences"} <= set(written)
         assert "bands: 95% intervals of 1,000 bootstrap samples, seed 12345" in written
-    assert not any("bands" in text for text in texts(by_length_svg(dataclasses.replace(TWO, resampling=None))))
+    assert not any("bands" in text for text in texts(breakdown_svg(dataclasses.replace(TWO, resampling=None))))
 
 
 def test_a_bucket_without_sentences_is_a_gap() -> None:
@@ -160,7 +160,7 @@ def test_odd_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     names = ["$x_1$", "_a", "a & <b>", "/a/very/long/path/" * 8]
     odd = report(*(system(name, [3, 2, 1, 1]) for name in names))
     draw_by_length(odd, tmp_path / "f.png")
-    written = "".join(texts(by_length_svg(odd)))
+    written = "".join(texts(breakdown_svg(odd)))
     assert all(name in written for name in names)
 
 
@@ -173,14 +173,14 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match=r"ends in \.png"):
         draw_by_length(TWO, tmp_path / "f.gif")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for draw in (lambda: draw_by_length(TWO, tmp_path / "f.png"), lambda: by_length_svg(TWO)):
+    for draw in (lambda: draw_by_length(TWO, tmp_path / "f.png"), lambda: breakdown_svg(TWO)):
         with pytest.raises(UsageError, match=r"pip install \"nmtalign\[plot\]\""):
             draw()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_pictures_of_a_page_share_no_ids() -> None:
-    svgs = [by_length_svg(TWO), by_length_svg(TWO), by_place_svg(TWO), words_svg(TABLE, ["a", "b"])]
+    svgs = [breakdown_svg(TWO), breakdown_svg(TWO), breakdown_svg(TWO, by="place"), words_svg(TABLE, ["a", "b"])]
     page = PageReader(to_page(Document("report", [Figure("", "picture", svg) for svg in svgs])))
     page.check()
     assert len([attributes for attributes in page.attributes("svg") if attributes.get("role") == "img"]) == 4
