@@ -18,8 +18,9 @@ from nmtalign.scoring.differences import Difference, most_different
 from nmtalign.scoring.measuring import measure_systems, steps
 from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
-from nmtalign.scoring.report import Report, Resampling, Test
+from nmtalign.scoring.report import Report
 from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.resampling import Resampling, Test
 from nmtalign.scoring.texts import SystemTexts, Text, check_aligned
 from nmtalign.scoring.unknowns import KnownWords, WordSources
 from nmtalign.settings.command_settings import ScoreConfig

@@ -8,26 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from nmtalign.scoring.resampling import Interval, Mark, Resampling, Test
+
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
     from nmtalign.scoring.words import UnknownRates, WordBreakdown
-
-Mark = Literal["winner", "tie", ""]
-Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
-
-    mean: float  # over the samples
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """What sacreBLEU prints after ±."""
-        return 0.5 * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -81,16 +66,6 @@ class SystemReport:
     name: str
     everything: Section
     no_unk: Section | None = None
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """How intervals and p-values were drawn; sacreBLEU's numbers and seed where nothing else is said."""
-
-    samples: int = 1000  # bootstrap samples, of intervals and of the test bs
-    trials: int = 10_000  # of the test ar
-    seed: int = 12345
-    level: float = 0.05  # p-values below it are significant
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from nmtalign.report.document import (
     RowGroup,
     Span,
 )
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, SystemReport, Test
+from nmtalign.scoring.report import Breakdown, Part, Report, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling, Test
 from nmtalign.scoring.words import WordBreakdown, WordCounts
 
 Row = list[Inline | Cell]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmtalign.scoring.report import Breakdown, Part, Report, Section, Test
+from nmtalign.scoring.report import Breakdown, Part, Report, Section
+from nmtalign.scoring.resampling import Test
 from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 BAR, SHORT_BAR = 20, 12  # columns of the screen

@@ -16,7 +16,8 @@ from nmtalign.figures import DASHES, MARKERS
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
 from nmtalign.scoring.figure import breakdown_svg, by_figure, draw_by_length, words_figure, words_svg
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling
 from nmtalign.scoring.words import WordBreakdown, WordCounts, WordRow
 
 SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")
