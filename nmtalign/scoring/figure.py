@@ -34,7 +34,7 @@ from nmtalign.scoring.words import WordBreakdown
 
 By = Literal["length", "place"]
 Line = NDArray[np.float64]
-_WIDTH, _HEIGHT = 6.4, 4.2  # inches, more where there are many buckets
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches; wider for many buckets
 _BUCKET = 0.5  # inches per bucket, at least
 _WIDEST = 16.0
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo", "||||", "**")
