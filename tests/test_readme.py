@@ -145,12 +145,13 @@ def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, cap
 
 @pytest.mark.parametrize(("page", "time"), [(DETAILS, "2h"), (TUTORIAL, "")])
 def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
+    from nmtalign.settings.training_settings import TrainingConfig
     from nmtalign.settings.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
     path.write_text(blocks("toml", page)[0])
     loaded = load_workspace(path)
-    assert loaded.resolve_training(None, {})[2].max_time == time
+    assert loaded.resolve(TrainingConfig, "train", {}).max_time == time
 
 
 def test_readme_is_short_and_names_every_command():

@@ -284,7 +284,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
         assert "exitcode  : 143" in run.log.read_text()
     last = finished["update"] + 1
     again = nmtalign("train", corpus.folder, "-o", "m", *QUICK, *ENDLESS, "--epochs", "0", "--max-updates", last)
-    assert f"going on from update {last - 1}" in again.stderr.decode()
+    assert f"resuming from update {last - 1}" in again.stderr.decode()
 
 
 @torch_distributed
