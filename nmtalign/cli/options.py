@@ -167,8 +167,11 @@ class Command(TyperCommand):
     """A command that accepts old names of options, with a notice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replaces old names, then parses."""
+        """Replaces old names, then parses; `--show-settings` needs no arguments."""
         end = args.index("--") if "--" in args else len(args)
+        if "--show-settings" in args[:end]:
+            for one in self.params:
+                one.required = False
         renamed = RENAMED.get(self.name or "", {})
         parsed: list[str] = super().parse_args(ctx, [*(_current(arg, renamed) for arg in args[:end]), *args[end:]])
         return parsed
