@@ -13,10 +13,11 @@ from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import load_tensors, model_config
+from nmtalign.model_directory import model_config
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
 from nmtalign.settings.definition import SettingError, field_names
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import load_tensors
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.directions import BACKWARD, turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights

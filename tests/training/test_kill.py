@@ -18,7 +18,7 @@ import pytest
 from helpers import killed_trainings
 
 from nmtalign.cli.app import main
-from nmtalign.model_directory import load_tensors
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training.state import find_checkpoint
 
 SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]

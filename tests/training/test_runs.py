@@ -7,8 +7,9 @@ import torch
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import save_tensors
 from nmtalign.training import runs
 from nmtalign.training.runs import LATER, find_run, fingerprint_of
 from nmtalign.training.state import Position, save_best, save_last, save_state
