@@ -9,6 +9,7 @@ and is called with the resolved settings. `--help` lists at most 20 options: the
 command's own options that are not hidden. `--help-all` lists all.
 """
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -63,7 +64,7 @@ def with_settings(
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
             config, show, _ = (arguments.pop(one.name) for one in _ALWAYS)
-            flags = {name: arguments.pop(name) for name in found}
+            flags = {name: _parsed(one, arguments.pop(name)) for name, one in found.items()}
             workspace = load_workspace(config)
             (origin, values), given = workspace.layers(section, flags)
             layers: tuple[Layer, ...] = ((origin, {name: values[name] for name in values if name in found}), given)
@@ -103,7 +104,7 @@ def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Ma
 
 def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
-    kind = {bool: bool, int: int, float: float}.get(one.base, Path if one.is_path else str)
+    kind = bool if one.base is bool else Path if one.is_path else str  # `_parsed` converts numbers
     made = typer.Option(
         "/".join(one.options),
         help=help_text(one, section),
@@ -115,6 +116,14 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
     )
+
+
+def _parsed(one: Setting, value: Any) -> Any:
+    """The value of an option; a text that is not the number it should be is refused later, like any wrong setting."""
+    if value is not None and one.base in (int, float):
+        with contextlib.suppress(ValueError):
+            return one.base(value)
+    return value
 
 
 def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:

@@ -70,9 +70,9 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
     check_files(folder, settings)
     if held == fingerprint:
         return found
-    what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
+    what = "on another corpus" if settings.get("corpus") != corpus.hash else "with other settings"
     raise UsageError(
-        f"{folder}: holds a model trained on {what}; give another folder with -o, or train anew over it with --restart"
+        f"{folder}: contains a model trained {what}; give another folder with -o, or replace it with --restart"
     )
 
 

@@ -41,7 +41,7 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_again(reversa
 @pytest.mark.parametrize("save", [save_best, save_last])
 def test_weights_whose_checkpoints_are_gone_are_not_trained_over(reversal, folder, model, save):
     save(folder, model, 4, OTHER)
-    with pytest.raises(UsageError, match=r"holds a model trained on other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--restart"):
         find_run(folder, RUN, reversal)
 
 
