@@ -26,7 +26,7 @@ from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
 from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
-from nmtalign.translating.stream import AtHand, Rest, windows
+from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import Alternative, Request, Translation
 from nmtalign.translating.unknown_words import Weights, read_lexicon, replace_unknowns
 
@@ -136,7 +136,7 @@ class Translator:
         if isinstance(lines, str):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
         translator = self._changed(settings) if settings else self
-        return translator._translate(lines)
+        return translator.translate_rest(lines)
 
     def _changed(self, settings: Mapping[str, Any]) -> "Translator":
         _check_settings(settings, [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS])
@@ -190,11 +190,22 @@ class Translator:
             keep_weights=keep_weights,
         )
 
-    def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
+    def translate_rest(
+        self, lines: Iterable[str | Request], done: int = 0, available: bool = False
+    ) -> Iterator[Translation]:
+        """Translates lines as `translate` does, without those that an earlier run translated: the first `done`.
+
+        Lines that are `available` without waiting, such as those of a file, are cut into the windows of a run that
+        translates all of them. Windows without other lines are omitted; the results begin with the first line of the
+        others, which may be one of the first `done`.
+        """
         words, used = self._limits.words * _WINDOW_BATCHES, 0
-        with Workers(self.loaded.device, ahead=isinstance(lines, Sequence | AtHand)) as workers:
-            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
-            tokenized = self._tokenized(lines, read)
+        sequence = isinstance(lines, Sequence)
+        if done and not available:
+            lines = islice(lines, done, None)
+        with Workers(self.loaded.device, ahead=available or sequence) as workers:
+            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
+            tokenized = self._tokenized(read, 0 if available else done, done)
             for translations in workers.read_ahead(self._window(window, workers) for window in tokenized):
                 for translation in translations:
                     yield translation
@@ -203,15 +214,11 @@ class Translator:
                     return_memory()
                     used = 0
 
-    def _tokenized(
-        self, lines: Iterable[str | Request], read: Iterable[list[str | Request]]
-    ) -> Iterator[list[_TokenizedLine]]:
-        """Tokenises the lines of windows; they are numbered from 0, including those that an earlier run translated."""
-        number = None
+    def _tokenized(self, read: Iterable[list[str | Request]], number: int, done: int) -> Iterator[list[_TokenizedLine]]:
+        """Tokenises the lines of windows, numbered from `number`; omits windows of only the first `done` lines."""
         for window in read:
-            if number is None:
-                number = lines.passed if isinstance(lines, Rest) else 0
-            yield [self._read(place, line) for place, line in enumerate(window, number)]
+            if number + len(window) > done:
+                yield [self._read(place, line) for place, line in enumerate(window, number)]
             number += len(window)
 
     def _window(self, lines: Sequence[_TokenizedLine], workers: Workers) -> Iterator[Translation]:
