@@ -143,12 +143,8 @@ class _ModelSession(Session):
         logits.copy_(products)
         each = len(self._products) // len(self._bias)  # rows that share a bias
         first, last = rows.start // each, (rows.stop - 1) // each
-        if first == last:
-            logits.add_(self._bias[first])
-        elif rows.start % each or rows.stop % each:
-            logits.add_(self._bias[torch.arange(rows.start, rows.stop, device=logits.device) // each])
-        else:
-            logits.view(-1, each, logits.shape[1]).add_(self._bias[first : last + 1, None])
+        one = first == last
+        logits.add_(self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each])
         # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is the
         # logarithm of the sum.
         torch.log_softmax(logits, -1, out=normalised)

@@ -22,6 +22,7 @@ from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, field_names, naming
 from nmtalign.settings.presets import translate_config
+from nmtalign.settings.workspace import check_keys
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
@@ -40,13 +41,12 @@ _LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
 
 @dataclass(frozen=True)
 class _TokenizedLine:
-    number: int
     request: Request
     tokens: list[str]
     ids: list[int]
-    pieces: list[slice]  # empty for a blank line
-    prefix: list[str]
+    prefix: list[str]  # tokens that begin the translation
     phrases: list[list[str]]
+    pieces: list[Piece]  # none for a blank line
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
@@ -118,7 +118,7 @@ class Translator:
         The settings are those of section [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises
         UsageError for an unknown setting or a wrong value, and FormatError for a folder that contains no model.
         """
-        _check_settings(settings, field_names(TranslateConfig))
+        check_keys("Translator.load", settings, field_names(TranslateConfig))
         layer = "Translator.load", settings
         config = translate_config(layer)
         with naming(layer):
@@ -139,7 +139,8 @@ class Translator:
         return translator.translate_rest(lines)
 
     def _changed(self, settings: Mapping[str, Any]) -> "Translator":
-        _check_settings(settings, [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS])
+        changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
+        check_keys("Translator.translate", settings, changeable)
         layers = self._given, ("Translator.translate", settings)
         config = translate_config(*layers)
         with naming(*layers):
@@ -205,8 +206,8 @@ class Translator:
             lines = islice(lines, done, None)
         with Workers(self.loaded.device, ahead=available or sequence) as workers:
             read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
-            tokenized = self._tokenized(read, 0 if available else done, done)
-            for translations in workers.read_ahead(self._window(window, workers) for window in tokenized):
+            started = self._started(read, 0 if available else done, done, workers)
+            for translations in workers.read_ahead(started):
                 for translation in translations:
                     yield translation
                     used += len(translation.source_tokens) + 1
@@ -214,45 +215,38 @@ class Translator:
                     return_memory()
                     used = 0
 
-    def _tokenized(self, read: Iterable[list[str | Request]], number: int, done: int) -> Iterator[list[_TokenizedLine]]:
-        """Tokenises the lines of windows, numbered from `number`; omits windows of only the first `done` lines."""
+    def _started(
+        self, read: Iterable[list[str | Request]], number: int, done: int, workers: Workers
+    ) -> Iterator[Iterator[Translation]]:
+        """Starts the search of each window, whose lines are numbered from `number`, and yields its translations.
+
+        Windows of only the first `done` lines are omitted.
+        """
         for window in read:
             if number + len(window) > done:
-                yield [self._read(place, line) for place, line in enumerate(window, number)]
+                yield self._window([self._tokenized(place, line) for place, line in enumerate(window, number)], workers)
             number += len(window)
 
     def _window(self, lines: Sequence[_TokenizedLine], workers: Workers) -> Iterator[Translation]:
         """Starts the search of a window at once; the iterator then waits for its translations."""
-        pieces = [piece for line in lines for piece in self._pieces(line)]
+        pieces = [piece for line in lines for piece in line.pieces]
         found = workers.run(self._decoder.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
         return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
 
-    def _read(self, number: int, line: str | Request) -> _TokenizedLine:
+    def _tokenized(self, number: int, line: str | Request) -> _TokenizedLine:
         request = line if isinstance(line, Request) else Request(line)
-        tokenizers, limit = self.loaded.tokenizers, self.config.max_source_length
-        tokens = self._tokenize(request.text)
-        pieces = [slice(0, len(tokens))] if tokens else []
+        tokens, limit = self._tokenize(request.text), self.config.max_source_length
+        parts = [slice(0, len(tokens))] if tokens else []
         if len(tokens) > limit:
-            pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
+            parts = cut(tokens, self.loaded.tokenizers.source.word_index(tokens), limit)
         prefix = self._tokenize_target(request.prefix) if request.prefix else []
         phrases = [self._tokenize_target(phrase) for phrase in request.phrases]
-        return _TokenizedLine(
-            number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix, phrases
-        )
-
-    def _pieces(self, line: _TokenizedLine) -> Iterator[Piece]:
-        """The pieces of a line; its prefix and phrases belong to the first piece."""
-        encode = self.loaded.target_vocabulary.encode
-        prefix = tuple(encode(line.prefix))
-        phrases = tuple(tuple(encode(phrase)) for phrase in line.phrases)
-        for part, piece in enumerate(line.pieces):
-            yield Piece(
-                source=tuple(line.ids[piece]),
-                prefix=() if part else prefix,
-                phrases=() if part else phrases,
-                number=line.number,
-                part=part,
-            )
+        ids, encode = self.loaded.source_vocabulary.encode(tokens), self.loaded.target_vocabulary.encode
+        pieces = [Piece(tuple(ids[part]), number=number, part=place) for place, part in enumerate(parts)]
+        if pieces:  # the prefix and the phrases belong to the first piece
+            required = tuple(tuple(encode(phrase)) for phrase in phrases)
+            pieces[0] = dataclasses.replace(pieces[0], prefix=tuple(encode(prefix)), phrases=required)
+        return _TokenizedLine(request, tokens, ids, prefix, phrases, pieces)
 
     def _translation(self, line: _TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         pieces = [best for best, *_ in found]
@@ -328,12 +322,6 @@ def _changed_settings(config: TranslateConfig) -> dict[str, Any]:
     """The settings that differ from the defaults."""
     usual = TranslateConfig()
     return {name: value for name, value in dataclasses.asdict(config).items() if value != getattr(usual, name)}
-
-
-def _check_settings(settings: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in settings:
-        if name not in known:
-            raise UsageError(f"{name}: no setting of translate, or none that can change after loading")
 
 
 def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
