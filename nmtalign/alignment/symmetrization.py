@@ -22,14 +22,20 @@ Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+
 column of B (the translation of source word i).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
+from nmtalign.alignment.links import (
+    AlignmentRecord,
+    Link,
+    Matrix,
+    links_where,
+    normalised_rows,
+)
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
@@ -51,7 +57,15 @@ def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "gr
     """
     if method not in HARD_METHODS:
         raise ValueError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
-    return sorted(_METHODS[method](frozenset(forward), frozenset(backward)), key=_by_target)
+    ahead, back = frozenset(forward), frozenset(backward)
+    if method in ("intersection", "union"):
+        return sorted(ahead & back if method == "intersection" else ahead | back, key=_by_target)
+    growing = _Growing(ahead & back)
+    growing.grow(ahead | back)
+    if method != "grow-diag":
+        for links in (ahead, back):
+            growing.finish(links, growing.is_free if method == "grow-diag-final-and" else growing.has_free_word)
+    return sorted(growing.links, key=_by_target)
 
 
 def _by_target(link: Link) -> tuple[int, int]:
@@ -105,35 +119,6 @@ class _Growing:
                 self.add(link)
 
 
-def _grow_diag(forward: frozenset[Link], backward: frozenset[Link]) -> _Growing:
-    growing = _Growing(forward & backward)
-    growing.grow(forward | backward)
-    return growing
-
-
-def _final(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
-    growing = _grow_diag(forward, backward)
-    for links in (forward, backward):
-        growing.finish(links, growing.has_free_word)
-    return growing.links
-
-
-def _final_and(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
-    growing = _grow_diag(forward, backward)
-    for links in (forward, backward):
-        growing.finish(links, growing.is_free)
-    return growing.links
-
-
-_METHODS: Mapping[HardSymmetrization, Callable[[frozenset[Link], frozenset[Link]], Collection[Link]]] = {
-    "intersection": lambda forward, backward: forward & backward,
-    "union": lambda forward, backward: forward | backward,
-    "grow-diag": lambda forward, backward: _grow_diag(forward, backward).links,
-    "grow-diag-final": _final,
-    "grow-diag-final-and": _final_and,
-}
-
-
 def soft_links(
     forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float = 0.0, end: bool = True
 ) -> list[Link]:
@@ -152,12 +137,12 @@ def soft_links(
         return expected_f1_links(posterior(forward, backward, end))
     least = threshold or THRESHOLDS[method]
     if method == "agreement":
-        return _linked(posterior(forward, backward, end) >= least)
+        return links_where(posterior(forward, backward, end) >= least)
     both = _product(forward, backward, end)
     chosen = both >= max(least**2, _TINY)
     if method == "mutual":
         chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
-    return _linked(chosen)
+    return links_where(chosen)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
@@ -191,44 +176,29 @@ def expected_f1_links(posteriors: NDArray[Any]) -> list[Link]:
     size = int(np.argmax(sums / (np.arange(1, len(sums) + 1) + sums[-1]))) + 1
     chosen = np.zeros(posteriors.size, dtype=bool)
     chosen[order[:size]] = True
-    return _linked(chosen.reshape(posteriors.shape))
+    return links_where(chosen.reshape(posteriors.shape))
 
 
-def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
-    """Returns one matrix of two with `</s>`: the mean of both weights of each link, with rows that sum to 1.
+def combined(
+    forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"], end: bool = True
+) -> Matrix:
+    """Returns one matrix of two: the mean of both weights of each link, with rows that sum to 1.
 
-    NULL of a target word is the mean of its weight on `</s>` in F and of the probability that no source word chooses it
-    in B, if each chooses independently; the row of `</s>` is computed in the same way. A row without weight stays 0.
+    With `</s>` (`end`), NULL of a target word is the mean of its weight on `</s>` in F and of the probability that no
+    source word chooses it in B, if each chooses independently; the row of `</s>` is computed in the same way. A row
+    without weight stays 0.
     """
     first, second = forward.astype(np.float64), backward.astype(np.float64)
-    first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
-    second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
-    return _normalised(_mean(first, second, mean))
-
-
-def combined_words(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
-    """Returns the same for two matrices without `</s>`: (Ty, Tx), no NULL."""
-    return _normalised(_mean(forward.astype(np.float64), backward.astype(np.float64), mean))
-
-
-def _mean(first: NDArray[Any], second: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> NDArray[Any]:
-    return np.asarray(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
-
-
-def _normalised(weights: NDArray[Any]) -> Matrix:
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
+    if end:
+        first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
+        second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
+    return normalised_rows(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
 
 
 def _product(forward: NDArray[Any], backward: NDArray[Any], end: bool) -> NDArray[np.float64]:
     """Returns the product of both weights of each pair of words."""
     stop = -1 if end else None
     return np.asarray(forward[:stop, :stop].astype(np.float64) * backward[:stop, :stop])
-
-
-def _linked(chosen: NDArray[np.bool_]) -> list[Link]:
-    target, source = np.nonzero(chosen)
-    return list(zip(source.tolist(), target.tolist(), strict=True))
 
 
 def join(
@@ -251,15 +221,17 @@ def join(
         links = soft_links(weights, turned, method, threshold, forward.end)
     else:
         raise ValueError(f"unknown method of symmetrization {method!r}")
-    combine = combined if forward.end else combined_words
-    mean: Literal["geometric", "arithmetic"] = "arithmetic" if method in HARD_METHODS else "geometric"
-    return replace(forward, weights=np.ascontiguousarray(combine(weights, turned, mean)), hard_links=tuple(links))
+    joined = combined(weights, turned, _mean_of(method), forward.end)
+    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links))
+
+
+def _mean_of(method: Symmetrization) -> Literal["geometric", "arithmetic"]:
+    return "arithmetic" if method in HARD_METHODS else "geometric"
 
 
 def what_weights_are(method: Symmetrization) -> str:
     """Returns a description of the weights of a joined record."""
-    mean = "arithmetic" if method in HARD_METHODS else "geometric"
-    return f"{mean} mean of both directions; each row, NULL included, sums to 1"
+    return f"{_mean_of(method)} mean of both directions; each row, NULL included, sums to 1"
 
 
 def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:

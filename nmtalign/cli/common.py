@@ -6,11 +6,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+from nmtalign.errors import UsageError
 
 ConfigOption = Annotated[
     Path | None,
@@ -40,6 +42,15 @@ WhichOption = Annotated[
     Literal["best", "last"],
     typer.Option(
         help="Weights of the best validation, or the last ones.", rich_help_panel=f"Advanced: {MACHINE}", hidden=True
+    ),
+]
+GoldBaseOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="0|1",
+        help="First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].",
     ),
 ]
 DeviceOption = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=MACHINE)]
@@ -79,6 +90,12 @@ def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False)
     """The value as JSON, without the characters that `escaped` replaces: JSON has escapes of its own for them."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
     return _STEERING.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
+
+
+def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError if the output would replace an input."""
+    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
+        raise UsageError(f"{output}: is also an input; give -o another name")
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:

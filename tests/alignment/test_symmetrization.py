@@ -12,7 +12,6 @@ from nmtalign.alignment.links import Link
 from nmtalign.alignment.symmetrization import (
     HARD_METHODS,
     combined,
-    combined_words,
     expected_f1_links,
     posterior,
     soft_links,
@@ -232,7 +231,7 @@ def test_rows_of_one_matrix_sum_to_one(mean: str, seed: int) -> None:
     assert found.min() >= 0
     sums = found.sum(1)
     assert np.all((abs(sums - 1) < 1e-5) | (sums == 0))
-    words = combined_words(forward[:-1, :-1], backward[:-1, :-1], mean)
+    words = combined(forward[:-1, :-1], backward[:-1, :-1], mean, end=False)
     assert words.shape == (len(forward) - 1, forward.shape[1] - 1)
 
 
@@ -246,5 +245,5 @@ def test_null_is_the_mean_of_both_directions_null() -> None:
 def test_without_end_there_is_no_null() -> None:
     forward, backward = FORWARD[:-1, :-1], BACKWARD[:-1, :-1]
     assert soft_links(forward, backward, "product", 0.4, end=False) == [(0, 0), (2, 1)]
-    np.testing.assert_allclose(combined_words(forward, backward, "arithmetic").sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(combined(forward, backward, "arithmetic", end=False).sum(1), 1, atol=1e-6)
     assert posterior(forward, backward, end=False)[0, 0] > 0.98

@@ -227,8 +227,8 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
         (("-m", forward, "--temperature", "0"), 2, "--temperature 0.0: must be at least"),
         (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
-        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print only the rest"),
-        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would count only the rest"),
+        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would use only the rest"),
+        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would use only the rest"),
     ]
     for options, code, message in mistakes:
         found, out, err = run("align", "in.en", "out.fr", *options)
@@ -268,7 +268,11 @@ def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, 
         (("ahead.h5", "back.h5", "--backward-order", "source-target"), 2, "--backward-order is for texts"),
         (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
         (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is also an input"),
-        (("ahead.h5", "back.h5", "--method", "best"), 2, "--method best: must be one of intersection"),
+        (
+            ("ahead.h5", "back.h5", "--method", "best"),
+            2,
+            "Invalid value for '--method': 'best' is not one of 'intersection'",
+        ),
     ]
     for arguments, code, message in mistakes:
         found, out, err = run("symmetrize", *arguments)
