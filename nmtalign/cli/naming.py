@@ -1,7 +1,7 @@
 """The names of files that are compared: NAME of `NAME=FILE`, else as much of the path as tells the files apart."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmtalign.errors import UsageError
@@ -17,34 +17,36 @@ def named(argument: Path) -> tuple[str, Path]:
     return "", argument
 
 
-def own_parts(path: Path) -> Sequence[str]:
-    """What a file can be called by: the parts of its path."""
-    return ("stdin",) if path == _STDIN else path.parts
-
-
-def name_files(
-    arguments: Sequence[Path], parts_of: Callable[[Path], Sequence[str]] = own_parts
-) -> tuple[tuple[str, Path], ...]:
+def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """(name, path) of each argument, all names different.
 
-    A file without a NAME has the shortest end of its path that no other file has; the same file again has a number.
-    Raises UsageError for a NAME that is given twice.
+    A file or folder without a NAME has the shortest end of its path that no other one has; the same path again has a
+    number. Raises UsageError for a NAME that is given twice.
     """
     pairs = [named(argument) for argument in arguments]
     taken = Counter(name for name, _ in pairs if name)
     if twice := [name for name, count in taken.items() if count > 1]:
         raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a name of its own")
-    unnamed = [tuple(parts_of(path)) for name, path in pairs if not name]
+    unnamed = [_parts(path) for name, path in pairs if not name]
     names = []
     for name, path in pairs:
         if not name:
-            name = _distinct(_shortest(tuple(parts_of(path)), unnamed, taken), taken)
+            name = _distinct(_shortest(_parts(path), unnamed), taken)
             taken[name] += 1
         names.append((name, path))
     return tuple(names)
 
 
-def _shortest(parts: tuple[str, ...], others: Sequence[tuple[str, ...]], taken: Counter[str]) -> str:
+def _parts(path: Path) -> tuple[str, ...]:
+    """The parts of a path; train.jsonl stands for its model, and `model/backward`, the other direction, is one part."""
+    if path == _STDIN:
+        return ("stdin",)
+    path = path.parent if path.name == "train.jsonl" else path
+    parts = (path if path.name not in ("", "..") else path.resolve()).parts
+    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1] == "backward" else parts
+
+
+def _shortest(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
     """The shortest end of a path that no path but its equals has; else all of the path."""
     for size in range(1, len(parts)):
         end = parts[-size:]

@@ -1,4 +1,4 @@
-"""The settings of prep, translate, score, align, aer and lexicon: frozen dataclasses, validated when they are made."""
+"""The settings of all commands but train: frozen dataclasses, validated when they are made."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +38,8 @@ SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
+
+_GOLD_BASE = "0; 1 if each line has one link"
 
 
 @section("prep")
@@ -229,12 +231,8 @@ class AlignConfig:
 class AerConfig:
     """How `aer` reads links and what it prints (section [aer])."""
 
-    gold_base: int | None = setting(
-        None, "First position in GOLD.", TEXT, common=True, at_most=1, unset="0; 1 if each line has one link"
-    )
-    links_base: int | None = setting(
-        None, "First position in LINKS.", TEXT, common=True, at_most=1, unset="0; 1 if each line has one link"
-    )
+    gold_base: int | None = setting(None, "First position in GOLD.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
+    links_base: int | None = setting(None, "First position in LINKS.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = setting(False, "GOLD has the target first.", TEXT, common=True)
     reverse_links: bool = setting(False, "LINKS have the target first.", TEXT, common=True)
     links_method: LinkMethod | None = setting(
@@ -278,6 +276,30 @@ class LexiconConfig:
     )
     every: int = setting(1, "Use only every N-th pair.", TEXT, common=True, at_least=1)
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@section("plot")
+@dataclass(frozen=True)
+class PlotConfig:
+    """How `plot` draws alignments and learning curves (section [plot])."""
+
+    rank: int = setting(0, "Place in the n-best list, if the file has one.", TABLES, common=True)
+    hard_links: bool = setting(
+        False, "Also draw the hard links of the file.", ALIGNMENT, common=True, flags="--links/--no-links"
+    )
+    gold_base: int | None = setting(
+        None, "First position in the gold links.", TEXT, common=True, at_most=1, unset=_GOLD_BASE
+    )
+    reverse_gold: bool = setting(False, "The gold links have the target first.", TEXT, common=True)
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT, common=True)
+    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours", "words"] = setting(
+        "updates", "The x axis of learning curves.", MEASURES, common=True
+    )
+    width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
 
     def __post_init__(self) -> None:
         check_settings(self)

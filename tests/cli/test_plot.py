@@ -128,12 +128,6 @@ def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) 
     assert not has_colour(io.StringIO(), environment)
 
 
-def test_without_curses_only_the_environment_tells_of_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "curses", None)
-    assert not has_colour(Terminal(), {"TERM": "xterm"})
-    assert has_colour(Terminal(), {"TERM": "xterm-256color"})
-
-
 def test_an_n_best_entry(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "alignments.h5", {}) as writer:
         for rank, word in enumerate(("chat", "chatte")):

@@ -19,6 +19,7 @@ from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
     LexiconConfig,
+    PlotConfig,
     PrepConfig,
     ScoreConfig,
     TranslateConfig,
@@ -36,12 +37,13 @@ COMMANDS: Mapping[str, tuple[type, ...]] = {
     "align": (AlignConfig,),
     "aer": (AerConfig,),
     "lexicon": (LexiconConfig,),
+    "plot": (PlotConfig,),
 }
 SCORE = ("score",)  # its options are not made from the definitions yet
 VALUES = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
-    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5,
-    "attention":
+    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "width": 70,
+    "min_length_ratio": 0.5,    "attention":
     "dot", "coverage": "linguistic", "tokenize": "char", "lexicon": "lexicon.txt", "init_from": "first",
     "guided_alignment": "links.txt",
 }  # fmt: skip
@@ -130,7 +132,8 @@ def test_every_setting_is_an_option(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "prep", "translate", "score-pairs", "align", "aer", "lexicon", "sample", "reproduce", "info"]
+    "command",
+    ["train", "prep", "translate", "score-pairs", "align", "aer", "lexicon", "plot", "sample", "reproduce", "info"],
 )
 def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> None:
     options = [one for one in parameters(command).values() if one.param_type_name == "option"]
