@@ -117,7 +117,7 @@ class AlignmentRun:
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
     With `resume` the pairs that the file contains already are not aligned again. Iterate only once, and to the end: the
     file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` tells
-    how many. `kept` is the place of an older FILE.h5.partial.
+    how many.
 
     The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the
     summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as usual
@@ -172,15 +172,12 @@ class AlignmentRun:
             self.summary.rates = self._gold.finish()
             self.summary.signature = self._signature(self._gold)
 
-    @property
-    def kept(self) -> Path | None:
-        """FILE.h5.partial.old, if a FILE.h5.partial from which a run could resume was there."""
-        return self._writer.kept if self._writer is not None else None
-
-    @property
-    def partial(self) -> Path | None:
-        """FILE.h5.partial."""
-        return self._writer.partial if self._writer is not None else None
+    def note(self) -> str:
+        """Returns where an older FILE.h5.partial is now, from which a run could have resumed; "" if there was none."""
+        if self._writer is None or self._writer.kept is None:
+            return ""
+        kept = self._writer.kept
+        return f"{self._writer.partial} existed; it is now {kept}, and --resume would have continued it"
 
     def left(self) -> str:
         """Returns what an interruption has left, for the end of a message; "" if nothing."""

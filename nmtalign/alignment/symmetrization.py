@@ -22,7 +22,7 @@ Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+
 column of B (the translation of source word i).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -60,63 +60,42 @@ def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "gr
     ahead, back = frozenset(forward), frozenset(backward)
     if method in ("intersection", "union"):
         return sorted(ahead & back if method == "intersection" else ahead | back, key=_by_target)
-    growing = _Growing(ahead & back)
-    growing.grow(ahead | back)
-    if method != "grow-diag":
-        for links in (ahead, back):
-            growing.finish(links, growing.is_free if method == "grow-diag-final-and" else growing.has_free_word)
-    return sorted(growing.links, key=_by_target)
+    return sorted(_grow(ahead, back, method), key=_by_target)
 
 
 def _by_target(link: Link) -> tuple[int, int]:
     return link[1], link[0]
 
 
-class _Growing:
-    """A set of links that grows, and the words that have a link."""
+def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymmetrization) -> set[Link]:
+    """Returns the links of the methods grow-diag, grow-diag-final and grow-diag-final-and."""
+    links, union = set(forward & backward), forward | backward
+    sources, targets = {i for i, _ in links}, {j for _, j in links}  # the words that have a link
 
-    def __init__(self, links: frozenset[Link]) -> None:
-        self.links = set(links)
-        self.source = {i for i, _ in links}
-        self.target = {j for _, j in links}
+    def add(link: Link, enough: Callable[[Iterable[bool]], bool]) -> bool:
+        """Adds a link if enough of its two words (any or all) have no link."""
+        if not enough((link[0] not in sources, link[1] not in targets)):
+            return False
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+        return True
 
-    def add(self, link: Link) -> None:
-        self.links.add(link)
-        self.source.add(link[0])
-        self.target.add(link[1])
-
-    def has_free_word(self, link: Link) -> bool:
-        """Returns whether at least one of its words has no link."""
-        return link[0] not in self.source or link[1] not in self.target
-
-    def is_free(self, link: Link) -> bool:
-        """Returns whether neither of its words has a link."""
-        return link[0] not in self.source and link[1] not in self.target
-
-    def grow(self, union: frozenset[Link]) -> None:
-        """Adds neighbouring links of the union, in passes over the links, until a pass adds none."""
-        before = -1
-        while before < len(self.links) < len(union):
-            before = len(self.links)
-            self._pass(union)
-
-    def _pass(self, union: frozenset[Link]) -> None:
-        left = union - self.links
-        # All places of the union are visited in order, so that the pass also visits links added after the current one.
-        for i, j in sorted(union, key=_by_target):
-            if (i, j) not in self.links:
-                continue
-            for right, down in _NEIGHBOURS:
-                near = i + right, j + down
-                if near in left and self.has_free_word(near):
-                    self.add(near)
-                    left -= {near}
-
-    def finish(self, links: frozenset[Link], fits: Callable[[Link], bool]) -> None:
-        """Adds each of the links that fits when its turn comes."""
-        for link in sorted(links - self.links, key=_by_target):
-            if fits(link):
-                self.add(link)
+    # All places of the union are visited in order, so that a pass also visits links added after the current one.
+    places, added = sorted(union, key=_by_target), True
+    while added and len(links) < len(union):
+        added = False
+        for i, j in places:
+            if (i, j) in links:
+                for right, down in _NEIGHBOURS:
+                    near = i + right, j + down
+                    if near in union and near not in links:
+                        added |= add(near, any)
+    if method != "grow-diag":
+        for direction in (forward, backward):
+            for link in sorted(direction - links, key=_by_target):
+                add(link, all if method == "grow-diag-final-and" else any)
+    return links
 
 
 def soft_links(

@@ -169,8 +169,8 @@ def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool) -
     from nmtalign.alignment.links import format_links
 
     with run:
-        if run.kept is not None:
-            say(f"{run.partial} existed; it is now {run.kept}, and --resume would have continued it")
+        if note := run.note():
+            say(note)
         for record in counted(run, "aligning", "pairs", quiet or (pharaoh and sys.stdout.isatty())):
             try:
                 if pharaoh:

@@ -90,20 +90,16 @@ def plot(
 
       nmtalign plot --training small=models/a large=models/b --x hours -o c.pdf
     """
-    settings, typed = chosen.settings, {option(name, value): value for name, value in chosen.typed.items()}
-    width, tell = settings.width or shutil.get_terminal_size().columns, notifier(quiet)
+    settings, tell = chosen.settings, notifier(quiet)
+    width = settings.width or shutil.get_terminal_size().columns
     if output:
         check_figure_name(output)
+    own = {"--sentence": sentence, "--gold": gold}
+    typed = [option(name, value) for name, value in chosen.typed.items()]
+    _check(training, [*(name for name, value in own.items() if value), *typed])
     if training:
-        for name in [*(["--sentence"] if sentence else []), *(["--gold"] if gold else []), *typed]:
-            if name not in ("--x", "--width"):
-                raise UsageError(
-                    f"{name} is of alignments, and --training draws learning curves: leave one of them out"
-                )
         _plot_training(alignments or _models_of(chosen.workspace), output, settings.x, width, tell)
         return
-    if "--x" in typed:
-        raise UsageError("--x is of learning curves: give --training too, and model directories")
     from nmtalign.alignment.heatmap import draw, read_panels
     from nmtalign.alignment.link_files import read_links
 
@@ -119,11 +115,18 @@ def plot(
         _show(panels, len(files), width, settings.end)
         return
     across = len(files) if len(files) > 1 else None
-    for line in (
-        *draw(panels, output, across=across, end=settings.end, color_bar=settings.colorbar),
-        f"wrote {output}",
-    ):
-        tell(line)
+    for note in draw(panels, output, across=across, end=settings.end, color_bar=settings.colorbar):
+        tell(note)
+    tell(f"wrote {output}")
+
+
+def _check(training: bool, options: Sequence[str]) -> None:
+    """Raises UsageError for an option that does not go with --training, or needs it."""
+    for name in options:
+        if training and name not in ("--x", "--width"):
+            raise UsageError(f"{name} is of alignments, and --training draws learning curves: leave one of them out")
+        if name == "--x" and not training:
+            raise UsageError("--x is of learning curves: give --training too, and model directories")
 
 
 def _show(panels: "list[Panel]", across: int, width: int, end: bool) -> None:
@@ -160,8 +163,9 @@ def _plot_training(
     if output:
         from nmtalign.training.curve_figure import draw_curves
 
-        for line in (*draw_curves(curves, names, output, axis), f"wrote {output}"):
-            tell(line)
+        for note in draw_curves(curves, names, output, axis):
+            tell(note)
+        tell(f"wrote {output}")
         return
     from nmtalign.training.curve_text import render_curves
 
