@@ -116,7 +116,7 @@ class AlignmentRun:
 
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
     With `resume` the pairs that the file contains already are not aligned again. Iterate only once, and to the end: the
-    file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` tells
+    file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` returns
     how many.
 
     The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the

@@ -1,7 +1,7 @@
 """Files of links compared with gold links: figures of all pairs, by length, by type of link, and the worst pairs.
 
-Types of a link (i, j), i a source and j a target word, among the links of its own side of the comparison: a sure gold
-link among the sure gold links of its pair, a found link among the found links of its pair.
+A link (i, j) of source word i and target word j has types. They compare a sure gold link with the other sure gold links
+of its pair, and a found link with the other found links of its pair.
 
 | type         | the link                                                                                   |
 |--------------|--------------------------------------------------------------------------------------------|
@@ -217,7 +217,7 @@ def _null_words(links: Iterable[Link], gold: GoldLinks, side: int, length: int) 
 
 @dataclass(frozen=True)
 class LinkComparison:
-    """The evaluation of each file, and notes on what looks like a mistake in how the files are read."""
+    """The evaluation of each file, and notes on likely mistakes in how the files are read."""
 
     systems: Sequence[LinkEvaluation]
     notes: Sequence[str]
@@ -328,8 +328,8 @@ def _turned_notes(systems: Sequence[LinkEvaluation], files: Sequence[LinkFile]) 
         rate = sum(system.counts, LinkCounts()).rates().aer
         if turned < rate - 0.1:
             yield (
-                f"{file.name}: turned round its AER would be {turned:.4f} and not {rate:.4f}; if it has the target "
-                "first, give --reverse-links (or --reverse-gold)"
+                f"{file.name}: with source and target exchanged its AER would be {turned:.4f} and not {rate:.4f}; if "
+                "it has the target first, give --reverse-links (or --reverse-gold)"
             )
 
 

@@ -272,7 +272,7 @@ def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> Gol
 
 def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
     if min(i, j) < base:
-        null = "; if 0 stands for no word, leave such links out" if base and " " in part else ""
+        null = "; if 0 means no word, leave these links out" if base and " " in part else ""
         raise InputError(
             f"{where}: {part!r} has a position 0, but positions count from {base} here; if they count from 0, give "
             f"--{role}-base 0{null}"

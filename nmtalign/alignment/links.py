@@ -72,7 +72,7 @@ class AlignmentRecord:
     def end_mass(self) -> float:
         """Returns the sum over the target words of their weight on the source's `</s>`.
 
-        If that column was dropped, this is what was dropped, and 0 for a record that was read from a file.
+        Without that column it is the sum before the column was dropped; 0 for a record that was read from a file.
         """
         if not self.end:
             return self.dropped_mass

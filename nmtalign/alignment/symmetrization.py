@@ -18,7 +18,7 @@ link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's 
 links that could be added by source word instead; where several links compete for the same words, it may choose others.
 
 Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
-`</s>`, which stands for NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
+`</s>`, which means NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
 column of B (the translation of source word i).
 """
 
@@ -103,7 +103,7 @@ def soft_links(
 ) -> list[Link]:
     """Returns the links on which two soft matrices agree, by target word, then by source word.
 
-    A threshold of 0 stands for that of `THRESHOLDS`.
+    A threshold of 0 means that of `THRESHOLDS`.
 
     - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
       2006 take the product of posteriors).
@@ -221,6 +221,6 @@ def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:
             place = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), -1)
             words = f"{ours[place]!r} and {theirs[place]!r}" if place >= 0 else f"{len(ours)} and {len(theirs)} words"
             raise InputError(
-                f"line {forward.sentence_id + 1}: the two directions see other words in it ({words}); "
-                "give text whose words stand between spaces, and --tokenized"
+                f"line {forward.sentence_id + 1}: the two directions have different words ({words}); "
+                "give text with spaces between words, and --tokenized"
             )

@@ -28,11 +28,11 @@ class DirectionCounts:
     pairs: int = 0
     links: int = 0  # after symmetrization
     both: int = 0  # links of forward that backward has too
-    turned: int = 0  # links that it would have with source and target exchanged
+    exchanged: int = 0  # links of forward that backward would have with source and target exchanged
 
-    def looks_turned(self) -> bool:
-        """Returns whether far more links agree if the links of backward are turned round."""
-        return self.turned > 2 * self.both + 10
+    def looks_exchanged(self) -> bool:
+        """Returns whether far more links agree with source and target of backward exchanged."""
+        return self.exchanged > 2 * self.both + 10
 
 
 def symmetrize_files(
@@ -56,7 +56,8 @@ def symmetrize_files(
             raise UsageError("--threshold is for weights, and texts have none: give two .h5 of `nmtalign align`")
         if isinstance(output, Path) and output.suffix == ".h5":
             raise UsageError(
-                f"{output}: links alone make no HDF5 file; give another name, or two .h5 of `nmtalign align`"
+                f"{output}: HDF5 also needs weights, and texts have only links; give another name, or two .h5 of "
+                "`nmtalign align`"
             )
         if method not in HARD_METHODS:
             raise UsageError(f"--method {method} needs weights, and texts have none: give two .h5 of `nmtalign align`")
@@ -85,7 +86,7 @@ def _symmetrize_texts(
                 back = frozenset((j, i) for i, j in back)
             links = symmetrize(ahead, back, method)
             counts.both += len(ahead & back)
-            counts.turned += sum((j, i) in back for i, j in ahead)
+            counts.exchanged += sum((j, i) in back for i, j in ahead)
             counts.pairs, counts.links = line, counts.links + len(links)
             write(format_links(links) + "\n")
     return counts

@@ -130,7 +130,7 @@ def _tokenizers(model: Path | None, config: LexiconConfig, links: bool) -> Token
     if config.tokenized:
         return Tokenizers.spaced()
     if model is None:
-        raise UsageError("no model or corpus here says how to tokenise: give one with -m, or --tokenized")
+        raise UsageError("it is not known how to tokenise: give a model or corpus with -m, or --tokenized")
     found = Tokenizers.load(model)
     return Tokenizers.spaced() if links and found.kind == SentencePieces.kind else found
 

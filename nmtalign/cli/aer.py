@@ -64,11 +64,11 @@ def aer(
     per link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
     source first. The signature records how the files were read.
 
-    Types, each among the links of its own side: a reordered link crosses
-    another one, a monotone link does not; many-to-one has a target word with
-    other links, one-to-many a source word with others, one-to-one neither,
-    many-to-many both. A NULL word has no link. Without texts or an .h5 the
-    length of a sentence is its largest gold position.
+    The types compare a link with the other links of the same file. A reordered
+    link crosses another one, a monotone link does not. The target word of a
+    many-to-one link has other links, the source word of a one-to-many link has
+    others; one-to-one means neither, many-to-many both. A NULL word has no link.
+    Without texts or an .h5 the length of a sentence is its largest gold position.
 
     Examples:
 

@@ -77,7 +77,7 @@ def lexicon(
     if target is None and (model or chosen.typed.get("tokenized")):
         raise UsageError(f"{'--model' if model else '--tokenized'} is for two texts: give SRC TGT")
     if model and settings.tokenized:
-        raise UsageError("--tokenized text is taken as it is: leave --model out, or --tokenized")
+        raise UsageError("--tokenized text needs no model: leave --model out, or --tokenized")
     exit_on_signals()
     from nmtalign.alignment.translation_table import make_lexicon
     from nmtalign.text.tokenizer import TOKENIZER_FILE

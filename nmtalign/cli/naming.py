@@ -1,4 +1,4 @@
-"""The names of files that are compared: NAME of `NAME=FILE`, else as much of the path as tells the files apart."""
+"""The names of files that are compared: the NAME of `NAME=FILE`, else the shortest distinct end of the path."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     pairs = [named(argument) for argument in arguments]
     taken = Counter(name for name, _ in pairs if name)
     if twice := [name for name, count in taken.items() if count > 1]:
-        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a name of its own")
+        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE another name")
     unnamed = [_parts(path) for name, path in pairs if not name]
     names = []
     for name, path in pairs:
@@ -38,7 +38,7 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 
 def _parts(path: Path) -> tuple[str, ...]:
-    """The parts of a path; train.jsonl stands for its model, and `model/backward`, the other direction, is one part."""
+    """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
     if path == _STDIN:
         return ("stdin",)
     path = path.parent if path.name == "train.jsonl" else path
@@ -47,7 +47,7 @@ def _parts(path: Path) -> tuple[str, ...]:
 
 
 def _shortest(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The shortest end of a path that no path but its equals has; else all of the path."""
+    """The shortest end of a path that no other path has; else the path."""
     for size in range(1, len(parts)):
         end = parts[-size:]
         if all(other == parts or other[-size:] != end for other in others):

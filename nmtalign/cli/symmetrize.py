@@ -56,7 +56,7 @@ def symmetrize(
     the other direction gives for target and source. Both are texts with one
     line per pair, or files of `nmtalign align`; then their directions and words
     must agree. The methods product, mutual, agreement and bayes-risk need the
-    weights of such files.
+    weights of these files.
 
     Examples:
 
@@ -76,11 +76,11 @@ def symmetrize(
 
     place = sys.stdout.write if output == STDIO else output
     counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
-    if counts.looks_turned():
+    if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
         say(
-            f"{backward}: {counts.both:,} links are in both directions, and {counts.turned:,} would be with "
-            f"--backward-order {other}: is that how they are written?"
+            f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "
+            f"--backward-order {other}; does that option fit how they are written?"
         )
     where = "" if output == STDIO else f" in {output}"
     notifier(quiet)(f"{counts.pairs:,} pairs, {counts.links:,} links{where}")

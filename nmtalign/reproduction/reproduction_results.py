@@ -250,7 +250,7 @@ def _align(results: Results) -> None:
 
 def _align_config(plan: ReproductionPlan) -> AlignConfig:
     flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
-    return plan.workspace.resolve(AlignConfig, "align", flags)
+    return plan.workspace.resolve(AlignConfig, "align", {**flags, "tokenized": False})
 
 
 def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:

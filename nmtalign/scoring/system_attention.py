@@ -94,6 +94,7 @@ def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "
     check_ahead([folder])
     from nmtalign.alignment.aligning import align, load_models
 
+    settings = replace(settings, tokenized=False)
     records = align(load_models([folder], settings), [(source, text) for _, source, text in lines], settings)
     return [replace(record, sentence_id=number) for (number, _, _), record in zip(lines, records, strict=True)]
 

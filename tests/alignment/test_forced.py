@@ -285,7 +285,7 @@ def small_model(order: str) -> TranslationModel:
 
 
 @pytest.mark.parametrize("order", STEPS_AHEAD)
-def test_a_shifted_word_reads_the_first_look_that_knows_it(order: str) -> None:
+def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(order: str) -> None:
     """Changing word t changes the shifted weights of word t, and those of no word before it."""
     model = small_model(order)
     source = [2, 3, 4]
@@ -297,13 +297,13 @@ def test_a_shifted_word_reads_the_first_look_that_knows_it(order: str) -> None:
         same = (before - after).abs().amax(1) < 1e-7
         assert same[:place].all()
         assert not same[place]
-        # The weights of the step that writes the word do not know it.
+        # The weights of the step that writes the word do not depend on it.
         current = [force(model, make_batch([(source, each)]), "current").weights[0] for each in (words, changed)]
         assert torch.equal(current[0][place], current[1][place])
 
 
 @pytest.mark.parametrize("order", STEPS_AHEAD)
-def test_a_batch_reads_as_its_pairs_do(order: str) -> None:
+def test_a_batch_gives_the_weights_of_its_pairs(order: str) -> None:
     model = small_model(order)
     for reading in ("current", "shifted", "posterior"):
         together = force(model, make_batch(IDS), reading)

@@ -27,7 +27,7 @@ def test_gold_formats() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "0:0", "0P0", "1-2-3", "x-1"])
-def test_what_is_no_gold_link_is_named(text: str) -> None:
+def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
     with pytest.raises(InputError, match="g: line 9: "):
         parse_gold(text, "g: line 9")
 
@@ -40,7 +40,7 @@ def write(tmp_path: Path, text: str, name: str = "links") -> Path:
     return tmp_path / name
 
 
-def test_lines_of_links_counted_from_either(tmp_path: Path) -> None:
+def test_lines_of_links_count_from_0_or_1(tmp_path: Path) -> None:
     pairs = read_links(write(tmp_path, "\n1-1 2p3 3?1\n")).pairs
     assert pairs[0] == NO_LINKS
     assert (pairs[1].sure, pairs[1].possible) == ({(1, 1)}, {(1, 1), (2, 3), (3, 1)})
@@ -61,7 +61,7 @@ def test_numbered_lines(tmp_path: Path) -> None:
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
 
 
-def test_what_is_compressed_or_comes_after_blank_lines_is_known(tmp_path: Path) -> None:
+def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "g.gz", "wt") as stream:
         stream.write("\n \n0001 1 1\n")
     assert [pair.sure for pair in read_links(tmp_path / "g.gz").pairs] == [{(0, 0)}]
@@ -73,7 +73,7 @@ def test_what_is_compressed_or_comes_after_blank_lines_is_known(tmp_path: Path) 
 MISTAKES = [
     ("0-0\n1-1 0-0\n", 1, "line 1: '0-0' has a position 0, but positions count from 1 here; .* --gold-base 0$"),
     ("1-1\n1-x\n", None, "line 2: '1-x' is not a gold link"),
-    ("1 1 1\n1 0 2 S\n", None, "line 2: '1 0 2 S' has a position 0.*--gold-base 0; if 0 stands for no word, leave"),
+    ("1 1 1\n1 0 2 S\n", None, "line 2: '1 0 2 S' has a position 0.*--gold-base 0; if 0 means no word, leave"),
     ("1 1 1\n1 1 2 X\n", None, "line 2: '1 1 2 X' is not a link"),
     ("1 1 1\n1 1\n", None, "line 2: '1 1' is not a link"),
     ("1 1 1\n0-0\n", None, "line 2: '0-0' is not a link"),
@@ -88,7 +88,7 @@ def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None
         read_links(write(tmp_path, text), "gold", base)
 
 
-def test_links_are_called_links() -> None:
+def test_errors_call_links_that_are_not_gold_links_links() -> None:
     with pytest.raises(InputError, match=r"'0:0' is not a link; .*"):
         parse_gold("0:0", "f: line 1", role="links")
     with pytest.raises(InputError, match=r"give --links-base 0$"):
@@ -131,7 +131,7 @@ def test_rates_by_hand() -> None:
     assert rates.f1 == pytest.approx(2 * 0.75 * 0.5 / 1.25)
 
 
-def test_the_ends_of_the_scale() -> None:
+def test_smallest_and_largest_rates() -> None:
     link = [[(0, 0)]]
     assert error_rates(link, link, [[]]) == ErrorRates(1, 1, 0, 1)
     assert error_rates(link, [[(1, 1)]], [[]]) == ErrorRates(0, 0, 1, 0)

@@ -155,7 +155,7 @@ def test_links_are_counted(data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.tuples(WORDS, WORDS), st.floats(1e-6, 1.0), max_size=8))
-def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, pairs: dict) -> None:
+def test_entries_that_are_written_are_read_back(tmp_path_factory: pytest.TempPathFactory, pairs: dict) -> None:
     lexicon = lexicon_of_links([])
     if pairs:
         words = sorted({word for pair in pairs for word in pair})

@@ -99,7 +99,7 @@ def test_the_other_direction_of_a_training_for_agreement(folder: Path) -> None:
     assert ["dev", "BLEU", "20.00", "18.75"] in rows
 
 
-def test_colour_only_where_there_is_any(folder: Path) -> None:
+def test_colour_depends_on_the_environment(folder: Path) -> None:
     both = ("--training", "a=model", "b=other/model")
     assert "\x1b" not in run(folder, *both).stdout
     assert "\x1b[38;5;208m" in run(folder, *both, FORCE_COLOR="1").stdout
