@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from nmtalign.errors import FormatError
-from nmtalign.files import atomic_path, exclusive
+from nmtalign.files import atomic_path, lock
 from nmtalign.model_files import (
     BLANK_DIGEST,
     CHUNK,
@@ -88,8 +88,8 @@ def save_tensors(
         atomic_path(path, keep) as temporary,
         ThreadPoolExecutor(1) as beside,
         temporary.open("wb") as stream,
-        exclusive(stream),
     ):
+        lock(stream)
         stream.write(header)
         for name in order:
             for chunk in _chunks(tensors[name]):

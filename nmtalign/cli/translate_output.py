@@ -14,7 +14,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import disk_errors, stays_in_place, stream_number
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating.inputs import Inputs, too_many
-from nmtalign.translating.resume import PartialFile
+from nmtalign.translating.resume import ResumableOutput
 from nmtalign.translating.translation import Translation
 
 _EVERY = 0.1  # seconds between two changes of what is shown
@@ -78,7 +78,7 @@ class FileOutput:
         lists = settings.format == "text" and (
             settings.n_best > 1 or settings.word_scores or settings.alignment != "none"
         )
-        self.file = PartialFile(path, settings.n_best if lists else 0)
+        self.file = ResumableOutput(path, settings.n_best if lists else 0)
         if resume:
             self.file.look_back()
         self.done = self.file.done
@@ -91,7 +91,7 @@ class FileOutput:
         if self.done > lines:
             raise too_many(self.file.found, self.done, lines)
         if self.done == lines and self.file.found == self.file.partial:
-            self.file.open()
+            self.file.begin()
             self.file.finish()
         return self.done == lines
 
@@ -110,7 +110,7 @@ class FileOutput:
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """Opens FILE.partial, which stays if anything is raised."""
-        if self.file.open():
+        if self.file.begin():
             say(f"{self.file.partial} was there; kept as {self.file.old}, and --resume would have gone on with it")
         try:
             yield

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import random
 import resource
@@ -17,11 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import alignment_writer, columns
+from nmtalign.alignment import alignment_writer, partial_alignments
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.columns import to_half
-from nmtalign.alignment.partial_file import CHUNK, COMMIT, SETTINGS, TAIL, PartialFile
+from nmtalign.alignment.layout import OFFSETS, to_half
+from nmtalign.alignment.partial_alignments import CHUNK, COMMIT, SETTINGS, TAIL, PartialAlignments
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
 ATTRIBUTES = {"model_hash": "abc", "direction": "en-fr", "options": '{"beam": 12, "threads": 1}'}
@@ -285,7 +286,7 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
 def test_what_is_no_file_of_ours_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with (
-        pytest.raises(FormatError, match=r"a\.h5\.partial: is no file of an interrupted run"),
+        pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"),
         AlignmentWriter(tmp_path / "a.h5", {}, resume=True),
     ):
         pass
@@ -316,7 +317,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 
     def build_on_a_small_disk(*arguments: Any) -> None:
         with small_disk(20_000):
-            columns.build(*arguments)
+            partial_alignments.build(*arguments)
 
     def run() -> None:
         try:
@@ -329,7 +330,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 
     monkeypatch.setattr(alignment_writer, "build", build_on_a_small_disk)
     _, status = os.waitpid(in_a_child(run), 0)
-    monkeypatch.setattr(alignment_writer, "build", columns.build)
+    monkeypatch.setattr(alignment_writer, "build", partial_alignments.build)
     assert status == 0
     name = "a.h5.partial" if moment == "while it is written" else "a.h5"
     assert told.read_text() == f"{tmp_path / name}: cannot write: {os.strerror(errno.EFBIG)}"
@@ -343,7 +344,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 def test_a_disk_without_room_is_noticed_before_the_file_is_built(
     tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 2000}))
     with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
         written(tmp_path / "a.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
@@ -383,7 +384,12 @@ def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, ofte
     assert (there / "a.h5").read_bytes() == whole
 
 
-COUNTS = '"records": 1, "sentences": 1, "last_id": 0, "rises": true, "totals": {}'
+TOTALS = dict.fromkeys(OFFSETS, 0) | {"weight_offsets": 1}
+STATE = {"records": 1, "sentences": 1, "last_id": 0, "rises": True, "totals": TOTALS}
+
+
+def spoiled(**changes: Any) -> str:
+    return json.dumps(STATE | changes)
 
 
 @pytest.mark.parametrize(
@@ -394,24 +400,36 @@ COUNTS = '"records": 1, "sentences": 1, "last_id": 0, "rises": true, "totals": {
         (COMMIT, 0, "[]"),
         (COMMIT, 0, "null"),
         (COMMIT, 0, "{}"),
-        (COMMIT, 0, '{"sentences": 1}'),
-        (COMMIT, 0, "{" + COUNTS.replace("1", '"1"') + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("true", "1") + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("{}", "[]") + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("{}", '{"a": null}') + "}"),
+        (COMMIT, 0, spoiled(records="1")),
+        (COMMIT, 0, spoiled(records=-1)),
+        (COMMIT, 0, spoiled(rises=1)),
+        (COMMIT, 0, spoiled(totals=[])),
+        (COMMIT, 0, spoiled(totals={})),
+        (COMMIT, 0, spoiled(totals=TOTALS | {"link_offsets": 10**12})),
+        (COMMIT, 0, spoiled(totals=TOTALS | {"link_offsets": None})),
         (SETTINGS, 0, "{"),
         (SETTINGS, 0, "3"),
+        (SETTINGS, 0, "{}"),
         (CHUNK, 99, "bytes"),
+        (CHUNK, 0, "bytes"),
         (TAIL, 0, "odd"),
+        (TAIL, 0, "even"),
+        (TAIL, 1, "more bytes than were committed" * 1000),
     ],
 )
-def test_a_crafted_partial_file_is_refused(tmp_path, kind, dataset, payload):
+def test_a_crafted_partial_file_is_refused(tmp_path: Path, kind: int, dataset: int, payload: str) -> None:
     path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
-    spool = PartialFile(partial, path)
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, commit_seconds=0) as file:
+        for _ in range(2):
+            file.append([], [], np.ones((1, 1)), 0.0)
+        raise CutOffError
+    spool = PartialAlignments(path)
     spool.open()
-    spool.begin(AlignmentWriter(path, ATTRIBUTES)._settings())
+    last = spool.last_commit()
+    assert last is not None
+    assert last.state == STATE
     spool.append(kind, dataset, payload.encode())
-    spool.append(COMMIT, 0, ("{" + COUNTS + "}").encode())
+    spool.append(COMMIT, 0, json.dumps(last.state).encode())
     spool.close()
     before = partial.read_bytes()
     with (
