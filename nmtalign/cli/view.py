@@ -63,8 +63,8 @@ def view(
 
       nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
     """
-    from nmtalign.alignment.view.alignment_page import PageOptions, write_page
-    from nmtalign.alignment.view.page_data import parse_numbers
+    from nmtalign.alignment.alignment_page import PageOptions, write_page
+    from nmtalign.alignment.page_data import parse_numbers
 
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")

@@ -1,9 +1,12 @@
-"""One HTML page with everything in it: records, script and style, written block by block in constant memory."""
+"""One HTML page with everything in it: records, script and style, written block by block in constant memory.
+
+The page loads nothing from a network, and its content security policy forbids it to. `page_data` chooses and packs the
+records; view/ contains the template, the style and the script.
+"""
 
 import base64
 import contextlib
 import hashlib
-import html
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +16,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Template
+from markupsafe import Markup
+
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.error_rates import LinkCounts, count_links
 from nmtalign.alignment.link_files import read_links
-from nmtalign.alignment.view.page_data import (
+from nmtalign.alignment.page_data import (
     BLOCK_CELLS,
     BLOCK_ENTRIES,
     PageEntry,
@@ -32,7 +38,8 @@ SCRIPTS = (  # in this order; each uses those before it
     "data", "search", "list", "finder", "curves", "words", "matrix", "reading", "pane", "player", "address", "keys",
     "commands", "app",
 )  # fmt: skip
-_BLOCKS = "<!-- blocks -->"
+# Attributes of a file that the page shows.
+_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
 
 
 @dataclass(frozen=True)
@@ -159,21 +166,16 @@ def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, sum
                 "name": name,
                 "file": file.path.name,
                 "records": len(file),
-                "attributes": _known(file.attributes),
+                "attributes": {
+                    key: str(file.attributes[key])
+                    for key in _SHOWN
+                    if str(file.attributes.get(key, "")) not in ("", "none")
+                },
                 "counts": {**asdict(counts), **asdict(counts.rates())} if options.gold else None,
             }
             for name, file, counts in zip(names, files, summary.counts, strict=True)
         ],
     }
-
-
-def _known(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the attributes of a file that the page shows."""
-    values = {key: str(attributes.get(key, "")) for key in _SHOWN}
-    return {key: value for key, value in values.items() if value not in ("", "none")}
-
-
-_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
@@ -189,20 +191,10 @@ def _template(title: str) -> tuple[str, str]:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {"title": html.escape(title), "policy": policy, "style": style, "script": script}
-    page = _part("page.html")
-    before, after = page.split(_BLOCKS)
-    return _filled(before, parts), _filled(after, parts)
-
-
-def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """Returns the text with each `{{name}}` replaced once; replacements are not searched again."""
-    pieces = text.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        filled += [parts[name], rest]
-    return "".join(filled)
+    page = Template(_part("page.html"), autoescape=True, keep_trailing_newline=True)
+    text = page.render(title=title, policy=Markup(policy), style=Markup(style), script=Markup(script))  # noqa: S704
+    before, after = text.split("<!-- blocks -->")
+    return before, after
 
 
 def _script() -> str:
@@ -211,7 +203,7 @@ def _script() -> str:
 
 
 def _part(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath("view", name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
