@@ -137,7 +137,9 @@ class AlignmentWriter:
         if not self._resume:
             self._keep_old()
         elif not self._file.is_empty():
-            self._resume_commit(self._file.last_commit(self._at_most))
+            commit = self._file.last_commit(self._at_most)
+            if commit is not None:
+                self._resume_commit(commit)
         elif self.path.exists():
             self._resume_complete()
         if self._complete is None and self._columns is None:
@@ -151,21 +153,18 @@ class AlignmentWriter:
             raise
         self._columns = ColumnBuffers(self._dtype, {}, {})
 
-    def _resume_commit(self, content: Commit | None) -> None:
-        if content is None:
-            return
-        check_same(self.partial, content.settings, self._settings())
-        state = content.state
-        self._columns = ColumnBuffers(self._dtype, content.tails, state["totals"])
-        self._added = self._written = Progress(*(state[name] for name in Progress._fields))
-        self._file.resume(content)
+    def _resume_commit(self, commit: Commit) -> None:
+        check_same(self.partial, commit.settings, self._settings())
+        self._columns = ColumnBuffers(self._dtype, commit.tails, commit.state["totals"])
+        self._added = self._written = Progress(*(commit.state[name] for name in Progress._fields))
+        self._file.resume(commit)
         self._has_commit = True
 
     def _keep_old(self) -> None:
         """Renames a FILE.h5.partial from which a run could resume."""
         try:
-            resumable = self._file.has_commit()
-        except NmtalignError:  # a file of another kind
+            resumable = self._file.last_commit() is not None
+        except NmtalignError:  # a damaged file, or one of another kind
             resumable = True
         if resumable:
             self._file.set_aside()

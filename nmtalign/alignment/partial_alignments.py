@@ -10,6 +10,7 @@ commit can be used.
 import contextlib
 import errno
 import glob
+import itertools
 import json
 import math
 import os
@@ -42,11 +43,12 @@ _FREE_OPTIONS = frozenset(("threads", "device", "max_memory"))
 
 
 class Frame(NamedTuple):
-    """A frame: its kind, the number of its dataset, and its bytes."""
+    """A frame: its kind, the number of its dataset, its bytes, and where it ends in the file."""
 
     kind: int
     dataset: int
     payload: bytes
+    end: int
 
 
 class Commit(NamedTuple):
@@ -92,10 +94,6 @@ class PartialAlignments(PartialFile):
         self.cut(commit.end)
         self.end, self.sentences = commit.end, commit.state["sentences"]
 
-    def has_commit(self) -> bool:
-        """Returns whether a run can resume from this file."""
-        return any(frame.kind == COMMIT for frame, _ in self._frames())
-
     def last_commit(self, at_most: int | None = None) -> Commit | None:
         """Returns the last commit of at most `at_most` sentences, or None if there is no such commit.
 
@@ -104,7 +102,7 @@ class PartialAlignments(PartialFile):
         with damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume"):
             found, settings = None, {}
             chunks, tails = Counter[int](), dict[int, bytes]()
-            for frame, end in self._frames():
+            for frame in self._frames():
                 if frame.kind == SETTINGS:
                     settings = dict(parse_json(frame.payload))
                 elif frame.kind == CHUNK:
@@ -113,7 +111,7 @@ class PartialAlignments(PartialFile):
                 elif frame.kind == TAIL:
                     tails[frame.dataset] = tails.get(frame.dataset, b"") + frame.payload
                 elif frame.kind == COMMIT:
-                    commit = Commit(settings, dict(parse_json(frame.payload)), dict(tails), end)
+                    commit = Commit(settings, dict(parse_json(frame.payload)), dict(tails), frame.end)
                     _check(commit, chunks)
                     if at_most is None or commit.state["sentences"] <= at_most:
                         found = commit
@@ -121,14 +119,12 @@ class PartialAlignments(PartialFile):
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
         """Yields (dataset number, bytes) of each committed chunk, in order."""
-        for frame, end in self._frames():
-            if end > self.end:
-                break
+        for frame in itertools.takewhile(lambda frame: frame.end <= self.end, self._frames()):
             if frame.kind == CHUNK:
                 yield frame.dataset, frame.payload
 
-    def _frames(self) -> Iterator[tuple[Frame, int]]:
-        """Yields the complete frames, each with the place where it ends."""
+    def _frames(self) -> Iterator[Frame]:
+        """Yields the complete frames."""
         with disk_errors(self.partial, "read"), self.partial.open("rb", buffering=1 << 20) as lines:
             start = lines.read(len(_MAGIC))
             if start != _MAGIC:
@@ -138,7 +134,7 @@ class PartialAlignments(PartialFile):
                     f"{self.partial}: is not a file of an interrupted run; move it away, or leave out --resume"
                 )
             while frame := _read(lines):
-                yield frame, lines.tell()
+                yield frame
 
 
 def _read(lines: BinaryIO) -> Frame | None:
@@ -152,7 +148,7 @@ def _read(lines: BinaryIO) -> Frame | None:
     payload = lines.read(length)
     if len(payload) < length or zlib.crc32(payload, zlib.crc32(header)) != _CHECKSUM.unpack(checksum)[0]:
         return None
-    return Frame(kind, dataset, payload)
+    return Frame(kind, dataset, payload, lines.tell())
 
 
 def _check(commit: Commit, chunks: Mapping[int, int]) -> None:
