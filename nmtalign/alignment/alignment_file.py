@@ -1,5 +1,6 @@
 """Reading alignments from an HDF5 file. `nmtalign.alignment.layout` documents the format."""
 
+import bisect
 import contextlib
 import itertools
 import os
@@ -110,10 +111,9 @@ class AlignmentFile:
 
     def blocks(self, name: str, size: int = 1 << 20) -> Iterator[NDArray[Any]]:
         """Yields the values of a dataset in blocks of at most `size`."""
-        for start in range(0, self.shape(name)[0], size):
-            with self._damage():
-                block = self._dataset(name)[start : start + size]
-            yield block
+        with self._damage():
+            for start in range(0, len(self._dataset(name)), size):
+                yield self._dataset(name)[start : start + size]
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
@@ -127,13 +127,8 @@ class AlignmentFile:
 
     def place_of(self, number: int) -> int:
         """Returns the place of the first record whose sentence is `number` or a later one; sentences must be sorted."""
-        low, high = 0, self._length
         with self._damage():
-            ids = self._dataset("sentence_id")
-            while low < high:
-                middle = (low + high) // 2
-                low, high = (middle + 1, high) if ids[middle] < number else (low, middle)
-        return low
+            return bisect.bisect_left(self._dataset("sentence_id"), number)
 
     def sentence_count(self) -> int:
         """Returns the number of sentences, each of which has one record of rank 0."""
@@ -239,14 +234,13 @@ class AlignmentFile:
 
     def _records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a range, read in blocks that lie in one page and are not large."""
-        while start < stop:
-            with self._damage():
-                first = start % _PAGE
-                offsets = self._page(start // _PAGE)["weight_offsets"][first:]
-            fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
-            end = min(start + max(fitting, 1), stop)
-            yield from self._read(start, end)
-            start = end
+        with self._damage():
+            while start < stop:
+                offsets = self._page(start // _PAGE)["weight_offsets"][start % _PAGE :]
+                fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
+                end = min(start + max(fitting, 1), stop)
+                yield from self._read(start, end)
+                start = end
 
     def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a block that lies in one page, with one read per dataset."""
@@ -255,39 +249,36 @@ class AlignmentFile:
             page = self._page(start // _PAGE)
             span = slice(first, first + stop - start + 1)
             weights = self._parts("weights", page["weight_offsets"][span])
-            token_log_probs = self._parts(
-                "token_log_prob", page["target/word_offsets"][span] + np.arange(start, stop + 1)
-            )
-        for k, pair in enumerate(self._read_links(start, stop)):
-            with self._damage():
-                matrix = weights[k].reshape(len(pair.target) + more, len(pair.source) + more).astype(np.float32)
-            yield AlignmentRecord(
-                source=pair.source,
-                target=pair.target,
-                weights=matrix,
-                log_prob=float(page["log_prob"][first + k]),
-                sentence_id=pair.sentence_id,
-                token_log_probs=token_log_probs[k],
-                hard_links=pair.links,
-                rank=pair.rank,
-                end=self.end,
-            )
+            rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
+            token_log_probs = self._parts("token_log_prob", rows)
+            for k, pair in enumerate(self._read_links(start, stop)):
+                shape = len(pair.target) + more, len(pair.source) + more
+                yield AlignmentRecord(
+                    source=pair.source,
+                    target=pair.target,
+                    weights=weights[k].reshape(shape).astype(np.float32),
+                    log_prob=float(page["log_prob"][first + k]),
+                    sentence_id=pair.sentence_id,
+                    token_log_probs=token_log_probs[k],
+                    hard_links=pair.links,
+                    rank=pair.rank,
+                    end=self.end,
+                )
 
     def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
         """Yields words and links of a block that lies in one page."""
+        first = start % _PAGE
         with self._damage():
             page = self._page(start // _PAGE)
-            first = start % _PAGE
             span = slice(first, first + stop - start + 1)
             links = self._parts("links", page["link_offsets"][span])
             texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
-        for k in range(stop - start):
-            with self._damage():
+            for k in range(stop - start):
                 source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
                 _check_links(links[k], len(source), len(target), start + k)
                 pairs = tuple((i, j) for i, j in links[k].tolist())
-            number, rank = page["sentence_id"][first + k], page["rank"][first + k]
-            yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
+                number, rank = page["sentence_id"][first + k], page["rank"][first + k]
+                yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
 
     def _parts(self, name: str, offsets: NDArray[Any]) -> list[NDArray[Any]]:
         values = self._dataset(name)[offsets[0] : offsets[-1]]

@@ -26,17 +26,18 @@ _BLOCKS_AHEAD = 2  # blocks that may wait for the writing thread
 
 
 class Progress(NamedTuple):
-    """Counts of records; a commit stores them."""
+    """Counts of the records that were written; a commit stores them."""
 
     records: int = 0
     sentences: int = 0
     last_id: int = -(2**63)
     rises: bool = True  # whether the ids of the sentences never fall
 
-    def after(self, record: PackedRecord) -> "Progress":
-        """Returns the counts after one more record."""
-        rises = self.rises and record.sentence_id >= self.last_id
-        return Progress(self.records + 1, self.sentences + (record.rank == 0), record.sentence_id, rises)
+    def after(self, records: Sequence[PackedRecord]) -> "Progress":
+        """Returns the counts after more records."""
+        ids = [self.last_id, *(record.sentence_id for record in records)]
+        sentences = self.sentences + sum(record.rank == 0 for record in records)
+        return Progress(self.records + len(records), sentences, ids[-1], self.rises and ids == sorted(ids))
 
 
 class AlignmentWriter:
@@ -79,7 +80,8 @@ class AlignmentWriter:
         self._file = PartialAlignments(path)
         self.path, self.partial = self._file.path, self._file.partial
         self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
-        self._added = Progress()
+        self.records = self.sentences = 0  # so far
+        self._last_id = 0
         self._waiting: list[PackedRecord] = []  # for the thread
         self._cells = 0  # of the waiting records
         self._thread = ThreadPoolExecutor(1, "nmtalign-alignments")
@@ -90,16 +92,6 @@ class AlignmentWriter:
         self._failed = False  # if a block was not written to its end, nothing more is written
         self._has_commit = False  # or will have one as soon as the thread gets to it
         self._handed_over = self._saved = time.monotonic()
-
-    @property
-    def records(self) -> int:
-        """The number of records so far."""
-        return self._added.records
-
-    @property
-    def sentences(self) -> int:
-        """The number of their sentences."""
-        return self._added.sentences
 
     def __enter__(self) -> Self:
         self._file.open()
@@ -156,7 +148,8 @@ class AlignmentWriter:
     def _resume_commit(self, commit: Commit) -> None:
         check_same(self.partial, commit.settings, self._settings())
         self._columns = ColumnBuffers(self._dtype, commit.tails, commit.state["totals"])
-        self._added = self._written = Progress(*(commit.state[name] for name in Progress._fields))
+        self._written = Progress(*(commit.state[name] for name in Progress._fields))
+        self.records, self.sentences, self._last_id, _ = self._written
         self._file.resume(commit)
         self._has_commit = True
 
@@ -174,7 +167,7 @@ class AlignmentWriter:
         """Resumes from a complete FILE.h5."""
         complete = AlignmentFile(self.path)
         check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
-        self._complete, self._added = complete, Progress(len(complete), complete.sentence_count())
+        self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
         if self._at_most is not None and self.sentences > self._at_most:
             self._copy_complete(self._at_most)
 
@@ -183,7 +176,7 @@ class AlignmentWriter:
         complete, self._complete = self._complete, None
         if complete is None:
             return
-        self._added = Progress()
+        self.records = self.sentences = 0
         self._start()
         with complete:
             for record in complete:
@@ -218,8 +211,8 @@ class AlignmentWriter:
             if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
         if sentence_id is None:
-            sentence_id = self._added.last_id if rank else self.sentences
-        if rank and not (self.records and sentence_id == self._added.last_id):
+            sentence_id = self._last_id if rank else self.sentences
+        if rank and not (self.records and sentence_id == self._last_id):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         record = PackedRecord(
             weights=np.array(weights, np.float32).reshape(-1),  # a copy: the caller may reuse its own
@@ -255,7 +248,9 @@ class AlignmentWriter:
         due = len(self._waiting) >= _BLOCK or self._cells > _BLOCK_CELLS or seconds >= self._commit_seconds
         if record.rank == 0 and due and self._waiting:  # the sentence before is complete
             self._hand_over(commit=time.monotonic() - self._saved >= self._commit_seconds)
-        self._added = self._added.after(record)
+        self.records += 1
+        self.sentences += record.rank == 0
+        self._last_id = record.sentence_id
         self._waiting.append(record)
         self._cells += len(record.weights)
 
@@ -283,8 +278,7 @@ class AlignmentWriter:
         if records:
             for number, packed in columns.add(records):
                 self._file.append(CHUNK, number, packed)
-            for record in records:
-                self._written = self._written.after(record)
+            self._written = self._written.after(records)
         if commit:
             for number, raw in columns.unsaved():
                 self._file.append(TAIL, number, raw)
