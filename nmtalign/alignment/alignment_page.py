@@ -42,18 +42,6 @@ SCRIPTS = (  # in this order; each uses those before it
 _SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """Content and title of a page."""
-
-    title: str = ""  # default: the names of the files
-    names: Sequence[str] = ()  # of the files, in their order; default: the file names
-    numbers: Sequence[range] | None = None  # sentences, as `parse_numbers` returns them; None = all
-    limit: int = 0  # largest number of sentences; 0 = all
-    gold: Path | None = None
-    gold_base: int | None = None
-
-
 @dataclass
 class PageSummary:
     """Counts of what a page contains."""
@@ -73,41 +61,49 @@ class PageSummary:
                 self.counts[entry.model] += count_links(entry.record.hard_links, entry.gold)
 
 
-def write_page(files: Sequence[Path], output: Path, options: PageOptions | None = None) -> PageSummary:
+def write_page(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "",
+    names: Sequence[str] = (),
+    numbers: Sequence[range] | None = None,
+    limit: int = 0,
+    gold: Path | None = None,
+    gold_base: int | None = None,
+) -> PageSummary:
     """Writes the page of one or several alignment files, atomically.
 
+    `names` are those of the files, in their order (default: the file names); the default title is the file names. The
+    page shows the sentences `numbers` (as `parse_numbers` returns them; None: all), at most `limit` (0: no limit).
     Raises UsageError if the output is an input, for a number of names other than that of files, and if there is no
     sentence to show; also the errors of `AlignmentFile` and `sentences`.
     """
-    options = options or PageOptions()
-    _check(files, output, options)
-    gold = read_links(options.gold, "gold", options.gold_base) if options.gold else None
+    if not files:
+        raise UsageError("no alignments: give a file of `nmtalign align`")
+    if names and len(names) != len(files):
+        raise UsageError(f"{len(names)} names for {len(files)} files; give one per file, in their order")
+    for path in (*files, gold):
+        if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
+            raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
+    gold_links = read_links(gold, "gold", gold_base) if gold else None
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for path in files]
-        chosen = sentences(opened, options.numbers, gold)
-        title = options.title or ", ".join(path.name for path in files)
+        chosen = sentences(opened, numbers, gold_links)
+        title = title or ", ".join(path.name for path in files)
         before, after = _template(title)
         with atomic_text(output) as stream:
-            for piece in chain([before], _blocks(_limited(chosen, options.limit, summary))):
+            for piece in chain([before], _blocks(_limited(chosen, limit, summary))):
                 summary.bytes += len(piece.encode())
                 stream.write(piece)
             if not summary.sentences:
                 raise UsageError(f"{files[0]}: no sentence to show")
-            rest = _data("about", _inert(_about(opened, title, options, summary))) + after
+            about = _about(opened, names or _short_names(files), title, gold, summary)
+            rest = _data("about", _inert(about)) + after
             summary.bytes += len(rest.encode())
             stream.write(rest)
     return summary
-
-
-def _check(files: Sequence[Path], output: Path, options: PageOptions) -> None:
-    if not files:
-        raise UsageError("no alignments: give a file of `nmtalign align`")
-    if options.names and len(options.names) != len(files):
-        raise UsageError(f"{len(options.names)} names for {len(files)} files; give one per file, in their order")
-    for path in (*files, options.gold):
-        if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
-            raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
 
 
 def _limited(found: Iterable[list[PageEntry]], limit: int, summary: PageSummary) -> Iterator[list[PageEntry]]:
@@ -150,9 +146,10 @@ def _inert(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, summary: PageSummary) -> Mapping[str, Any]:
+def _about(
+    files: Sequence[AlignmentFile], names: Sequence[str], title: str, gold: Path | None, summary: PageSummary
+) -> Mapping[str, Any]:
     """Returns the facts that the page shows about itself."""
-    names = options.names or _short_names([file.path for file in files])
     return {
         "title": title,
         "version": __version__,
@@ -160,7 +157,7 @@ def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, sum
         "entries": summary.entries,
         "complete": summary.complete,
         "records": len(files[0]),
-        "gold": options.gold.name if options.gold else None,
+        "gold": gold.name if gold else None,
         "models": [
             {
                 "name": name,
@@ -171,7 +168,7 @@ def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, sum
                     for key in _SHOWN
                     if str(file.attributes.get(key, "")) not in ("", "none")
                 },
-                "counts": {**asdict(counts), **asdict(counts.rates())} if options.gold else None,
+                "counts": {**asdict(counts), **asdict(counts.rates())} if gold else None,
             }
             for name, file, counts in zip(names, files, summary.counts, strict=True)
         ],

@@ -63,12 +63,15 @@ def view(
 
       nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
     """
-    from nmtalign.alignment.alignment_page import PageOptions, write_page
+    from nmtalign.alignment.alignment_page import write_page
     from nmtalign.alignment.page_data import parse_numbers
 
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
-    options = PageOptions(
+    files = alignments or [Path("alignments.h5")]
+    summary = write_page(
+        files,
+        Path("/dev/stdout") if output == _STDOUT else output,
         title=title,
         names=name or (),
         numbers=parse_numbers(sentences) if sentences is not None else None,
@@ -76,8 +79,6 @@ def view(
         gold=gold,
         gold_base=None if gold_base is None else int(gold_base),
     )
-    files = alignments or [Path("alignments.h5")]
-    summary = write_page(files, Path("/dev/stdout") if output == _STDOUT else output, options)
     say = notifier(quiet)
     if not summary.complete:
         say(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")

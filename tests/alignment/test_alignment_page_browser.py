@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import browser as driver
 
-from nmtalign.alignment.alignment_page import PageOptions, write_page
+from nmtalign.alignment.alignment_page import write_page
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 
@@ -64,8 +64,7 @@ def small(folder):
         for entry in SMALL:
             writer.add(record(*entry))
     (folder / "gold").write_text("0-0 1-2 2p1\n0-0 1-1\n\n\n\n\n")
-    options = PageOptions(gold=folder / "gold", title="A <b>title</b>")
-    write_page([folder / "small.h5"], folder / "small.html", options)
+    write_page([folder / "small.h5"], folder / "small.html", gold=folder / "gold", title="A <b>title</b>")
     return folder / "small.html"
 
 
