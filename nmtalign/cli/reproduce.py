@@ -25,7 +25,7 @@ from nmtalign.settings.workspace import load_workspace
 if TYPE_CHECKING:
     from nmtalign.reproduction.experiments import EqualBudget
     from nmtalign.reproduction.plan import ReproductionPlan
-    from nmtalign.reproduction.running import Happening, Outcome, Reproduction
+    from nmtalign.reproduction.running import Outcome, Reproduction
 
 BUDGET, WHAT, REPORT = "Budget of each model (one of the three)", "What is trained", "Report"
 
@@ -135,7 +135,7 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
 
     tell = notifier(quiet)
     begin_folder(plan)
-    reproduction = Reproduction(plan, lambda happening: _tell(happening, tell), lambda folder: _listener(folder, quiet))
+    reproduction = Reproduction(plan, tell, lambda folder: _listener(folder, quiet))
     with _stopped_by_signals(reproduction) as stopped:
         outcome = _reach(reproduction, stopped)
     tell("scoring, drawing")
@@ -172,18 +172,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
         raise UsageError(f"--sentences {text!r}: give lines of the test set, counted from 1, as in 3,17")
     return tuple(map(int, parts))
-
-
-def _tell(happening: "Happening", tell: Any) -> None:
-    from nmtalign.reproduction.running import Failed, StepBegun
-
-    if isinstance(happening, StepBegun):
-        done = ": done before" if happening.already else ""
-        tell(f"[{happening.number}/{happening.total}] {happening.what}{done}")
-    elif isinstance(happening, Failed):
-        tell(f"{happening.name} failed, the others go on: {happening.problem}")
-    else:
-        tell(happening.text)
 
 
 def _listener(folder: Path, quiet: bool) -> Any:

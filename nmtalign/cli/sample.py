@@ -24,7 +24,7 @@ def sample(
 
       nmtalign sample demo/ --pairs 20000 && cd demo && nmtalign prep && nmtalign train
     """
-    from nmtalign.sample import write_sample
+    from nmtalign.sample.sample_corpus import write_sample
 
     summary = write_sample(folder, pairs, seed, force=force)
     if not quiet:

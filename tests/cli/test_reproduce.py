@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.app import main
-from nmtalign.sample import write_sample
+from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.training.loop import Trainer
 
 QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")
@@ -76,7 +76,7 @@ def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, fol
     code, said = reproduce(*QUICK, "--updates", 2)
     assert code == 1, said
     reason = "RuntimeError: CUDA error: an illegal memory access was encountered"
-    assert f"nmtalign: RNNencdec-50 failed, the others go on: {reason}\n" in said
+    assert f"nmtalign: RNNencdec-50 failed, the others continue: {reason}\n" in said
     assert said.endswith("reproduction/report.md: written, with 1 that failed\n")
     assert reason in Path("reproduction/report.md").read_text(encoding="utf-8")
 
