@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize
     from nmtalign.api import align, describe, lexicon, prepare, score_pairs, train, write_alignments
-    from nmtalign.scoring.evaluation import score
+    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
@@ -50,7 +50,7 @@ _MODULES = {
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
     "aer": "nmtalign.alignment.evaluation",
-    "score": "nmtalign.scoring.evaluation",
+    "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
         ("align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"

@@ -109,8 +109,7 @@ for _name, (_panel, _function) in COMMANDS.items():
     # rich breaks lines where the docstring does: paragraphs are joined, so that they fill the width of the terminal.
     _paragraphs = inspect.cleandoc(_function.__doc__ or "").split("\n\n")
     _help = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in _paragraphs)
-    _class = score.ScoreCommand if _name == "score" else Command
-    app.command(_name, cls=_class, rich_help_panel=_panel, help=_help)(_function)
+    app.command(_name, cls=Command, rich_help_panel=_panel, help=_help)(_function)
 
 
 def _print_version(value: bool) -> None:

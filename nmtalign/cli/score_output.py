@@ -1,37 +1,62 @@
 """How `score` prints its report: lines and tables, and the most different sentences of two systems."""
 
+import contextlib
 import itertools
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import escaped
 from nmtalign.cli.plot import has_colour
 from nmtalign.cli.tables import Table, print_table
 from nmtalign.scoring.differences import Difference, Segment
+from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
+from nmtalign.scoring.system_attention import drawn
 from nmtalign.scoring.text_tables import report_blocks
+from nmtalign.settings.command_settings import ScoreConfig
+
+if TYPE_CHECKING:
+    from nmtalign.alignment.heatmap import Panel
 
 SIDE_BY_SIDE = 110  # columns of the terminal from which two texts are printed beside each other
 _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, only the second system, without colours
 
 
+@contextlib.contextmanager
+def _tracked(doing: str, total: float) -> Iterator[Callable[[float], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(doing, total=total)
+        yield lambda done: shown.advance(task, done)
+
+
+def progress(quiet: bool) -> Track:
+    """Shows progress on stderr if that is a terminal."""
+    return untracked if quiet or not sys.stderr.isatty() else _tracked
+
+
 def print_text(
-    report: Report, *, table1: bool = False, differences: bool = False, attention: Mapping[int, str] | None = None
+    report: Report, settings: ScoreConfig, panels: Mapping[int, Sequence[tuple[str, "Panel"]]] | None = None
 ) -> None:
-    """Prints the report; `attention` holds the drawn attention of sentences, by line from 1."""
+    """Prints the report; `panels` are the attention of sentences, by line from 1."""
     report = replace(report, systems=tuple(replace(one, name=escaped(one.name)) for one in report.systems))
     terminal, columns = sys.stdout.isatty(), shutil.get_terminal_size().columns
-    for block in report_blocks(report, table1=table1, terminal=terminal, columns=columns):
+    for block in report_blocks(report, table1=settings.table1, terminal=terminal, columns=columns):
         if isinstance(block, str):
             blank = "\n" if block.startswith("\n") else ""
             sys.stdout.write(f"{blank}{escaped(block.removeprefix(blank))}\n")
         else:
             print_table(Table(block.head, block.rows, block.groups, block.fixed, block.left))
-    if differences:
-        print_differences(report, attention or {})
+    if settings.differences and len(report.systems) > 1:
+        colour = has_colour(sys.stdout, os.environ)
+        attention = {line: drawn(found, columns, colour=colour) for line, found in (panels or {}).items()}
+        print_differences(report, attention)
 
 
 def print_differences(report: Report, attention: Mapping[int, str]) -> None:

@@ -24,8 +24,8 @@ from nmtalign.scoring.cuts import Cut, by_length
 from nmtalign.scoring.lengths import parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Report, Resampling
-from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.report import Report, make_report
+from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.moses import has_rules

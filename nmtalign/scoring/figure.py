@@ -27,7 +27,8 @@ from nmtalign.figures import (
     svg_for_page,
     usual_settings,
 )
-from nmtalign.scoring.report import Breakdown, Interval, Report
+from nmtalign.scoring.report import Breakdown, Report
+from nmtalign.scoring.resampling import Interval
 from nmtalign.scoring.words import WordTable
 
 By = Literal["length", "place"]

@@ -11,15 +11,16 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.scoring.cuts import Mask
 from nmtalign.scoring.metrics import Statistics
-from nmtalign.scoring.report import Interval, Mark, Resampling, Test
 
+Mark = Literal["winner", "tie", ""]
+Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
 Scores = NDArray[np.floating[Any]]  # (samples,) or (trials,)
 Sums = NDArray[np.float64]
 Advance = Callable[[int], None]
@@ -27,6 +28,30 @@ _DRAWS = 2**21  # of sentences at once: 16 MB of indices
 _COINS = 2**23  # tossed at once: 8 MB
 _WORD = 32  # numpy draws so many booleans from one random number, and drops what a call leaves over
 _EXACT = 2.0**24  # float32 holds every whole number up to it
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
+
+    mean: float  # over the samples
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """The number that sacreBLEU prints after ±."""
+        return 0.5 * (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals and p-values are drawn; the defaults are those of sacreBLEU."""
+
+    samples: int = 1000  # bootstrap samples, of intervals and of the test bs
+    trials: int = 10_000  # of the test ar
+    seed: int = 12345
+    level: float = 0.05  # p-values below it are significant
 
 
 @dataclass(frozen=True)

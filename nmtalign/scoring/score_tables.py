@@ -16,7 +16,8 @@ from nmtalign.report.document import (
     RowGroup,
     Span,
 )
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport, Test
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling, Test
 from nmtalign.scoring.words import WordCounts, WordTable
 
 Parts = Sequence[Sequence[Part | None]]  # a row for each bucket, a column for each system

@@ -13,25 +13,16 @@ if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel
     from nmtalign.alignment.links import AlignmentRecord
 
-Line = tuple[int, str, str]  # number from 0, source, translation
+Pair = tuple[int, str, str]  # line from 1, source, translation
 
 
 @dataclass(frozen=True)
 class Attending:
-    """A system whose attention is to be shown, and its translation of every line."""
+    """A system whose attention is to be drawn, and its translation of every line."""
 
     name: str
     where: Path  # a model directory, or an HDF5 file of alignments whose sentence numbers are lines from 0
     lines: Sequence[str]
-
-
-def attention(where: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
-    """The records of chosen lines, in order: by forced decoding with a model, or from a file of alignments.
-
-    Raises UsageError for a model without attention, InputError for a file of other sentences, FormatError for what is
-    damaged.
-    """
-    return _from_model(where, lines, settings) if where.is_dir() else _from_file(where, lines)
 
 
 def attention_panels(
@@ -41,7 +32,7 @@ def attention_panels(
     settings: AlignConfig,
     warn: Callable[[str], None],
 ) -> "dict[int, list[tuple[str, Panel]]]":
-    """(system, panel to draw) of each line, numbered from 0, for each system that has attention.
+    """(system, panel to draw) of each line, numbered from 1, for each system that has attention.
 
     `warn` is called for a model without attention. A sentence without words is left out. Raises UsageError if no system
     has attention, and as `attention` does.
@@ -49,20 +40,31 @@ def attention_panels(
     from nmtalign.alignment.heatmap import Panel
 
     found: dict[int, list[tuple[str, Panel]]] = {number: [] for number in numbers}
-    attending = [system for system in systems if not _lacks_attention(system.where)]
+    attending = []
     for system in systems:
-        if system not in attending:
+        if system.where.is_dir() and read_settings(system.where)["model"].get("attention") == "none":
             warn(f"{system.where}: this model has no attention: there is no picture of it")
+        else:
+            attending.append(system)
     if not attending:
         raise UsageError(
             "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
         )
     for system in attending:
-        records = attention(system.where, [(n, source[n], system.lines[n]) for n in numbers], settings)
-        for number, record in zip(numbers, records, strict=True):
+        pairs = [(number, source[number - 1], system.lines[number - 1]) for number in numbers]
+        for number, record in zip(numbers, attention(system.where, pairs, settings), strict=True):
             if not record.empty():
                 found[number].append((system.name, Panel(record, system.name)))
     return found
+
+
+def attention(where: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
+    """The records of chosen lines, in order: by forced decoding with a model, or from a file of alignments.
+
+    Raises UsageError for a model without attention, InputError for a file of other sentences, FormatError for a damaged
+    file.
+    """
+    return _from_model(where, pairs, settings) if where.is_dir() else _from_file(where, pairs)
 
 
 def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = False) -> str:
@@ -73,24 +75,20 @@ def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = F
 
 
 def svgs(found: "Mapping[int, Sequence[tuple[str, Panel]]]") -> dict[int, list[tuple[str, str]]]:
-    """(system, SVG) of each sentence, by its line from 1, for the page; raises UsageError without matplotlib."""
+    """(system, SVG) of each sentence for the page, by line; raises UsageError without matplotlib."""
     from nmtalign.alignment.heatmap import heatmap_svg
 
     return {
-        number + 1: [
-            (name, heatmap_svg([replace(panel, caption="")], f"attention of {name}, line {number + 1}"))
+        line: [
+            (name, heatmap_svg([replace(panel, caption="")], f"attention of {name}, line {line}"))
             for name, panel in panels
         ]
-        for number, panels in found.items()
+        for line, panels in found.items()
         if panels
     }
 
 
-def _lacks_attention(where: Path) -> bool:
-    return where.is_dir() and read_settings(where)["model"].get("attention") == "none"
-
-
-def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
+def _from_model(folder: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
     check_ahead([folder])
     from nmtalign.alignment.forced import align_pairs
     from nmtalign.core.devices import use_threads
@@ -98,27 +96,27 @@ def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "
 
     use_threads(settings.threads)
     loaded = load_model(folder, device=settings.device, precision=settings.precision)
-    records = align_pairs(loaded, [(source, text) for _, source, text in lines], settings)
-    return [replace(record, sentence_id=number) for (number, _, _), record in zip(lines, records, strict=True)]
+    records = align_pairs(loaded, [(source, text) for _, source, text in pairs], settings)
+    return [replace(record, sentence_id=line - 1) for (line, _, _), record in zip(pairs, records, strict=True)]
 
 
-def _from_file(path: Path, lines: Sequence[Line]) -> "list[AlignmentRecord]":
+def _from_file(path: Path, pairs: Sequence[Pair]) -> "list[AlignmentRecord]":
     from nmtalign.alignment.alignment_file import AlignmentFile
 
     records = []
     with AlignmentFile(path) as file:
-        for number, source, text in lines:
-            record = next(iter(file.sentence(number)), None)
+        for line, source, text in pairs:
+            record = next(iter(file.sentence(line - 1)), None)
             if record is None:
                 raise InputError(
-                    f"{path}: holds no alignment of line {number + 1} (sentence {number}); "
-                    "give the file that `nmtalign translate --alignments` wrote with this translation"
+                    f"{path}: has no alignment of line {line} (sentence {line - 1}); "
+                    "give the file that `nmtalign translate --save-alignments` wrote with this translation"
                 )
-            for side, words, said in (("source", record.source, source), ("translation", record.target, text)):
-                if _letters("".join(words)) != _letters(said):
+            for side, words, expected in (("source", record.source, source), ("translation", record.target, text)):
+                if _letters("".join(words)) != _letters(expected):
                     raise InputError(
-                        f"{path}: sentence {number} has another {side} than line {number + 1} of what is scored "
-                        f"({_short(' '.join(words))!r}, not {_short(said)!r}); give the file of this translation"
+                        f"{path}: sentence {line - 1} has another {side} than line {line} of what is scored "
+                        f"({_short(' '.join(words))!r}, not {_short(expected)!r}); give the file of this translation"
                     )
             records.append(record)
     return records

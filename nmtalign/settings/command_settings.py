@@ -157,27 +157,55 @@ class ScoreConfig:
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(
-        False, "A bucket holds all sentences up to its end.", TABLES, flags="--cumulative/--apart"
+        False, "Each bucket contains all sentences up to its upper end.", TABLES, flags="--cumulative/--apart"
     )
-    by_place: bool = setting(False, "Also score by the place of a word in its sentence.", TABLES)
-    by_frequency: bool = setting(False, "Also score by the frequency of a word in the training text.", TABLES)
+    by_place: bool = setting(
+        False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
+    )
+    by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
     no_unk: bool = setting(
-        False, "Also score sentences without unknown words.", TABLES, flags="--known-words/--all-words"
+        False,
+        "Also score only the sentences without unknown words.",
+        TABLES,
+        common=True,
+        flags="--known-words/--all-words",
+    )
+    table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
+    differences: int = setting(
+        0, "Print the N sentences in which the first two systems differ most.", TABLES, common=True
     )
     metrics: str = setting(
-        "", "Metrics, separated by commas, or all.", MEASURES, unset="all but ter", common=True, metavar="NAME,..."
+        "",
+        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
+        MEASURES,
+        unset="all but ter",
+        common=True,
+        metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES, flags="--lowercase/--cased")
     tokenize: str = setting("13a", "sacreBLEU's tokeniser for BLEU.", MEASURES, metavar="NAME")
+    target_language: str = setting(
+        "",
+        "Language of the translations, for multi-bleu.",
+        MEASURES,
+        unset="the workspace's, the model's, or the ending of the reference",
+        metavar="LANG",
+    )
     confidence: bool | None = setting(
-        None, "Print confidence intervals.", CONFIDENCE, unset="where systems, lengths or figures are compared"
+        None,
+        "Print 95% confidence intervals.",
+        CONFIDENCE,
+        common=True,
+        unset="where systems, lengths or places are compared",
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
     seed: int | None = setting(
         None, "Seed of the samples.", CONFIDENCE, unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1
     )
-    significance: Significance = setting("bs", "Paired bootstrap, approximate randomisation, both or none.", CONFIDENCE)
+    significance: Significance = setting(
+        "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.", CONFIDENCE, common=True
+    )
     format: Literal["text", "json", "csv"] = setting("text", "Format of the result.", TABLES, common=True)
 
     def __post_init__(self) -> None:

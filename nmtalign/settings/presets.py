@@ -105,6 +105,7 @@ CANDIDATES = 2000  # most frequent words that are searched beside those of a lex
 _ASKED: Mapping[str, Sequence[str]] = {
     "by_length": ("length_of", "buckets", "cumulative"),
     "confidence": ("bootstrap", "seed"),
+    "no_unk": ("table1",),
 }
 
 

@@ -30,8 +30,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory, random_model: Path) -> Path:
 
 
 def test_a_model_and_its_file_say_the_same(random_model: Path, kept: Path) -> None:
-    lines = [(number, SOURCE[number], TRANSLATED[number]) for number in (3, 0)]
-    forced, read = (attention(where, lines, SETTINGS) for where in (random_model, kept))
+    pairs = [(line, SOURCE[line - 1], TRANSLATED[line - 1]) for line in (4, 1)]
+    forced, read = (attention(where, pairs, SETTINGS) for where in (random_model, kept))
     for one, other in zip(forced, read, strict=True):
         assert one.sentence_id == other.sentence_id
         assert one.source == other.source
@@ -43,9 +43,9 @@ def test_a_model_and_its_file_say_the_same(random_model: Path, kept: Path) -> No
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ((9, "x", "y"), "kept.h5: holds no alignment of line 10 (sentence 9); give the file that"),
-        ((1, "the boat .", None), "kept.h5: sentence 1 has another source than line 2 of what is scored ('a boat .'"),
-        ((1, "a boat.", "le bateau"), "kept.h5: sentence 1 has another translation than line 2 of what is scored"),
+        ((10, "x", "y"), "kept.h5: has no alignment of line 10 (sentence 9); give the file that"),
+        ((2, "the boat .", None), "kept.h5: sentence 1 has another source than line 2 of what is scored ('a boat .'"),
+        ((2, "a boat.", "le bateau"), "kept.h5: sentence 1 has another translation than line 2 of what is scored"),
     ],
 )
 def test_a_file_of_something_else_is_noticed(kept: Path, line: tuple[int, str, str | None], message: str) -> None:
@@ -58,23 +58,23 @@ def test_pictures_of_all_systems_that_attend(random_model: Path, blind_model: Pa
     where = {"search": random_model, "encdec": blind_model, "file": kept}
     systems = [Attending(name, place, TRANSLATED) for name, place in where.items()]
     warnings: list[str] = []
-    found = attention_panels(systems, SOURCE, [0, 2, 3], SETTINGS, warnings.append)
+    found = attention_panels(systems, SOURCE, [1, 3, 4], SETTINGS, warnings.append)
     assert {number: [name for name, _ in panels] for number, panels in found.items()} == {
-        0: ["search", "file"],
-        2: [],  # no words
-        3: ["search", "file"],
+        1: ["search", "file"],
+        3: [],  # no words
+        4: ["search", "file"],
     }
     assert warnings == [f"{blind_model}: this model has no attention: there is no picture of it"]
-    text = drawn(found[0], 100)
+    text = drawn(found[1], 100)
     assert text.splitlines()[0].split() == ["search", "file"]
     assert max(map(len, text.splitlines())) <= 100
-    assert drawn(found[2], 100) == ""
+    assert drawn(found[3], 100) == ""
 
 
 def test_svgs_stand_on_one_page(random_model: Path, kept: Path) -> None:
     pytest.importorskip("matplotlib")
     systems = [Attending("a < b", random_model, TRANSLATED), Attending("file", kept, TRANSLATED)]
-    made = svgs(attention_panels(systems, SOURCE, [0, 2, 3], SETTINGS, print))
+    made = svgs(attention_panels(systems, SOURCE, [1, 3, 4], SETTINGS, print))
     assert {line: [name for name, _ in drawn] for line, drawn in made.items()} == {
         1: ["a < b", "file"],
         4: ["a < b", "file"],
@@ -90,4 +90,4 @@ def test_svgs_stand_on_one_page(random_model: Path, kept: Path) -> None:
 
 def test_no_attention_at_all_is_one_line(blind_model: Path) -> None:
     with pytest.raises(UsageError, match="--attention: no system has attention; leave it out"):
-        attention_panels([Attending("encdec", blind_model, TRANSLATED)], SOURCE, [0], SETTINGS, print)
+        attention_panels([Attending("encdec", blind_model, TRANSLATED)], SOURCE, [1], SETTINGS, print)

@@ -311,7 +311,7 @@ def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: in
         output, error = process.communicate(timeout=60)
     assert process.returncode == code
     assert output == ""
-    assert error == ("nmtalign: error: interrupted\n" if number == signal.SIGINT else "")
+    assert error == f"nmtalign: error: {'interrupted' if number == signal.SIGINT else 'ended by SIGTERM'}\n"
     assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
 
 
@@ -344,7 +344,7 @@ def test_the_source_of_the_test_set_belongs_to_its_reference(folder: Path, run: 
     (folder / "nmtalign.toml").write_text('[corpus]\ntest = ["src.en", "ref.fr"]\n')
     assert "by words of the source" in run("good.fr", "-r", "ref.fr", "--by-length", "--metrics", "bleu")[1]
     assert run("good.fr", "-r", "ref2.fr", "--by-length")[2] == (
-        "nmtalign: error: --by-length: give the source with -s, or --length-of reference\n"
+        "nmtalign: error: scores by length: give the source with -s, or --length-of reference\n"
     )
 
 
@@ -393,15 +393,12 @@ def test_given_scores_of_segments_are_a_metric_like_any_other(folder: Path, run:
 
 def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run) -> None:
     given = ["good.fr", "-r", "ref.fr", "-s", "src.en", "--data", "words", "--metrics", "bleu", "-q"]
-    old = run(*given, "--no-unk", "--tokenized")
-    new = run(*given[:-2], "bleu,multi-bleu", "-q", "--known-words")
+    old = run(*given, "--no-unk")
+    new = run(*given, "--known-words")
     assert old[:2] == new[:2]
     assert new[2] == ""
-    assert old[2] == (
-        "nmtalign: --no-unk is now --known-words; the old name works only in this release\n"
-        "nmtalign: --tokenized is now --metrics ...,multi-bleu; the old name works only in this release\n"
-    )
-    assert "--save-translation, --beam and --device are for" in run(*given, "-o", "kept.fr")[2]
+    assert old[2] == ("nmtalign: --no-unk is now --known-words; the old name will be removed in the next release\n")
+    assert "--save-translation is for a translation made here" in run(*given, "-o", "kept.fr")[2]
 
 
 def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
@@ -423,7 +420,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["-", "x=-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["good.fr", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
         (["good.fr", "-s", "src.en", "--plot", "figure.gif"], 2, "figure.gif"),
-        (["good.fr", "--plot", "figure.png"], 2, "--plot: give the source with -s, or --length-of reference"),
+        (["good.fr", "--plot", "figure.png"], 2, "scores by length: give the source with -s, or --length-of reference"),
         (["good.fr", "--html", "page.txt"], 2, "page.txt: a page's name ends in .html"),
         (["good.fr", "--html", "gone/page.html"], 2, "gone/page.html: there is no folder gone; make it first"),
         (["page.html", "--html", "page.html"], 2, "page.html: is read here and would be replaced"),
@@ -446,9 +443,11 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (
             ["good.fr", "bad.fr", "--attention", "--differences", "1", "-s", "src.en"],
             2,
-            "--attention: nothing holds the attention of good.fr; give --attention-from good.fr=FILE.h5",
+            "--attention: nothing has the attention of good.fr; give --attention-from good.fr=FILE.h5",
         ),
         (["good.fr", "--comet", "gone"], 2, "--comet is no longer an option: compute COMET with its own command"),
+        (["good.fr", "--tokenized"], 2, "--tokenized is no longer an option: multi-bleu is printed by default"),
+        (["good.fr", "--beam", "3"], 2, "--beam and --device are for a translation made here"),
         (["good.fr", "--segment-scores", "ref.fr"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
         (["good.fr", "--segment-scores", "BLEU=ones"], 2, "nmtalign computes BLEU; give another name"),
         (

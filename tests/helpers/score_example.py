@@ -3,7 +3,8 @@
 from itertools import count
 
 from nmtalign.scoring.differences import Difference, Segment
-from nmtalign.scoring.report import Breakdown, Interval, Mark, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Mark, Resampling
 from nmtalign.scoring.words import UnknownRates, WordCounts, WordRow, WordTable
 
 METRICS = ("BLEU", "chrF2", "TER")

@@ -14,7 +14,8 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.figures import DASHES, MARKERS
 from nmtalign.scoring.figure import by_figure, by_length_svg, by_place_svg, draw_by_length, words_figure, words_svg
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling
 from nmtalign.scoring.words import WordCounts, WordRow, WordTable
 
 SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")

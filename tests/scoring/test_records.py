@@ -8,7 +8,8 @@ import pytest
 
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling
 from nmtalign.scoring.words import UnknownRates, WordCounts, WordRow, WordTable
 
 PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)

@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.scoring.evaluation import score
+from nmtalign.scoring.scoring_run import score
 
 
 def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
@@ -22,7 +22,13 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     systems = dict(zip("abc", texts.systems, strict=True))
     given = {"COMET": [[float(number)] * 200 for number in range(3)]}
     result = score(
-        systems, texts.references, texts.source, segment_scores=given, by_length=True, bootstrap=50, language="fr"
+        systems,
+        texts.references,
+        texts.source,
+        segment_scores=given,
+        by_length=True,
+        bootstrap=50,
+        target_language="fr",
     )
     assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
@@ -36,14 +42,14 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     [
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2: it has 1 line, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"metrics": "blue"}, UsageError, "unknown 'blue'; the nearest known one is 'bleu'"),
-        ((["a"], ["a"]), {"by_length": True}, UsageError, "by_length: give the source"),
+        ((["a"], ["a"]), {"by_length": True}, UsageError, "scores by length: give the source"),
         (
             (["a"], ["a"]),
             {"segment_scores": {"x": [[1.0, 2.0]]}},
-            UsageError,
-            "x: give 1 numbers for each of 1",
+            InputError,
+            "x: give one finite number for each of 1 line",
         ),
-        ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, UsageError, "must be a finite number"),
+        ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
     ],
 )
