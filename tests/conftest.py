@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from helpers.command_line import run_nmtalign
 
 from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
@@ -115,9 +114,7 @@ def nmtalign(tmp_path):
     """Runs `nmtalign ARGUMENTS` as a process of its own in tmp_path; `stdin` is bytes."""
 
     def run(*arguments, stdin=b"", check=True, cwd=tmp_path):
-        result = subprocess.run(
-            [sys.executable, "-m", "nmtalign", *map(str, arguments)], input=stdin, capture_output=True, cwd=cwd
-        )
+        result = run_nmtalign(*arguments, cwd=cwd, stdin=stdin)
         if check and result.returncode:
             raise AssertionError(f"exit code {result.returncode}: {result.stderr.decode()}")
         return result

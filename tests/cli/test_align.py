@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment import alignment_writer
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -34,9 +35,8 @@ def model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> P
 
 
 def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "nmtalign", "align", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "COLUMNS": "200"}
-    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, env=environment, check=False)
+    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
+    return run_nmtalign("align", *arguments, cwd=folder, stdin=stdin, variables=variables)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """`nmtalign lexicon` through real pipes."""
 
 import gzip
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli.app import main
@@ -35,9 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "nmtalign", "lexicon", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "LC_ALL": "C"}
-    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, env=environment, check=False)
+    return run_nmtalign("lexicon", *arguments, cwd=folder, stdin=stdin, variables={"PYTHONWARNINGS": "error"})
 
 
 def best(text: bytes) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """`nmtalign plot` through real pipes."""
 
 import io
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
@@ -35,9 +35,9 @@ def two(folder: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nmtalign", "plot", *arguments]
-    settings = os.environ | {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
-    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings, check=False)
+    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
+    done = run_nmtalign("plot", *arguments, cwd=folder, variables=variables)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_bare_draws_the_first_sentence_in_the_terminal(folder: Path) -> None:

@@ -1,12 +1,12 @@
 """`nmtalign plot --training` through real pipes."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.command_line import run_nmtalign
 
 from nmtalign.cli.app import main
 from nmtalign.cli.plot import name_models
@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nmtalign", "plot", *arguments]
-    settings = os.environ | {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
-    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings, check=False)
+    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
+    done = run_nmtalign("plot", *arguments, cwd=folder, variables=variables)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_bare_draws_the_workspace_s_model_in_the_terminal(folder: Path) -> None:

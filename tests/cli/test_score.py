@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.command_line import run_nmtalign
 
 from nmtalign.scoring.measuring import bleu
 from nmtalign.text.tokenizer import Tokenizers
@@ -20,10 +21,9 @@ HYPOTHESIS = ["Le chat dort.", "", "Un chien et un ours courent sur la colline."
 
 
 def run(folder: Path, *arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nmtalign", "score", *arguments]
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(command, cwd=folder, input=data, capture_output=True, check=False)
-    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+    done = run_nmtalign("score", *arguments, cwd=folder, stdin=data)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def text(lines: list[str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.command_line import run_nmtalign
 
 from nmtalign.cli.app import main
 
@@ -63,8 +64,7 @@ def run(texts: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Captur
 
 
 def piped(folder: Path, *arguments: object, text: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "nmtalign", *map(str, arguments)]
-    return subprocess.run(command, input=text, capture_output=True, cwd=folder, env=ENVIRONMENT, timeout=120)
+    return run_nmtalign(*arguments, cwd=folder, stdin=text)
 
 
 def test_a_number_a_line_through_pipes(texts: Path, models: tuple[Path, Path]) -> None:
