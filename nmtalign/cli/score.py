@@ -1,13 +1,12 @@
 """`nmtalign score`: BLEU, chrF and other metrics of one or several systems, with confidence, by length, by words."""
 
 import dataclasses
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,20 +15,19 @@ from nmtalign.cli.naming import name_files, named
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
+from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import atomic_text, check_output
 from nmtalign.settings.command_settings import AlignConfig, ScoreConfig
 from nmtalign.settings.definition import TABLES, naming
 from nmtalign.settings.presets import all_layers, translate_config
-from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.heatmap import Panel
+    from nmtalign.scoring.models import Notify
     from nmtalign.scoring.scoring_run import ScoreRequest, ScoreResult
-    from nmtalign.scoring.unknowns import WordSources
+    from nmtalign.scoring.system_attention import Panels
 
 DIFFERENCES = 10  # on a page, unless another number is given
-MODELS = "Models"
 
 
 def _option(help: str, metavar: str | None = None, names: str = "", panel: str | None = None) -> Any:
@@ -58,13 +56,6 @@ SegmentScores = Annotated[
 ]
 Plot = Annotated[Path | None, _option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf")]
 Html = Annotated[Path | None, _option("Write one page with all tables and plots.", "FILE.html")]
-FailUnder = Annotated[
-    float | None, _option("Exit with 1 if the BLEU (or else the first metric) of a system is lower.", "X")
-]
-Attention = Annotated[
-    bool,
-    _option("Draw the attention of the systems in the sentences of --differences.", panel=TABLES, names="--attention"),
-]
 AttentionFrom = Annotated[
     list[str] | None,
     _option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
@@ -73,9 +64,9 @@ Data = Annotated[Path | None, _option("Corpus whose words are known, instead of 
 TrainText = Annotated[
     Path | None, _option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
 ]
-SaveTranslation = Annotated[Path | None, _option("Also write the translation of the model.", "FILE", panel=MODELS)]
-Beam = Annotated[int | None, _option("Width of the beam.", "N", panel=MODELS)]
-Device = Annotated[str | None, _option("Where models translate.", "auto|cpu|cuda", panel=MODELS)]
+SaveTranslation = Annotated[Path | None, _option("Also write the translation of the model.", "FILE", panel="Models")]
+Beam = Annotated[int | None, _option("Width of the beam.", "N", panel="Models")]
+Device = Annotated[str | None, _option("Where models translate.", "auto|cpu|cuda", panel="Models")]
 
 
 @with_settings(ScoreConfig, section="score")
@@ -89,8 +80,6 @@ def score(
     segment_scores: SegmentScores = None,
     html: Html = None,
     plot: Plot = None,
-    fail_under: FailUnder = None,
-    attention: Attention = False,
     attention_from: AttentionFrom = None,
     data: Data = None,
     train_text: TrainText = None,
@@ -114,185 +103,148 @@ def score(
 
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    inputs = _Inputs(
-        hypotheses or [], reference or [], source, model, all_models, segment_scores or [], data, train_text
-    )
-    outputs = _Outputs(html, plot, save_translation, fail_under, quiet)
+    named_here = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
+    search = {name: value for name, value in (("beam", beam), ("device", device)) if value is not None}
+    outputs = _Outputs(html, plot, save_translation)
     with Signals(), naming(*all_layers(ScoreConfig, *chosen.layers)):
-        request = _request(chosen, inputs, {"beam": beam, "device": device})
-        if len(request.systems) < 2 and (alone := {"differences", "significance"} & {*chosen.layers[-1][1]}):
-            raise UsageError(f"--{min(alone)}: compares systems; give two or more")
+        request = _request(chosen, named_here, _segment_files(segment_scores or []), search)
+        _check(request, chosen.layers[-1][1], search, attention_from)
         outputs.check(request)
-        if attention_from and not attention:
-            raise UsageError("--attention-from is for --attention; give it too")
-        attending = _attending(request, model, attention_from or [], html) if attention else {}
+        sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels = _panels(result, attending, chosen.workspace.resolve(AlignConfig, "align", {"device": device}))
-        outputs.write(result, request, panels)
+        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        outputs.write(result, panels, request, notifier(quiet))
+        _print(result, request.settings, bool(plot), panels)
+        if chosen.settings.fail_under is not None:
+            _judge(result, chosen.settings.fail_under)
 
 
-@dataclass(frozen=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     """The texts, models and words that the command line names."""
 
-    files: Sequence[Path]
+    hypotheses: Sequence[Path]
     references: Sequence[Path]
     source: Path | None
     model: Path | None
     all_models: bool
-    segment_scores: Sequence[str]
     data: Path | None
     train_text: Path | None
 
 
-def _request(chosen: Chosen[ScoreConfig], inputs: _Inputs, search: Mapping[str, Any]) -> "ScoreRequest":
-    """What is to be scored; the test set, the model and the vocabularies of the workspace are the defaults."""
-    from nmtalign.scoring.models import models_to_score
+def _request(
+    chosen: Chosen[ScoreConfig], given: _Inputs, segments: Mapping[str, Sequence[Path]], search: Mapping[str, Any]
+) -> "ScoreRequest":
+    """What is to be scored; the test set and the models of the workspace are the defaults."""
+    from nmtalign.scoring.models import models_to_score, texts_to_score
     from nmtalign.scoring.scoring_run import ScoreRequest
+    from nmtalign.scoring.unknowns import WordSources
 
-    workspace, settings = chosen.workspace, chosen.settings
-    references, source = _references_and_source(workspace, inputs)
-    if inputs.files or (inputs.references and not inputs.model and not inputs.all_models):
-        if inputs.all_models:
+    workspace = chosen.workspace
+    references, source = texts_to_score(workspace, given.references, given.source, optional=bool(given.hypotheses))
+    if given.hypotheses or (given.references and given.model is None and not given.all_models):
+        if given.all_models:
             raise UsageError("--all scores the models under models/; leave out HYP")
-        if not inputs.files and sys.stdin.isatty():
+        if not given.hypotheses and sys.stdin.isatty():
             raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
-        systems: Mapping[str, Path] = dict(name_files(inputs.files or [STDIN]))
+        systems = dict(name_files(given.hypotheses or [STDIN]))
+    elif source is None:
+        raise UsageError("nothing to translate: give the source with -s")
     else:
-        if source is None:
-            raise UsageError("nothing to translate: give the source with -s")
-        systems = models_to_score(workspace, inputs.model, inputs.all_models, source, say)
-    segments: dict[str, list[Path]] = {}
-    for metric, path in (named(Path(one)) for one in inputs.segment_scores):
-        if not metric:
-            raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
-        segments.setdefault(metric, []).append(path)
-    section, (origin, flags) = workspace.layers("translate", search)
-    request = ScoreRequest(
+        systems = models_to_score(workspace, given.model, given.all_models, source, say)
+    folder = given.data or given.model
+    folders = [folder] if folder else [path for path in systems.values() if path.is_dir()]
+    language = chosen.settings.target_language or workspace.target_language or ""
+    section, flags = workspace.layers("translate", search)
+    return ScoreRequest(
         systems,
         references,
         source,
-        dataclasses.replace(settings, target_language=settings.target_language or workspace.target_language or ""),
+        dataclasses.replace(chosen.settings, target_language=language),
         segments,
-        translation=translate_config(section, ("score", {"n_best": 1, "sample": False}), (origin, flags)),
-        skip_models=inputs.all_models,
+        WordSources.of(workspace, folders, given.train_text),
+        translate_config(section, ("score", {"n_best": 1, "sample": False}), flags),
+        skip_models=given.all_models,
     )
-    if not request.models and flags:
+
+
+def _segment_files(arguments: Sequence[str]) -> Mapping[str, Sequence[Path]]:
+    """The files of each metric, in the order of the systems."""
+    files: dict[str, list[Path]] = {}
+    for metric, path in (named(Path(one)) for one in arguments):
+        if not metric:
+            raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
+        files.setdefault(metric, []).append(path)
+    return files
+
+
+def _check(
+    request: "ScoreRequest", given: Mapping[str, Any], search: Mapping[str, Any], attention_from: Sequence[str] | None
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    settings = request.settings
+    if search and not request.models:
         raise UsageError("--beam and --device are for a translation made here; leave them out, or HYP and -r")
-    return dataclasses.replace(request, words=_word_sources(workspace, inputs, request))
-
-
-def _references_and_source(workspace: Workspace, inputs: _Inputs) -> tuple[Sequence[Path], Path | None]:
-    """-r and -s, or the test set of the workspace; its source belongs to its reference."""
-    test_source, test_reference = workspace.pairs.get("test", (None, None))
-    references = inputs.references or ([test_reference] if test_reference else [])
-    if not references:
-        raise UsageError(
-            'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
-        )
-    if inputs.source or not test_source or not test_reference:
-        return references, inputs.source
-    same = any(
-        one == test_reference or (one.exists() and test_reference.exists() and one.samefile(test_reference))
-        for one in references
-    )
-    return references, test_source if same and (test_source.exists() or not inputs.files) else None
-
-
-def _word_sources(workspace: Workspace, inputs: _Inputs, request: "ScoreRequest") -> "WordSources":
-    """The models or the corpus that say which words are known, and where words are counted."""
-    from nmtalign.scoring.unknowns import WordSources
-
-    given = inputs.data or inputs.model
-    folders = (given,) if given else tuple(request.models.values())
-    if not folders:
-        folders = tuple(one for one in (workspace.model, workspace.data) if (one / "tokenizer.json").is_file())[:1]
-    return WordSources(folders, inputs.train_text, (workspace.data, *workspace.pairs.get("train", ())[1:]))
-
-
-def _attending(
-    request: "ScoreRequest", model: Path | None, given: Sequence[str], html: Path | None
-) -> Mapping[str, Path]:
-    """The alignment file or the model that has the attention of each system; raises UsageError if none can be drawn."""
-    if not request.settings.differences and not html:
-        raise UsageError("--attention is drawn of --differences N; give it too")
-    if request.settings.format != "text" and not html:
-        raise UsageError(f"--attention is drawn as text and on the page of --html, not as {request.settings.format}")
-    if request.source is None:
+    if len(request.systems) < 2 and (alone := {"differences", "significance"} & {*given}):
+        raise UsageError(f"--{min(alone)}: compares systems; give two or more")
+    names = {name.strip().lower() for name in settings.metrics.split(",")}
+    if settings.fail_under is not None and names == {"ter"} and not request.segment_scores:
+        raise UsageError("--fail-under: a lower TER is better; give a metric of which more is better, such as bleu")
+    if attention_from and not settings.draw_attention:
+        raise UsageError("--attention-from is for --attention; give it too")
+    if settings.draw_attention and request.source is None:
         raise UsageError("--attention: give the source with -s")
-    names = [*request.systems]
-    found = {**(dict.fromkeys(names, model) if model else {}), **request.models}
-    unnamed = iter(names)
-    for argument in given:
-        name, path = named(Path(argument))
-        name = name or next(unnamed, "")  # files without a name belong to the systems in their order
-        if name not in names:
-            known = ", ".join(names[:5])
-            raise UsageError(f"--attention-from {argument}: no system has this name; the systems are {known}")
-        if not path.exists():
-            raise UsageError(f"--attention-from {argument}: no such file; give one of `nmtalign align` or `translate`")
-        found[name] = path
-    for name in names[:2]:
-        if name not in found:
-            raise UsageError(f"--attention: nothing has the attention of {name}; give --attention-from {name}=FILE.h5")
-    return found
+
+
+def _attention_sources(request: "ScoreRequest", model: Path | None, given: Sequence[str]) -> Mapping[str, Path]:
+    from nmtalign.scoring.system_attention import attention_sources
+
+    if not request.settings.draw_attention:
+        return {}
+    folders = {name: request.models.get(name, model) for name in request.systems}
+    return attention_sources(folders, [named(Path(one)) for one in given])
 
 
 def _run(request: "ScoreRequest", quiet: bool) -> "ScoreResult":
     from nmtalign.cli.score_output import progress
     from nmtalign.scoring.scoring_run import run_scoring
 
-    if request.models:
+    if request.models or request.settings.draw_attention:
         choose_wait_policy()
         bound_caches()
     return run_scoring(request, notify=notifier(quiet), warn=say, track=progress(quiet))
 
 
-def _panels(
-    result: "ScoreResult", attending: Mapping[str, Path], settings: AlignConfig
-) -> "Mapping[int, Sequence[tuple[str, Panel]]]":
-    """The attention of the first two systems in the sentences in which they differ most, by line from 1."""
-    texts, lines = result.texts, [one.line for one in result.report.differences]
-    if not attending or not lines or texts.source is None:
-        return {}
-    from nmtalign.scoring.system_attention import Attending, attention_panels
+def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignConfig) -> "Panels":
+    """The attention of the first two systems in the sentences in which they differ most."""
+    from nmtalign.scoring.system_attention import attention_panels
 
-    systems = [Attending(name, attending[name], text.lines) for name, text in [*texts.systems.items()][:2]]
-    return attention_panels(systems, texts.source.lines, lines, settings, say)
+    first = {name: sources[name] for name in [*result.texts.systems][:2] if sources}
+    return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
 
 
 @dataclass(frozen=True)
 class _Outputs:
-    """The files that are written, and the lowest score that is no failure."""
+    """The files that are written."""
 
     html: Path | None
     plot: Path | None
     save_translation: Path | None
-    fail_under: float | None
-    quiet: bool
 
     def check(self, request: "ScoreRequest") -> None:
         """Raises for every output that could not be written after long work."""
-        if self.save_translation and not request.models:
-            raise UsageError("--save-translation is for a translation made here; leave it out, or HYP and -r")
-        if self.save_translation and len(request.systems) > 1:
-            raise UsageError("--save-translation is for one model; --all keeps all translations in the models' folders")
+        settings = request.settings
+        if settings.draw_attention and not (self.html or (settings.differences and settings.format == "text")):
+            raise UsageError("--attention is drawn with --differences N, as text or on the page of --html; give these")
+        if self.save_translation and len(request.models) != 1:
+            raise UsageError("--save-translation is for the translation of one model; give only this one, with -m")
+        if self.plot:
+            check_figure_name(self.plot)
         if self.plot or self.html:
-            from nmtalign.figures import check_figure_name, need_matplotlib
-
-            if self.plot:
-                check_figure_name(self.plot)
             need_matplotlib()
         if self.html and self.html.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"{self.html}: a page's name ends in .html; give such a name to --html")
-        for output in (self.plot, self.html, self.save_translation):
-            if output:
-                check_output(output, request.paths)
-        if self.fail_under is not None and math.isnan(self.fail_under):
-            raise UsageError("--fail-under nan: no score is below that; give a number")
-        names = {name.strip().lower() for name in request.settings.metrics.split(",")}
-        if self.fail_under is not None and names == {"ter"} and not request.segment_scores:
-            raise UsageError("--fail-under: a lower TER is better; give a metric of which more is better, such as bleu")
+        for output in filter(None, (self.plot, self.html, self.save_translation)):
+            check_output(output, request.paths)
 
     def extended(self, request: "ScoreRequest") -> "ScoreRequest":
         """The request with what a plot needs, and what a page shows without being asked."""
@@ -309,13 +261,10 @@ class _Outputs:
             )
         return dataclasses.replace(request, settings=settings)
 
-    def write(
-        self, result: "ScoreResult", request: "ScoreRequest", panels: "Mapping[int, Sequence[tuple[str, Panel]]]"
-    ) -> None:
-        """Writes the files, prints what the request asks for, and judges the scores."""
-        note = notifier(self.quiet)
+    def write(self, result: "ScoreResult", panels: "Panels", request: "ScoreRequest", note: "Notify") -> None:
+        """Writes the files; `note` is called with a line for each."""
         if self.save_translation:
-            (text,) = result.texts.systems.values()
+            (text,) = (result.texts.systems[name] for name in request.models)
             with atomic_text(self.save_translation) as stream:
                 stream.writelines(f"{line}\n" for line in text.lines)
         if self.plot:
@@ -332,14 +281,9 @@ class _Outputs:
             with atomic_text(self.html) as stream:
                 stream.write(result.to_html(facts, svgs(panels)))
             note(f"wrote {self.html}")
-        _print(result, request.settings, bool(self.plot), panels)
-        if self.fail_under is not None:
-            _judge(result, self.fail_under)
 
 
-def _print(
-    result: "ScoreResult", settings: ScoreConfig, lengths: bool, panels: "Mapping[int, Sequence[tuple[str, Panel]]]"
-) -> None:
+def _print(result: "ScoreResult", settings: ScoreConfig, lengths: bool, panels: "Panels") -> None:
     """Prints what was asked for: not what only the page of --html shows."""
     asked = {"length": settings.by_length or lengths, "place": settings.by_place, "differences": settings.differences}
     shown = dataclasses.replace(result, report=result.report.without([name for name in asked if not asked[name]]))
@@ -358,13 +302,12 @@ def _judge(result: "ScoreResult", least: float) -> None:
     metrics = [name for name in result.report.metrics if name != "TER"]
     metric = "BLEU" if "BLEU" in metrics else metrics[0]
     values = {name: result.value(metric, name) for name in result.texts.systems}
-    low = [f"{name} {_below(value, least)}" for name, value in values.items() if value is not None and value < least]
+    low = [
+        f"{name} {value:.2f}" if round(value, 2) < least else f"{name} {value!r}"
+        for name, value in values.items()
+        if value is not None and value < least
+    ]
     if low:
         sys.stdout.flush()
         say(f"{metric} below {least:g}: {', '.join(low)}")
         raise typer.Exit(1)
-
-
-def _below(value: float, least: float) -> str:
-    """The value with two digits, or with as many as show that it is less than `least`."""
-    return next((text for digits in range(2, 16) if float(text := f"{value:.{digits}f}") < least), repr(value))

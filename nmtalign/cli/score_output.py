@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from nmtalign.cli.common import escaped
 from nmtalign.cli.plot import has_colour
@@ -15,12 +14,9 @@ from nmtalign.cli.tables import Table, print_table
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
-from nmtalign.scoring.system_attention import drawn
+from nmtalign.scoring.system_attention import Panels, drawn
 from nmtalign.scoring.text_tables import report_blocks
 from nmtalign.settings.command_settings import ScoreConfig
-
-if TYPE_CHECKING:
-    from nmtalign.alignment.heatmap import Panel
 
 SIDE_BY_SIDE = 110  # columns of the terminal from which two texts are printed beside each other
 _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, only the second system, without colours
@@ -41,10 +37,8 @@ def progress(quiet: bool) -> Track:
     return untracked if quiet or not sys.stderr.isatty() else _tracked
 
 
-def print_text(
-    report: Report, settings: ScoreConfig, panels: Mapping[int, Sequence[tuple[str, "Panel"]]] | None = None
-) -> None:
-    """Prints the report; `panels` are the attention of sentences, by line from 1."""
+def print_text(report: Report, settings: ScoreConfig, panels: Panels) -> None:
+    """Prints the report; `panels` are the attention of sentences."""
     report = replace(report, systems=tuple(replace(one, name=escaped(one.name)) for one in report.systems))
     terminal, columns = sys.stdout.isatty(), shutil.get_terminal_size().columns
     for block in report_blocks(report, table1=settings.table1, terminal=terminal, columns=columns):
@@ -55,40 +49,31 @@ def print_text(
             print_table(Table(block.head, block.rows, block.groups, block.fixed, block.left))
     if settings.differences and len(report.systems) > 1:
         colour = has_colour(sys.stdout, os.environ)
-        attention = {line: drawn(found, columns, colour=colour) for line, found in (panels or {}).items()}
+        attention = {line: drawn(found, columns, colour=colour) for line, found in panels.items()}
         print_differences(report, attention)
 
 
 def print_differences(report: Report, attention: Mapping[int, str]) -> None:
-    """Every difference with its line, scores, source and references; below it, its drawn attention, by line."""
+    """Every difference with its line, scores, source and references; below it, its drawn attention, by line.
+
+    Control characters of the texts, which could recolour or clear the terminal, are escaped.
+    """
     names = [system.name for system in report.systems[:2]]
     count = len(report.differences)
     if not count:
         sys.stdout.write(f"\nno sentence of {names[0]} and {names[1]} differs\n")
         return
-    differences = [_printable(one) for one in report.differences]
     what = "most different sentence" if count == 1 else f"{count} most different sentences"
     sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty() or has_colour(sys.stdout, os.environ):  # FORCE_COLOR, for `| less -R`
-        _draw(differences, names, attention)
+        _draw(report.differences, names, attention)
         return
-    for one in differences:
+    for one in report.differences:
+        rows = [*_context(one), *((name, marked(one.segments[side], side)) for side, name in enumerate(names))]
+        width = max(len(name) for name, _ in rows)
         sys.stdout.write(f"\n{_title(one, names)}\n")
-        sys.stdout.writelines(f"{name}  {text}\n" for name, text in _rows(one, names))
+        sys.stdout.writelines(f"{name.ljust(width)}  {text}\n" for name, text in rows)
         sys.stdout.write(attention.get(one.line, ""))
-
-
-def _printable(one: Difference) -> Difference:
-    """The same without control characters, which could otherwise recolour or clear the terminal."""
-    first, second = (
-        tuple(replace(segment, text=escaped(segment.text)) for segment in segments) for segments in one.segments
-    )
-    return replace(
-        one,
-        source=None if one.source is None else escaped(one.source),
-        references=tuple(escaped(text) for text in one.references),
-        segments=(first, second),
-    )
 
 
 def marked(segments: Sequence[Segment], side: int) -> str:
@@ -99,7 +84,7 @@ def marked(segments: Sequence[Segment], side: int) -> str:
         joined = "".join(one.text for one in run)
         bare = joined.strip()
         text += joined.replace(bare, f"{before}{bare}{after}", 1) if kind == "only" and bare else joined
-    return text
+    return escaped(text)
 
 
 def _title(one: Difference, names: Sequence[str]) -> str:
@@ -108,18 +93,8 @@ def _title(one: Difference, names: Sequence[str]) -> str:
 
 
 def _context(one: Difference) -> list[tuple[str, str]]:
-    rows = [("source", one.source)] if one.source is not None else []
-    return [*rows, *(("reference", text) for text in one.references)]
-
-
-def _rows(one: Difference, names: Sequence[str]) -> list[tuple[str, str]]:
-    """(what it is, text), the names padded to one width."""
-    rows = _context(one)
-    rows += [
-        (name, marked(segments, side)) for side, (name, segments) in enumerate(zip(names, one.segments, strict=True))
-    ]
-    width = max(len(name) for name, _ in rows)
-    return [(name.ljust(width), text) for name, text in rows]
+    rows = [("source", escaped(one.source))] if one.source is not None else []
+    return [*rows, *(("reference", escaped(text)) for text in one.references)]
 
 
 def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Mapping[int, str]) -> None:
@@ -138,7 +113,7 @@ def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Ma
         parts = Text()
         for segment in one.segments[side]:
             style = "" if segment.kind == "same" else "bold green" if segment.in_reference else "bold red"
-            parts.append(segment.text, style)
+            parts.append(escaped(segment.text), style)
         return parts
 
     for one in differences:

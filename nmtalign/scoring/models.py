@@ -1,8 +1,8 @@
-"""The models whose translations are scored: which ones, and their translations, which are kept for the next time."""
+"""What of a workspace is scored: the test set, the models, and their translations, which are kept for the next time."""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,28 @@ def untracked(doing: str, total: float) -> Iterator[None]:
 
 def ignore(message: str) -> None:
     """Tells nobody."""
+
+
+def texts_to_score(
+    workspace: Workspace, references: Sequence[Path], source: Path | None, optional: bool = False
+) -> tuple[Sequence[Path], Path | None]:
+    """The references and the source: those given, or the test set of the workspace; its source needs its reference.
+
+    With `optional` a source that is not there is left out. Raises UsageError if there is no reference.
+    """
+    test_source, test_reference = workspace.pairs.get("test", (None, None))
+    references = references or ([test_reference] if test_reference else [])
+    if not references:
+        raise UsageError(
+            'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
+        )
+    if source or not test_source or not test_reference:
+        return references, source
+    same = any(
+        one == test_reference or (one.exists() and test_reference.exists() and one.samefile(test_reference))
+        for one in references
+    )
+    return references, test_source if same and (test_source.exists() or not optional) else None
 
 
 def models_to_score(

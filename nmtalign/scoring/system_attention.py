@@ -1,12 +1,13 @@
 """The attention of systems in the sentences in which they differ most, by their models or from alignment files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import check_ahead, read_settings
+from nmtalign.scoring.texts import SystemTexts
 from nmtalign.settings.command_settings import AlignConfig
 
 if TYPE_CHECKING:
@@ -14,57 +15,64 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
 
 Pair = tuple[int, str, str]  # line from 1, source, translation
+Panels = Mapping[int, Sequence[tuple[str, "Panel"]]]  # line from 1: (system, what is drawn)
 
 
-@dataclass(frozen=True)
-class Attending:
-    """A system whose attention is to be drawn, and its translation of every line."""
+def attention_sources(systems: Mapping[str, Path | None], given: Sequence[tuple[str, Path]]) -> dict[str, Path]:
+    """The file or model that has the attention of each system; raises UsageError if the first two do not have any.
 
-    name: str
-    where: Path  # a model directory, or an HDF5 file of alignments whose sentence numbers are lines from 0
-    lines: Sequence[str]
-
-
-def attention_panels(
-    systems: Sequence[Attending],
-    source: Sequence[str],
-    numbers: Sequence[int],
-    settings: AlignConfig,
-    warn: Callable[[str], None],
-) -> "dict[int, list[tuple[str, Panel]]]":
-    """(system, panel to draw) of each line, numbered from 1, for each system that has attention.
-
-    `warn` is called for a model without attention. A sentence without words is left out. Raises UsageError if no system
-    has attention, and as `attention` does.
+    `systems` are names with the directory of a model, if there is one. `given` are (system, alignment file); files
+    without a name belong to the systems in their order.
     """
-    from nmtalign.alignment.heatmap import Panel
-
-    found: dict[int, list[tuple[str, Panel]]] = {number: [] for number in numbers}
-    attending = []
-    for system in systems:
-        if system.where.is_dir() and read_settings(system.where)["model"].get("attention") == "none":
-            warn(f"{system.where}: this model has no attention: there is no picture of it")
-        else:
-            attending.append(system)
-    if not attending:
-        raise UsageError(
-            "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
-        )
-    for system in attending:
-        pairs = [(number, source[number - 1], system.lines[number - 1]) for number in numbers]
-        for number, record in zip(numbers, attention(system.where, pairs, settings), strict=True):
-            if not record.empty():
-                found[number].append((system.name, Panel(record, system.name)))
+    found = {name: folder for name, folder in systems.items() if folder}
+    unnamed = iter(systems)
+    for name, path in given:
+        name = name or next(unnamed, "")
+        if name not in systems:
+            raise UsageError(f"--attention-from {path}: no system has this name; they are {', '.join(systems)}")
+        if not path.exists():
+            raise UsageError(f"--attention-from {path}: no such file; give one of `nmtalign align` or `translate`")
+        found[name] = path
+    for name in [*systems][:2]:
+        if name not in found:
+            raise UsageError(f"--attention: nothing has the attention of {name}; give --attention-from {name}=FILE.h5")
     return found
 
 
-def attention(where: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
-    """The records of chosen lines, in order: by forced decoding with a model, or from a file of alignments.
+def attention_panels(
+    texts: SystemTexts,
+    lines: Sequence[int],
+    sources: Mapping[str, Path],
+    settings: AlignConfig,
+    warn: Callable[[str], None],
+) -> Panels:
+    """What is to be drawn of some lines (from 1), for each system in `sources` that has attention.
 
-    Raises UsageError for a model without attention, InputError for a file of other sentences, FormatError for a damaged
-    file.
+    `sources` are model directories, or HDF5 files of alignments whose sentence numbers are lines from 0. `warn` is
+    called for a model without attention. A sentence without words is left out. Raises UsageError if no system has
+    attention, InputError for a file of other sentences, FormatError for a damaged file.
     """
-    return _from_model(where, pairs, settings) if where.is_dir() else _from_file(where, pairs)
+    from nmtalign.alignment.heatmap import Panel
+
+    found: dict[int, list[tuple[str, Panel]]] = {line: [] for line in lines}
+    attending = []
+    for name, where in sources.items():
+        if where.is_dir() and read_settings(where)["model"].get("attention") == "none":
+            warn(f"{where}: this model has no attention: there is no picture of it")
+        else:
+            attending.append((name, where))
+    if lines and sources and not attending:
+        raise UsageError(
+            "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
+        )
+    source = texts.source_lines or []
+    for name, where in attending:
+        pairs = [(line, source[line - 1], texts.systems[name].lines[line - 1]) for line in lines]
+        records = _from_model(where, pairs, settings) if where.is_dir() else _from_file(where, pairs)
+        for line, record in zip(lines, records, strict=True):
+            if not record.empty():
+                found[line].append((name, Panel(record, name)))
+    return found
 
 
 def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = False) -> str:
@@ -74,7 +82,7 @@ def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = F
     return render_text([panel for _, panel in panels], width, colour=colour) if panels else ""
 
 
-def svgs(found: "Mapping[int, Sequence[tuple[str, Panel]]]") -> dict[int, list[tuple[str, str]]]:
+def svgs(found: Panels) -> dict[int, list[tuple[str, str]]]:
     """(system, SVG) of each sentence for the page, by line; raises UsageError without matplotlib."""
     from nmtalign.alignment.heatmap import heatmap_svg
 

@@ -1,6 +1,7 @@
 """Unknown words: the sentences without one (the second column of the article's Table 1), and how often they occur."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
 from nmtalign.scoring.words import Frequencies, UnknownRates, WordTable, place_table, word_table
 from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers
@@ -100,6 +102,13 @@ class WordSources:
     folders: tuple[Path, ...] = ()  # models, or a prepared corpus
     train_text: Path | None = None  # training text of the target language, in which words are counted
     others: tuple[Path, ...] = ()  # corpora and texts in which words are counted if the files above are missing
+
+    @classmethod
+    def of(cls, workspace: Workspace, folders: Sequence[Path], train_text: Path | None = None) -> "WordSources":
+        """These files, with those of the workspace for what is not given."""
+        usual = (one for one in (workspace.model, workspace.data) if (one / TOKENIZER_FILE).is_file())
+        others = (workspace.data, *workspace.pairs.get("train", ())[1:])
+        return cls(tuple(folders or itertools.islice(usual, 1)), train_text, others)
 
 
 class KnownWords:

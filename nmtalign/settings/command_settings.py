@@ -174,6 +174,9 @@ class ScoreConfig:
     differences: int = setting(
         0, "Print the N sentences in which the first two systems differ most.", TABLES, common=True
     )
+    draw_attention: bool = setting(
+        False, "Draw the attention of the systems in these sentences.", TABLES, flags="--attention/--no-attention"
+    )
     metrics: str = setting(
         "",
         "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
@@ -207,6 +210,15 @@ class ScoreConfig:
         "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.", CONFIDENCE, common=True
     )
     format: Literal["text", "json", "csv"] = setting("text", "Format of the result.", TABLES, common=True)
+    fail_under: float | None = setting(
+        None,
+        "Exit with 1 if the BLEU (or else the first metric) of a system is lower.",
+        TABLES,
+        common=True,
+        at_least=-1e9,
+        at_most=1e9,
+        unset="no limit",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)

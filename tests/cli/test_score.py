@@ -240,7 +240,7 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         (
             ["out.fr", "-r", "test.fr", "--save-translation", "kept.fr"],
             2,
-            "--save-translation is for a translation made here; leave it out, or HYP and -r",
+            "--save-translation is for the translation of one model",
         ),
         (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),

@@ -55,7 +55,7 @@ def test_table_1_names_the_bleu_of_the_papers_time(capsys: pytest.CaptureFixture
     system = SystemReport("one", Section(parts[0]), Section(parts[1]))
     metrics, signatures = ("BLEU", "chrF2", "multi-bleu"), ("BLEU|a", "chrF2|b", "multi-bleu|c")
     rates = UnknownRates(None, 0.25, (0.5,))
-    print_text(Report(metrics, signatures, (system,), unknown=rates), ScoreConfig(table1=True))
+    print_text(Report(metrics, signatures, (system,), unknown=rates), ScoreConfig(table1=True), {})
     assert capsys.readouterr().out.splitlines() == [
         "sentences: 5",
         "no unknown word: 3 of 5 sentences",

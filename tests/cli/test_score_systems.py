@@ -398,7 +398,7 @@ def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run
     assert old[:2] == new[:2]
     assert new[2] == ""
     assert old[2] == ("nmtalign: --no-unk is now --known-words; the old name will be removed in the next release\n")
-    assert "--save-translation is for a translation made here" in run(*given, "-o", "kept.fr")[2]
+    assert "--save-translation is for the translation of one model" in run(*given, "-o", "kept.fr")[2]
 
 
 def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
@@ -438,7 +438,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
         (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
         (["good.fr", "bad.fr", "--attention-from", "a.h5"], 2, "--attention-from is for --attention"),
-        (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn of --differences N"),
+        (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn with --differences N"),
         (["good.fr", "bad.fr", "--attention", "--differences", "1"], 2, "--attention: give the source with -s"),
         (
             ["good.fr", "bad.fr", "--attention", "--differences", "1", "-s", "src.en"],
@@ -459,11 +459,11 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--segment-scores", "x=short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60"),
         (["good.fr", "--segment-scores", "x=ref.fr"], 3, "ref.fr: line 1: "),
         (["good.fr", "--segment-scores", "x=nan"], 3, "nan: line 3: 'nan' is not a number; give one number per line"),
-        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
+        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: must be at least"),
         (
             ["good.fr", "bad.fr", "-s", "src.en", "--attention", "--differences", "1", "--format", "json"],
             2,
-            "--attention is drawn as text and on the page of --html, not as json",
+            "--attention is drawn with --differences N, as text or on the page of --html",
         ),
         (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
     ],
