@@ -191,19 +191,11 @@ class SentenceTexts:
 
 
 @dataclass(frozen=True)
-class ScoreCard:
-    """The main number of one system."""
-
-    name: str
-    metric: str
-    score: Cell
-
-
-@dataclass(frozen=True)
 class ScoreCards:
-    """The main numbers at a glance, at the top of the page; tables repeat them, so Markdown leaves them out."""
+    """The main number of each system, at the top of the page; tables repeat them, so Markdown leaves them out."""
 
-    cards: Sequence[ScoreCard]
+    metric: str
+    scores: Sequence[tuple[str, Cell]]  # (system, number)
 
 
 Block = (

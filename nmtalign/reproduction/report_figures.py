@@ -21,8 +21,8 @@ from nmtalign.report.document import (
 from nmtalign.reproduction.plan import SystemPlan
 from nmtalign.reproduction.report_tables import by_name, count, mean_and_spread, number, p_value, score
 from nmtalign.reproduction.reproduction_results import Results, Scored, reordering, sure_links
-from nmtalign.scoring.figure import by_length_svg, draw_by_length
-from nmtalign.scoring.lengths import word_counts
+from nmtalign.scoring.buckets import word_counts
+from nmtalign.scoring.figure import breakdown_svg, draw_by_length
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 
 FIGURES = "figures"
@@ -36,7 +36,7 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         file = f"{FIGURES}/length-{scored.test.name}.png"
         draw_by_length(scored.paper, folder / file, metric)
         caption = f"{metric} by words of the source, {scored.test.name}; bands are 95% intervals"
-        yield Figure(file, caption, by_length_svg(scored.paper, metric))
+        yield Figure(file, caption, breakdown_svg(scored.paper, metric))
         yield _length_table(scored, results.plan.baseline.name)
 
 

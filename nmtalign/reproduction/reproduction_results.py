@@ -20,8 +20,7 @@ from nmtalign.reproduction.corpora import languages
 from nmtalign.reproduction.experiments import FLAGSHIP
 from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
-from nmtalign.scoring.cuts import Cut, by_length
-from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Report, make_report

@@ -18,7 +18,7 @@ from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.settings_files import settings_file, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 from nmtalign.reproduction.translations import TextTranslation
-from nmtalign.scoring.cuts import Mask
+from nmtalign.scoring.buckets import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.settings.command_settings import TranslateConfig

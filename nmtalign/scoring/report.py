@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from nmtalign.scoring.cuts import Cut, Mask
+from nmtalign.scoring.buckets import Cut, Mask
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.resampling import Columns, Interval, Mark, Resampled, Resampling, Test, draws_of
 
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.words import UnknownRates, WordTable
+    from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 Table = Sequence[Statistics]  # of one system, one per metric
 Masks = tuple[Mask, ...]  # one for all systems, or one per system
@@ -39,6 +39,14 @@ class Part:
     # every test. A tie is not the winner, but not significantly worse than the best system by some test. All systems
     # are ties where there are too few sentences to tell (2 / 2**sentences is not below the level).
     marks: tuple[Mark, ...] = ()
+
+    def interval(self, metric: int) -> Interval | None:
+        """The interval of a metric, if it was drawn."""
+        return self.intervals[metric] if self.intervals else None
+
+    def mark(self, metric: int) -> Mark:
+        """The mark of a metric; empty without a test."""
+        return self.marks[metric] if self.marks else ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     tests: tuple[Test, ...] = ()
-    words: tuple["WordTable", ...] = ()  # by training frequency, by place in the sentence
+    words: tuple["WordBreakdown", ...] = ()  # by training frequency, by place in the sentence
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
-from nmtalign.scoring.cuts import Cut, by_length, by_place
+from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
 from nmtalign.scoring.differences import Difference, most_different
-from nmtalign.scoring.lengths import parse_buckets
 from nmtalign.scoring.measuring import looks_tokenized, measure_systems, steps
 from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics
 from nmtalign.scoring.models import Notify, Track, ignore, translation_of, untracked
@@ -111,13 +110,12 @@ class ScoreResult:
 
         `facts` are shown beside the settings. `pictures` are (system, SVG) of the attention, by line from 1.
         """
-        from nmtalign.scoring.figure import by_length_svg, by_place_svg, words_svg
+        from nmtalign.scoring.figure import breakdown_svg, words_svg
         from nmtalign.scoring.score_document import build_page
 
         texts, metric, figures = self.texts, self.report.metrics[0], []
         for cut in self.report.systems[0].everything.breakdowns:
-            draw = by_length_svg if cut.by == "length" else by_place_svg
-            figures.append((f"{metric} {cut.title}", draw(self.report, metric)))
+            figures.append((f"{metric} {cut.title}", breakdown_svg(self.report, metric, cut.by)))
         figures += [(f"F1 of {table.title}", words_svg(table, [*texts.systems])) for table in self.report.words]
         settings = {
             "systems": ", ".join(f"{name} ({text.name})" for name, text in texts.systems.items()),

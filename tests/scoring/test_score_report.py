@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from nmtalign.scoring.cuts import by_length, by_place
-from nmtalign.scoring.lengths import parse_buckets, word_counts
+from nmtalign.scoring.buckets import by_length, by_place, parse_buckets, word_counts
 from nmtalign.scoring.measuring import corpus_scores, measure, measure_systems
 from nmtalign.scoring.metrics import MetricOptions
 from nmtalign.scoring.report import make_report

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, TER
 
-from nmtalign.scoring.cuts import by_length
-from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.buckets import by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Part, Report, make_report
