@@ -33,7 +33,7 @@ def name_files(
     pairs = [named(argument) for argument in arguments]
     taken = Counter(name for name, _ in pairs if name)
     if twice := [name for name, count in taken.items() if count > 1]:
-        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a name of its own")
+        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE another name")
     unnamed = [tuple(parts_of(path)) for name, path in pairs if not name]
     names = []
     for name, path in pairs:
