@@ -134,27 +134,37 @@ def score(
     source: Given | None = None,
     *,
     segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] | None = None,
-    words: WordSources | None = None,
+    words: str | Path | None = None,
+    train_text: str | Path | None = None,
     **settings: Any,
 ) -> ScoreResult:
     """Scores one system, or several (a mapping from names to systems), against one or more references.
 
-    A text is a path or a sequence of lines. A system may also be the path of a model directory: the model translates
-    `source`. `settings` are those of section [score], by name: `metrics="bleu,chrf"`, `by_length=True`,
-    `differences=5`. `segment_scores` holds, for each metric that another program computed, one file or one sequence of
-    numbers per system. `words` says which words are known. Raises UsageError for settings that do not go together,
-    InputError if there is nothing to score or the numbers of lines differ.
+    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
+    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`.
+    `settings` are those of section [score], by name: `metrics="bleu,chrf"`, `by_length=True`, `differences=5`.
+    `segment_scores` holds, for each metric that another program computed, one file or one sequence of numbers per
+    system. `words` is a model directory or a prepared corpus that says which words are known (else the models that
+    translate do), `train_text` the training text of the target language. Raises UsageError for settings that do not go
+    together, InputError if there is nothing to score or the numbers of lines differ.
     """
     systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    one = isinstance(references, Path) or all(isinstance(line, str) for line in references)
+    one = isinstance(references, str | Path) or all(isinstance(line, str) for line in references)
+    several: Any = [references] if one else references
     request = ScoreRequest(
-        systems,
-        [references] if one else references,  # type: ignore[list-item, arg-type]
-        source,
+        {name: _given(system) for name, system in systems.items()},
+        [_given(each) for each in several],
+        None if source is None else _given(source),
         settings_of(ScoreConfig, ("score", settings)),
         segment_scores or {},
     )
-    return run_scoring(dataclasses.replace(request, words=words or WordSources((*request.models.values(),))))
+    folders = (Path(words),) if words else tuple(request.models.values())
+    sources = WordSources(folders, Path(train_text) if train_text else None)
+    return run_scoring(dataclasses.replace(request, words=sources))
+
+
+def _given(text: Given) -> Given:
+    return Path(text) if isinstance(text, str) else text
 
 
 def run_scoring(
@@ -171,8 +181,7 @@ def run_scoring(
     request.check()
     language = settings.target_language or find_language(request.words.folders, request.references[0])
     options = metric_options(settings, language)
-    tests, intervals = tests_of(settings, several), wants_intervals(settings, several)
-    resampling = resampling_of(settings) if intervals or tests else None
+    resampling, tests, intervals = _resampling(settings, several)
     words = KnownWords(settings, request.words, language, notify)
 
     texts = _read(request, notify, warn, track)
@@ -265,29 +274,26 @@ def _differences(texts: SystemTexts, count: int, tables: Sequence[Sequence[Stati
     )
 
 
-def wants_intervals(settings: ScoreConfig, several: bool) -> bool:
-    """Whether every figure has its interval: unless a setting decides, where figures are compared."""
-    if settings.confidence is not None:
-        return settings.confidence
-    return several or settings.by_length or settings.by_place
+def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None, tuple[Test, ...], bool]:
+    """(how samples are drawn, the tests between systems, whether every figure has its interval).
 
-
-def tests_of(settings: ScoreConfig, several: bool) -> tuple[Test, ...]:
-    """The tests of significance between systems."""
-    if not several or settings.significance == "none":
-        return ()
-    return ("bs", "ar") if settings.significance == "both" else (settings.significance,)
-
-
-def resampling_of(settings: ScoreConfig) -> Resampling:
-    """How samples are drawn; a seed that is not given is sacreBLEU's: $SACREBLEU_SEED, or 12345."""
-    seed = settings.seed
+    Figures have intervals where systems or parts are compared, unless a setting decides. A seed that is not given is
+    sacreBLEU's: $SACREBLEU_SEED, or 12345.
+    """
+    intervals, seed = settings.confidence, settings.seed
+    tests: tuple[Test, ...] = ()
+    if intervals is None:
+        intervals = several or settings.by_length or settings.by_place
+    if several and settings.significance != "none":
+        tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
+    if not intervals and not tests:
+        return None, tests, intervals
     if seed is None:
         text = os.environ.get(SEED, str(DEFAULT_SEED))
         if not (text.isascii() and text.isdigit()):
             raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or give --seed")
         seed = int(text)
-    return Resampling(settings.bootstrap, settings.trials, seed)
+    return Resampling(settings.bootstrap, settings.trials, seed), tests, intervals
 
 
 def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:

@@ -2,12 +2,15 @@
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.scoring_run import score
+
+DEFAULT = "bleu,chrf,chrf++"  # without multi-bleu, whose language is known by the name of a file
 
 
 def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
@@ -35,6 +38,27 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     assert result.value(system="c") > result.value(system="a")
     assert result.report.systems[2].everything.whole.marks[0] == "winner"
     assert [one.by for one in result.report.systems[0].everything.breakdowns] == ["length"]
+
+
+def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
+    for name, lines in (("out.fr", texts.systems[0]), ("ref.fr", texts.references[0]), ("src.en", texts.source)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    lines = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50)
+    system, reference, source = tmp_path / "out.fr", tmp_path / "ref.fr", tmp_path / "src.en"
+    for references in (str(reference), [reference]):
+        files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50, metrics=DEFAULT)
+        assert files.report == lines.report
+    words = score(system, reference, by_frequency=True, train_text=reference, metrics="bleu").report.words
+    assert [table.by for table in words] == ["frequency"]
+    with pytest.raises(UsageError, match="nothing to translate: give the source"):
+        score({"out": system, "model": tmp_path}, reference)
+
+
+def test_a_page_has_figures_and_the_names_of_the_texts(texts) -> None:
+    pytest.importorskip("matplotlib")
+    page = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50).to_html()
+    for part in ("hypothesis: scores of 200 sentences", "by words of the source", "<svg", "reference 1"):
+        assert part in page
 
 
 @pytest.mark.parametrize(
