@@ -93,6 +93,23 @@ def svg_for_page(figure: Any, title: str) -> str:
     return f'{start} stroke-linejoin="round" stroke-linecap="butt">\n <title>{escape(title)}</title>{rest}'
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """The colour, dashes and marks of a line, different for the first ten lines."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
+
+
+def plain_axes(axes: Any) -> None:
+    """Small ticks, no frame at the top and at the right, and a grid, if there is one, behind the lines."""
+    axes.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
 def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:
     """Draws the names above the axes, with long names wrapped, in as many columns as fit (`inches`, or the axes)."""
     room = int((inches or axes.get_window_extent().width / axes.figure.dpi) * _LETTERS_OF_NAMES)

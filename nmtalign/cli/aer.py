@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, notifier
-from nmtalign.cli.naming import name_files
+from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, name_files, notifier
 from nmtalign.cli.tables import Table, aligned
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import LinkMethod, ScoreConfig

@@ -19,10 +19,10 @@ from nmtalign.cli.common import (
     ThreadsOption,
     WhichOption,
     choose_wait_policy,
+    counted,
     notifier,
     say,
 )
-from nmtalign.cli.counting import counted
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from nmtalign.cli.common import QuietOption, escaped, notifier
-from nmtalign.cli.naming import name_files
+from nmtalign.cli.common import QuietOption, escaped, name_files, notifier
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
 from nmtalign.settings.workspace import Workspace, load_workspace

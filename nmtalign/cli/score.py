@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, json_text, notifier, say
-from nmtalign.cli.naming import name_files, named
+from nmtalign.cli.common import (
+    QuietOption,
+    bound_caches,
+    choose_wait_policy,
+    json_text,
+    name_files,
+    named,
+    notifier,
+    say,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError

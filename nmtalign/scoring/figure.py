@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from nmtalign.errors import UsageError
 from nmtalign.figures import (
     COLOURS,
-    DASHES,
     GREY,
     LETTERS_AN_INCH,
-    MARKERS,
     SMALL,
     USUAL,
     check_figure_name,
     legend_above,
+    line_style,
     need_matplotlib,
+    plain_axes,
     save,
     small_print,
     svg_for_page,
@@ -34,7 +34,7 @@ from nmtalign.scoring.words import WordBreakdown
 
 By = Literal["length", "place"]
 Line = NDArray[np.float64]
-_WIDTH, _HEIGHT = 6.4, 4.2  # inches, more where there are many buckets
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches; wider for many buckets
 _BUCKET = 0.5  # inches per bucket, at least
 _WIDEST = 16.0
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo", "||||", "**")
@@ -143,11 +143,8 @@ def _frame(labels: Sequence[str], label: str, weight: int = 1) -> tuple[Any, Any
     axes, strip = figure.subplots(
         2, 1, sharex=True, height_ratios=(5, 1), gridspec_kw={"hspace": 0.08, "left": 0.1, "right": 0.98}
     )
-    for each in (axes, strip):
-        each.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
-        each.set_axisbelow(True)
-        for side in ("top", "right"):
-            each.spines[side].set_visible(False)
+    plain_axes(axes)
+    plain_axes(strip)
     axes.grid(axis="y", color="0.88", linewidth=0.6)
     axes.tick_params(bottom=False, labelbottom=False)
     axes.set_xlim(-0.5, len(labels) - 0.5)
@@ -162,7 +159,8 @@ def _frame(labels: Sequence[str], label: str, weight: int = 1) -> tuple[Any, Any
 def _draw_line(axes: Any, line: Line, number: int, shift: float) -> Any:
     """Draws one system; `line` is (3, buckets), its scores and the ends of their intervals."""
     values, lows, highs = line
-    places, colour = np.arange(len(values)) + shift, COLOURS[number % len(COLOURS)]
+    places, style = np.arange(len(values)) + shift, line_style(number)
+    colour = style["color"]
     known = np.pad(~np.isnan(lows), 1)
     if known.any():
         band = {"facecolor": colour, "alpha": 0.16, "edgecolor": colour, "linewidth": 0.5}
@@ -171,9 +169,8 @@ def _draw_line(axes: Any, line: Line, number: int, shift: float) -> Any:
     for x in np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]):
         axes.plot([places[x]] * 2, [lows[x], highs[x]], color=colour, linewidth=5, alpha=0.3, solid_capstyle="butt")
     (drawn,) = axes.plot(
-        places, values, color=colour, linestyle=DASHES[number % len(DASHES)], linewidth=1.6,
-        marker=MARKERS[number % len(MARKERS)], markersize=5.5, markeredgecolor="white", markeredgewidth=0.6,
-        zorder=3 - number / 100,
+        places, values, **style, linewidth=1.6, zorder=3 - number / 100,
+        markersize=5.5, markeredgecolor="white", markeredgewidth=0.6,
     )  # fmt: skip
     return drawn
 

@@ -149,9 +149,9 @@ def values_of(metric: Any, sums: NDArray[Any]) -> Values:
     if not len(sums):
         return np.zeros(0)
     if (100.0 * sums.dtype.type(1)).dtype == _working_type(sums):  # before NumPy 2 float32 became float64 here
-        if isinstance(metric, BLEU) and metric.smooth_method in ("exp", "none") and not metric.effective_order:
+        if isinstance(metric, BLEU):
             return _bleu_values(sums, exponential=metric.smooth_method == "exp")
-        if isinstance(metric, CHRF) and not metric.eps_smoothing:
+        if isinstance(metric, CHRF):
             return chrf_values(sums, metric.beta)
     return np.array([metric._compute_score_from_stats(row).score for row in sums.copy()])
 

@@ -1,6 +1,6 @@
 """A report as data for other programs: one JSON object, or one table of comma-separated values.
 
-The object always has the same keys; what was not asked for is null or an empty list, and so is what cannot be scored.
+The object always has the same keys. Figures that were not requested, or that do not exist, are null or an empty list.
 Numbers are not rounded, and none is NaN. The shape is shown in nmtalign/docs/formats.md.
 """
 

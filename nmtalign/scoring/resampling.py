@@ -2,7 +2,7 @@
 
 Each subset of the sentences is a separate corpus: the figures are those of sacreBLEU for files with only its lines.
 
-sacreBLEU holds all draws at once: 1,000 samples of 100,000 sentences are 800 MB of indices. Here the same random
+sacreBLEU keeps all draws in memory: 1,000 samples of 100,000 sentences are 800 MB of indices. Here the same random
 numbers are drawn in slices. Each slice becomes the number of times that each sentence was drawn. The sums are then
 one matrix product for all metrics of all systems. Statistics are whole numbers, so their sums are exact in any order.
 """
@@ -27,7 +27,7 @@ Advance = Callable[[int], None]
 _DRAWS = 2**21  # sentences drawn at once: 16 MB of indices
 _COINS = 2**23  # coins tossed at once: 8 MB
 _WORD = 32  # numpy makes this number of booleans from one random number, and drops those that a call does not need
-_EXACT = 2.0**24  # float32 holds every whole number up to it
+_EXACT = 2.0**24  # float32 represents every whole number up to it
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,18 @@ class Columns:
 
     whole: NDArray[np.float32]  # (N, C) whole numbers
     # (N, D) each: a system's statistics by a metric that has other numbers, such as TER's mean length of 3 references.
-    broken: tuple[NDArray[np.float64], ...]
-    # For each system and metric its columns, numbered through `whole`, then `broken`.
+    fractional: tuple[NDArray[np.float64], ...]
+    # For each system and metric its columns, numbered through `whole`, then `fractional`.
     places: tuple[tuple[NDArray[np.intp], ...], ...]
 
     @classmethod
     def of(cls, tables: Sequence[Sequence[Statistics]]) -> "Columns":
         """Gathers the rows of `tables`, the statistics of each system."""
-        broken = [one.rows for table in tables for one in table if not _is_whole(one.rows)]
+        fractional = [one.rows for table in tables for one in table if not _is_whole(one.rows)]
         columns: dict[bytes, NDArray[np.float32]] = {}
         keys = [[_keep(one.rows, columns) if _is_whole(one.rows) else [] for one in table] for table in tables]
         numbers = {key: number for number, key in enumerate(columns)}
-        unused = iter(range(len(numbers), len(numbers) + sum(rows.shape[1] for rows in broken)))
+        unused = iter(range(len(numbers), len(numbers) + sum(rows.shape[1] for rows in fractional)))
         places = tuple(
             tuple(
                 np.array([numbers[key] for key in known] or [next(unused) for _ in range(one.rows.shape[1])])
@@ -85,7 +85,7 @@ class Columns:
         whole = np.empty((len(tables[0][0]), len(columns)), dtype=np.float32)
         for number, column in enumerate(columns.values()):
             whole[:, number] = column
-        return cls(whole, tuple(broken), places)
+        return cls(whole, tuple(fractional), places)
 
     def __len__(self) -> int:
         return len(self.whole)
@@ -94,12 +94,12 @@ class Columns:
         """The sentences where `mask` (N,) is True."""
         if mask.all():
             return self
-        return Columns(self.whole[mask], tuple(rows[mask] for rows in self.broken), self.places)
+        return Columns(self.whole[mask], tuple(rows[mask] for rows in self.fractional), self.places)
 
     def totals(self) -> Sums:
         """(columns,) the sums over all sentences."""
         whole = np.add.reduce(self.whole, axis=0, dtype=np.float64)
-        return np.concatenate([whole, *(np.cumsum(rows, axis=0)[-1] for rows in self.broken)])
+        return np.concatenate([whole, *(np.cumsum(rows, axis=0)[-1] for rows in self.fractional)])
 
 
 def _is_whole(rows: NDArray[np.float64]) -> bool:
@@ -120,21 +120,21 @@ def bootstrap(
 ) -> NDArray[np.float32]:
     """(samples, columns) sums over samples of as many sentences as there are, drawn with replacement.
 
-    In sacreBLEU's float32, which holds sums of whole numbers up to 16.7 million; above it sacreBLEU rounds after every
-    sentence, this function once. Other numbers are added in the order drawn, as in sacreBLEU. `advance` is called with
-    the number of samples done.
+    The sums are float32 as in sacreBLEU, which is exact for whole numbers up to 16.7 million; above it sacreBLEU rounds
+    after every sentence, this function once. Other numbers are added in the order drawn, as in sacreBLEU. `advance` is
+    called with the number of samples done.
     """
     size = len(columns)
     generator = np.random.default_rng(seed)
     product = _Product(columns.whole)
-    broken = [column.astype(np.float32) for rows in columns.broken for column in rows.T]
+    fractional = [column.astype(np.float32) for rows in columns.fractional for column in rows.T]
     sums = []
     for count in _slices(samples, max(1, at_once // size)):
         drawn = generator.integers(size, size=(count, size))
         counts = np.empty((count, size), dtype=np.float32)
         for number, sample in enumerate(drawn):
             counts[number] = np.bincount(sample, minlength=size)
-        in_order = [np.cumsum(column[drawn], axis=1, dtype=np.float32)[:, -1:] for column in broken]
+        in_order = [np.cumsum(column[drawn], axis=1, dtype=np.float32)[:, -1:] for column in fractional]
         sums.append(np.concatenate([product.sums(counts).astype(np.float32), *in_order], axis=1))
         if advance:
             advance(count)
@@ -158,8 +158,8 @@ def swaps(
     for count in _slices(trials, max(1, at_once // size // _WORD) * _WORD):
         coins = generator.integers(2, size=(count, size), dtype=np.bool_)
         sums = product.sums(coins.astype(np.float32))
-        picked.append(np.concatenate([sums, *(coins @ rows for rows in columns.broken)], axis=1))
-        left.append(np.concatenate([totals - sums, *(~coins @ rows for rows in columns.broken)], axis=1))
+        picked.append(np.concatenate([sums, *(coins @ rows for rows in columns.fractional)], axis=1))
+        left.append(np.concatenate([totals - sums, *(~coins @ rows for rows in columns.fractional)], axis=1))
         if advance:
             advance(count)
     return np.concatenate(picked), np.concatenate(left)
@@ -185,7 +185,7 @@ class _Product:
     def sums(self, counts: NDArray[np.float32]) -> Sums:
         """(samples, C) of (samples, N) counts."""
         sums: NDArray[Any] = counts.astype(self._rows.dtype, copy=False) @ self._rows
-        # No number is negative: where a sum is below the limit, so was every sum on the way to it.
+        # No number is negative, so the partial sums of a sum below the limit were below it, too.
         if self._rows.dtype == np.float32 and sums.max(initial=0) >= _EXACT:
             self._rows = self._rows.astype(np.float64)
             return self.sums(counts)

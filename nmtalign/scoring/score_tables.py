@@ -171,7 +171,7 @@ def _upper_first(title: str) -> str:
 
 
 def _bucket_table(report: Report, key: str, cuts: Sequence[Breakdown]) -> DataTable:
-    """The table of a breakdown; `cuts` holds that of each system."""
+    """The table of a breakdown; `cuts` contains that of each system."""
     first = cuts[0]
     parts = list(zip(*(cut.parts for cut in cuts), strict=True))  # a row for each bucket, a column for each system
     groups: list[tuple[Inline, Rows]] = []

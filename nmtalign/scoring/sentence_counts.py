@@ -297,12 +297,12 @@ def _clipped(keys: NDArray[np.uint64], order: int, width: int, references: int) 
 
 
 def _starts(keys: NDArray[np.uint64] | Ints) -> Ints:
-    """The places where runs of equal keys start."""
+    """The positions at which runs of equal keys start."""
     return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
 
 
 def _counted_matches(system: Numbered, references: Sequence[Numbered], order: int) -> Ints:
-    """The same as `matches` for one system, slowly, for sentences with more different codes than a key can hold."""
+    """The same as `matches` for one system, slowly, for sentences with too many different codes for a key."""
 
     def ngrams(codes: Ints, length: int) -> Counter[tuple[int, ...]]:
         return Counter(zip(*(codes[:-1].tolist()[start:] for start in range(length)), strict=False))

@@ -115,7 +115,6 @@ class TargetTexts:
         self.references = tuple(tokenized.ids(lines, tokenizer, whole=True) for lines in references)
         self.systems = tuple(tokenized.ids(lines, tokenizer, whole=True) for lines in systems)
         self.words = tuple(tokenized.index(tokenizer, whole=True))  # the different words, by number
-        self.count = len(self.systems)
 
     def windows(self, system: int) -> Iterator[tuple[WordIds, WordIds]]:
         """(hypotheses of a system, their references), some sentences at a time."""
@@ -130,17 +129,13 @@ def _nearest(hypotheses: WordIds, references: Sequence[WordIds], words: int) -> 
     """For each hypothesis the reference with the highest F1 of words."""
     if len(references) == 1:
         return references[0]
-    nearest = np.argmax([_f1(hypotheses, reference, words) for reference in references], axis=0)
+    scores = []
+    for reference in references:
+        matches = np.bincount(hypotheses.sentences, matched(hypotheses, reference, words), len(hypotheses))
+        scores.append(2 * np.rint(matches) / np.maximum(hypotheses.lengths + reference.lengths, 1))
+    nearest = np.argmax(scores, axis=0)
     sentences = [references[chosen].sentence(number) for number, chosen in enumerate(nearest)]
     return WordIds(np.concatenate(sentences), np.cumsum([0, *map(len, sentences)]))
-
-
-def _f1(hypotheses: WordIds, references: WordIds, words: int) -> NDArray[np.float64]:
-    """(N,) the F1 of words of each sentence."""
-    shares = matched(hypotheses, references, words)
-    matches = np.rint(np.bincount(hypotheses.sentences, shares, len(hypotheses)))
-    scores: NDArray[np.float64] = 2 * matches / np.maximum(hypotheses.lengths + references.lengths, 1)
-    return scores
 
 
 def matched(text: WordIds, other: WordIds, words: int) -> NDArray[np.float64]:

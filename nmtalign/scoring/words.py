@@ -182,20 +182,16 @@ def word_table(texts: TargetTexts, frequencies: Frequencies, lowest: Sequence[in
     ends = [(first, following - 1) for first, following in itertools.pairwise(lowest)]
     labels = [str(first) if first == last else f"{first}-{last}" for first, last in ends]
     labels = ["unknown", *labels, f">={lowest[-1]}"]
-    systems = [_counts(texts, system, lambda text: bucket[text.ids], len(labels)) for system in range(texts.count)]
-    rows = [
-        WordRow(
-            label,
-            tuple(replace(counts[number], matches=round(counts[number].matches), found=None) for counts in systems),
-        )
-        for number, label in enumerate(labels)
-    ]
+    numbers = range(len(texts.systems))
+    systems = [_counts(texts, number, lambda text: bucket[text.ids], len(labels)) for number in numbers]
+    whole = ([replace(one, matches=round(one.matches), found=None) for one in counts] for counts in systems)
+    rows = [WordRow(label, counts) for label, counts in zip(labels, zip(*whole, strict=True), strict=True)]
     return WordBreakdown("frequency", "words from unknown and rare to frequent in training", "times seen", tuple(rows))
 
 
 def place_table(texts: TargetTexts) -> WordBreakdown:
     """Divides words by the fifth of their sentence."""
-    systems = [_counts(texts, system, _fifth, len(PLACES)) for system in range(texts.count)]
+    systems = [_counts(texts, system, _fifth, len(PLACES)) for system in range(len(texts.systems))]
     rows = [WordRow(label, counts) for label, counts in zip(PLACES, zip(*systems, strict=True), strict=True)]
     return WordBreakdown("place", "words by place in the sentence", "place", tuple(rows))
 
