@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize
     from nmtalign.api import aer, align, describe, lexicon, prepare, score_pairs, train, write_alignments
-    from nmtalign.scoring.evaluation import score
+    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
@@ -48,7 +48,7 @@ _MODULES = {
     "Request": "nmtalign.translating.translation",
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
-    "score": "nmtalign.scoring.evaluation",
+    "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
         ("aer", "align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"

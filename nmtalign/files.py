@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
 
@@ -57,6 +57,20 @@ def stream_number(path: Path) -> int | None:
 def stays_in_place(path: Path) -> bool:
     """Whether a path is written in place and never replaced: a device, a named pipe, a stream of this process."""
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def check_output(path: Path, inputs: Iterable[Path]) -> None:
+    """Raises UsageError or ResourceError if a file cannot be written here, or would replace one of the inputs."""
+    if stays_in_place(path):
+        return
+    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
+        raise UsageError(f"{path}: is read here and would be replaced; give another name")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ResourceError(f"{path}: cannot write: no permission for the folder {path.parent}")
 
 
 def followed(path: Path) -> Path:

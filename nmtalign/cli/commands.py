@@ -21,7 +21,7 @@ from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
 from nmtalign.cli.sample import sample
-from nmtalign.cli.score import ScoreCommand, score
+from nmtalign.cli.score import score
 from nmtalign.cli.score_pairs import score_pairs
 from nmtalign.cli.symmetrize import symmetrize
 from nmtalign.cli.train import train, wait_for_first_rank
@@ -93,7 +93,7 @@ for _panel, _functions in _PANELS.items():
     for _function in _functions:
         app.command(
             _function.__name__.replace("_", "-"),
-            cls=ScoreCommand if _function is score else Command,
+            cls=Command,
             rich_help_panel=_panel,
             help=_help(_function),
         )(_function)

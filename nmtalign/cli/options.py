@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand
 
 from nmtalign.cli.common import ConfigOption, escaped, say
+from nmtalign.errors import UsageError
 from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, preset, settings_of
 from nmtalign.settings.workspace import Workspace, load_workspace
@@ -33,6 +34,22 @@ T = TypeVar("T")
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "translate": {"--alignments": "--save-alignments", "--alignments-of": "--save-alignments-of"},
     "score-pairs": {"--n-best": "--n-best-list"},
+    "score": {
+        "--no-unk": "--known-words",
+        "--with-unk": "--all-words",
+        "--output": "--save-translation",
+        "-o": "--save-translation",
+        "--alignments": "--attention-from",
+    },
+}
+# Options that exist no more, by command, and what to do instead.
+REMOVED: Mapping[str, Mapping[str, str]] = {
+    "score": {
+        "--comet": "compute COMET with its own command, and give its scores, one per line, with "
+        "--segment-scores COMET=FILE",
+        "--tokenized": "multi-bleu is printed by default if the language is known; else give --target-language, or "
+        "--metrics multi-bleu --tokenize none for tokenised text",
+    },
 }
 
 
@@ -186,14 +203,17 @@ class Command(TyperCommand):
         if "--show-settings" in args[:end]:
             for one in self.params:
                 one.required = False
-        renamed = RENAMED.get(self.name or "", {})
-        parsed: list[str] = super().parse_args(ctx, [*(_current(arg, renamed) for arg in args[:end]), *args[end:]])
+        current = [_current(arg, self.name or "") for arg in args[:end]]
+        parsed: list[str] = super().parse_args(ctx, [*current, *args[end:]])
         return parsed
 
 
-def _current(argument: str, renamed: Mapping[str, str]) -> str:
+def _current(argument: str, command: str) -> str:
     name, equals, value = argument.partition("=")
-    if name not in renamed:
+    if advice := REMOVED.get(command, {}).get(name):
+        raise UsageError(f"{name} is no longer an option: {advice}")
+    new = RENAMED.get(command, {}).get(name)
+    if new is None:
         return argument
-    say(f"{name} is now {renamed[name]}; the old name will be removed in the next release")
-    return f"{renamed[name]}{equals}{value}"
+    say(f"{name} is now {new}; the old name will be removed in the next release")
+    return f"{new}{equals}{value}"

@@ -1,114 +1,100 @@
 """`nmtalign score`: BLEU, chrF and other metrics of one or several systems, with confidence, by length, by words."""
 
-import contextlib
-import os
+import dataclasses
 import shlex
-import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
 
-from nmtalign.cli import score_options as options
 from nmtalign.cli.common import (
-    ConfigOption,
     QuietOption,
     bound_caches,
     choose_wait_policy,
     json_text,
+    name_files,
+    named,
     notifier,
     say,
 )
-from nmtalign.cli.plot import has_colour
-from nmtalign.cli.score_plan import ScoreTask, attention_files, make_task
-from nmtalign.cli.stopping import Signals, exit_on_signals
+from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
-from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.version import __version__
+from nmtalign.figures import check_figure_name, need_matplotlib
+from nmtalign.files import atomic_text, check_output
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.definition import TABLES, naming
+from nmtalign.settings.presets import all_layers, translate_config
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.heatmap import Panel
-    from nmtalign.scoring.evaluation import Track
-    from nmtalign.scoring.report import Report, Section
-    from nmtalign.scoring.texts import SystemTexts
+    from nmtalign.scoring.models import Notify
+    from nmtalign.scoring.scoring_run import ScoreRequest, ScoreResult
+    from nmtalign.scoring.system_attention import Panels
 
-RENAMED = {
-    "--no-unk": "--known-words",
-    "--with-unk": "--all-words",
-    "--output": "--save-translation",
-    "-o": "--save-translation",
-    "--alignments": "--attention-from",
-}
-_NO_COMET = (
-    "--comet is no longer an option: compute COMET with its own command, and give its scores, one per line, with "
-    "--segment-scores COMET=FILE"
-)
+DIFFERENCES = 10  # on a page, unless another number is given
 
 
-class ScoreCommand(TyperCommand):
-    """Accepts the option names of version 0.1 for one release, each with a line on stderr."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the arguments after it has replaced old names."""
-        end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(_renamed, args[:end]), *args[end:]])
+def _option(help: str, metavar: str | None = None, names: str = "", panel: str | None = None) -> Any:
+    """An option of `--help`, or if it has a panel, of `--help-all` only."""
+    title = f"Advanced: {panel}" if panel else None
+    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title)
 
 
-def _renamed(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    if argument.startswith("-o") and argument != "-o":
-        name, equals, value = "-o", "=", argument.removeprefix("-o")
-    if name == "--comet":
-        raise UsageError(_NO_COMET)
-    if name not in RENAMED:
-        return argument
-    say(f"{name} is now {RENAMED[name]}; the old name works only in this release")
-    return f"{RENAMED[name]}{equals}{value}"
+Hypotheses = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[NAME=]HYP...",
+        help="Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
+        show_default=False,
+    ),
+]
+References = Annotated[list[Path] | None, _option("Reference; may be repeated.", "FILE", "--reference -r")]
+Source = Annotated[Path | None, _option("Source text of the translations.", "FILE", "--source -s")]
+Model = Annotated[
+    Path | None, _option("Model that translates the source, or whose words are known.", "DIR", "--model -m")
+]
+AllModels = Annotated[bool, _option("Translate with every model under models/.", names="--all")]
+SegmentScores = Annotated[
+    list[str] | None,
+    _option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
+]
+Plot = Annotated[Path | None, _option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf")]
+Html = Annotated[Path | None, _option("Write one page with all tables and plots.", "FILE.html")]
+AttentionFrom = Annotated[
+    list[str] | None,
+    _option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
+]
+Data = Annotated[Path | None, _option("Corpus whose words are known, instead of -m.", "DIR", panel=TABLES)]
+TrainText = Annotated[
+    Path | None, _option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
+]
+SaveTranslation = Annotated[Path | None, _option("Also write the translation of the model.", "FILE", panel="Models")]
+Beam = Annotated[int | None, _option("Width of the beam.", "N", panel="Models")]
+Device = Annotated[str | None, _option("Where models translate.", "auto|cpu|cuda", panel="Models")]
 
 
+@with_settings(ScoreConfig, section="score")
 def score(
-    hypotheses: options.Hypotheses = None,
-    reference: options.References = None,
-    source: options.Source = None,
-    by_length: options.ByLength = None,
-    length_of: options.LengthOf = None,
-    buckets: options.Buckets = None,
-    cumulative: options.Cumulative = None,
-    no_unk: options.NoUnk = None,
-    table1: options.Table1 = False,
-    by_frequency: options.ByFrequency = None,
-    train_text: options.TrainText = None,
-    by_place: options.ByPlace = None,
-    differences: options.Differences = 0,
-    attention: options.Attention = False,
-    attention_from: options.AttentionFrom = None,
-    metrics: options.Metrics = None,
-    segment_scores: options.SegmentScores = None,
-    lowercase: options.Lowercase = None,
-    tokenize: options.Tokenize = None,
-    tokenized: options.Tokenized = False,
-    target_language: options.TargetLanguage = None,
-    confidence: options.Confidence = None,
-    bootstrap: options.Bootstrap = None,
-    seed: options.Seed = None,
-    significance: options.Significance = None,
-    trials: options.Trials = None,
-    format: options.Format = None,
-    plot: options.Plot = None,
-    html: options.Html = None,
-    fail_under: options.FailUnder = None,
-    model: options.Model = None,
-    all_models: options.AllModels = False,
-    data: options.Data = None,
-    save_translation: options.SaveTranslation = None,
-    beam: options.Beam = None,
-    device: options.Device = None,
-    config: ConfigOption = None,
+    chosen: Chosen[ScoreConfig],
+    hypotheses: Hypotheses = None,
+    reference: References = None,
+    source: Source = None,
+    model: Model = None,
+    all_models: AllModels = False,
+    segment_scores: SegmentScores = None,
+    html: Html = None,
+    plot: Plot = None,
+    attention_from: AttentionFrom = None,
+    data: Data = None,
+    train_text: TrainText = None,
+    save_translation: SaveTranslation = None,
+    beam: Beam = None,
+    device: Device = None,
     quiet: QuietOption = False,
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
@@ -126,194 +112,211 @@ def score(
 
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    exit_on_signals()
-    _run(make_task(dict(locals())))
+    named_here = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
+    search = {name: value for name, value in (("beam", beam), ("device", device)) if value is not None}
+    outputs = _Outputs(html, plot, save_translation)
+    with Signals(), naming(*all_layers(ScoreConfig, *chosen.layers)):
+        request = _request(chosen, named_here, _segment_files(segment_scores or []), search)
+        _check(request, chosen.layers[-1][1], search, attention_from)
+        outputs.check(request)
+        sources = _attention_sources(request, model, attention_from or [])
+        result = _run(outputs.extended(request), quiet)
+        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        outputs.write(result, panels, request, notifier(quiet))
+        _print(result, request.settings, bool(plot), panels)
+        if chosen.settings.fail_under is not None:
+            _judge(result, chosen.settings.fail_under)
 
 
-def _run(task: ScoreTask) -> None:
-    """Reads or makes the texts, scores them, and prints, draws and writes the report."""
-    from nmtalign.scoring.evaluation import ScoreResult, evaluate
-    from nmtalign.scoring.unknowns import KnownWords
+class _Inputs(NamedTuple):
+    """The texts, models and words that the command line names."""
 
-    words = KnownWords(task.settings, task.words, notifier(task.quiet))
-    attending = attention_files(task) if task.attention and task.systems else {}
-    texts, folders = _read(task)
-    report = evaluate(
-        texts,
-        task.settings,
-        task.options,
-        words,
-        intervals=task.intervals,
-        differences=task.differences,
-        track=progress(task.quiet),
+    hypotheses: Sequence[Path]
+    references: Sequence[Path]
+    source: Path | None
+    model: Path | None
+    all_models: bool
+    data: Path | None
+    train_text: Path | None
+
+
+def _request(
+    chosen: Chosen[ScoreConfig], given: _Inputs, segments: Mapping[str, Sequence[Path]], search: Mapping[str, Any]
+) -> "ScoreRequest":
+    """What is to be scored; the test set and the models of the workspace are the defaults."""
+    from nmtalign.scoring.models import models_to_score, texts_to_score
+    from nmtalign.scoring.scoring_run import ScoreRequest
+    from nmtalign.scoring.unknowns import WordSources
+
+    workspace = chosen.workspace
+    references, source = texts_to_score(workspace, given.references, given.source, optional=bool(given.hypotheses))
+    if given.hypotheses or (given.references and given.model is None and not given.all_models):
+        if given.all_models:
+            raise UsageError("--all scores the models under models/; leave out HYP")
+        if not given.hypotheses and sys.stdin.isatty():
+            raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
+        systems = dict(name_files(given.hypotheses or [STDIN]))
+    elif source is None:
+        raise UsageError("nothing to translate: give the source with -s")
+    else:
+        systems = models_to_score(workspace, given.model, given.all_models, source, say)
+    folder = given.data or given.model
+    folders = [folder] if folder else [path for path in systems.values() if path.is_dir()]
+    language = chosen.settings.target_language or workspace.target_language or ""
+    section, flags = workspace.layers("translate", search)
+    return ScoreRequest(
+        systems,
+        references,
+        source,
+        dataclasses.replace(chosen.settings, target_language=language),
+        segments,
+        WordSources.of(workspace, folders, given.train_text),
+        translate_config(section, ("score", {"n_best": 1, "sample": False}), flags),
+        skip_models=given.all_models,
     )
-    panels = _panels(task, report, texts, {**folders, **attending})
-    if task.plot:
-        from nmtalign.scoring.figure import draw_by_length
-
-        for note in (*draw_by_length(report, task.plot, report.metrics[0]), f"wrote {task.plot}"):
-            notifier(task.quiet)(note)
-    if task.html:
-        with atomic_text(task.html) as stream:
-            stream.write(_page(task, report, texts, panels))
-        notifier(task.quiet)(f"wrote {task.html}")
-    asked = without(report, task.page_only)
-    if task.settings.format == "json":
-        sys.stdout.write(json_text(ScoreResult(asked).to_dict(), indent=2) + "\n")
-    elif task.settings.format == "csv":
-        sys.stdout.write(ScoreResult(asked).to_csv())
-    else:
-        _print_text(task, asked, panels)
-    if task.fail_under is not None:
-        _judge(report, task.fail_under)
 
 
-def _read(task: ScoreTask) -> "tuple[SystemTexts, Mapping[str, Path]]":
-    """The texts, and the folder of each model that translated; files are checked before a translation that is long."""
-    from nmtalign.scoring.measuring import looks_tokenized
-    from nmtalign.scoring.texts import SystemTexts, check_aligned, read_segment_scores, read_text
-
-    references = tuple(read_text(path) for path in task.references)
-    source = read_text(task.source) if task.source else None
-    check_aligned([*references, *([source] if source else [])])
-    segments = {
-        metric: [read_segment_scores(path, references[0]) for path in paths]
-        for metric, paths in task.segment_scores.items()
-    }
-    folders: dict[str, Path] = {}
-    if task.systems:
-        names = tuple(name for name, _ in task.systems)
-        systems = tuple(read_text(path) for _, path in task.systems)
-    else:
-        from nmtalign.scoring.models import Surroundings, translate_with
-
-        if source is None:
-            raise UsageError("nothing to translate: give the source with -s")
-        around = Surroundings(say, notifier(task.quiet), progress(task.quiet), _prepare_torch, Signals)
-        done = translate_with(task.models, source, task.search, every=task.all_models, around=around)
-        names, systems = tuple(one.name for one in done), tuple(one.text for one in done)
-        folders = {one.name: one.folder for one in done}
-        if task.save_translation:
-            with atomic_text(task.save_translation) as stream:
-                stream.writelines(f"{line}\n" for line in systems[0].lines)
-    check_aligned([references[0], *systems])
-    for text in systems if task.options.tokenize != "none" else ():
-        if count := looks_tokenized(text.lines):
-            notifier(task.quiet)(
-                f"{text.name}: {count} lines end in ' .': it looks tokenised, and such a BLEU cannot be compared; "
-                "score raw text, or give --tokenize none"
-            )
-    return SystemTexts(names, systems, references, source, segments), folders
+def _segment_files(arguments: Sequence[str]) -> Mapping[str, Sequence[Path]]:
+    """The files of each metric, in the order of the systems."""
+    files: dict[str, list[Path]] = {}
+    for metric, path in (named(Path(one)) for one in arguments):
+        if not metric:
+            raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
+        files.setdefault(metric, []).append(path)
+    return files
 
 
-def _prepare_torch() -> None:
-    choose_wait_policy()
-    bound_caches()
+def _check(
+    request: "ScoreRequest", given: Mapping[str, Any], search: Mapping[str, Any], attention_from: Sequence[str] | None
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    settings = request.settings
+    if search and not request.models:
+        raise UsageError("--beam and --device are for a translation made here; leave them out, or HYP and -r")
+    if len(request.systems) < 2 and (alone := {"differences", "significance"} & {*given}):
+        raise UsageError(f"--{min(alone)}: compares systems; give two or more")
+    names = {name.strip().lower() for name in settings.metrics.split(",")}
+    if settings.fail_under is not None and names == {"ter"} and not request.segment_scores:
+        raise UsageError("--fail-under: a lower TER is better; give a metric of which more is better, such as bleu")
+    if attention_from and not settings.draw_attention:
+        raise UsageError("--attention-from is for --attention; give it too")
+    if settings.draw_attention and request.source is None:
+        raise UsageError("--attention: give the source with -s")
 
 
-def progress(quiet: bool) -> "Track":
-    """Shows progress on stderr if that is a terminal."""
+def _attention_sources(request: "ScoreRequest", model: Path | None, given: Sequence[str]) -> Mapping[str, Path]:
+    from nmtalign.scoring.system_attention import attention_sources
 
-    @contextlib.contextmanager
-    def track(doing: str, total: float, /) -> Iterator[Any]:
-        if quiet or not sys.stderr.isatty():
-            yield None
-            return
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as shown:
-            task = shown.add_task(doing, total=total)
-            yield lambda done: shown.advance(task, done)
-
-    return track
-
-
-def _panels(
-    task: ScoreTask, report: "Report", texts: "SystemTexts", where: Mapping[str, Path]
-) -> "Mapping[int, Sequence[tuple[str, Panel]]]":
-    """The attention of the first two systems in the sentences in which they differ most, by line from 0."""
-    if not task.attention or not report.differences or texts.source is None:
+    if not request.settings.draw_attention:
         return {}
-    if any(path.is_dir() for path in where.values()):
-        _prepare_torch()
-    from nmtalign.scoring.system_attention import Attending, attention_panels
-
-    systems = [
-        Attending(name, where[name], text.lines) for name, text in zip(texts.names[:2], texts.systems[:2], strict=True)
-    ]
-    settings = task.workspace.resolve(AlignConfig, "align", {"device": task.device})
-    return attention_panels(systems, texts.source.lines, [one.line - 1 for one in report.differences], settings, say)
+    folders = {name: request.models.get(name, model) for name in request.systems}
+    return attention_sources(folders, [named(Path(one)) for one in given])
 
 
-def _print_text(task: ScoreTask, report: "Report", panels: "Mapping[int, Sequence[tuple[str, Panel]]]") -> None:
-    from nmtalign.cli.score_output import print_text
-    from nmtalign.scoring.system_attention import drawn
+def _run(request: "ScoreRequest", quiet: bool) -> "ScoreResult":
+    from nmtalign.cli.score_output import progress
+    from nmtalign.scoring.scoring_run import run_scoring
 
-    width, colour = shutil.get_terminal_size().columns, has_colour(sys.stdout, os.environ)
-    attention = {line + 1: drawn(several, width, colour=colour) for line, several in panels.items()}
-    several = len(report.systems) > 1
-    differences = bool(task.differences) and several and "differences" not in task.page_only
-    print_text(report, table1=task.table1, differences=differences, attention=attention)
-
-
-def _page(
-    task: ScoreTask, report: "Report", texts: "SystemTexts", panels: "Mapping[int, Sequence[tuple[str, Panel]]]"
-) -> str:
-    """The page of --html: all tables and figures, and the settings that it takes to get it again."""
-    from nmtalign.scoring.figure import breakdown_svg, words_svg
-    from nmtalign.scoring.score_document import build_page
-    from nmtalign.scoring.system_attention import svgs
-
-    metric, figures = report.metrics[0], []
-    for cut in report.systems[0].everything.breakdowns:
-        figures.append((f"{metric} {cut.title}", breakdown_svg(report, metric, cut.by)))
-    names = [system.name for system in report.systems]
-    figures += [(f"F1 of {table.title}", words_svg(table, names)) for table in report.words]
-    settings = {
-        "command": shlex.join(["nmtalign", *sys.argv[1:]]),
-        "systems": ", ".join(f"{name} ({text.name})" for name, text in zip(texts.names, texts.systems, strict=True)),
-        "references": ", ".join(text.name for text in texts.references),
-        **({"source": texts.source.name} if texts.source else {}),
-    }
-    if task.words.folders and (task.settings.no_unk or task.settings.by_frequency):
-        settings["known words"] = ", ".join(map(str, task.words.folders))
-    return build_page(
-        report,
-        title=f"{', '.join(texts.names)}: scores of {len(texts.references[0].lines):,} sentences",
-        figures=figures,
-        pictures=svgs(panels) if panels else {},
-        settings={**settings, "nmtalign": __version__},
-    )
+    if request.models or request.settings.draw_attention:
+        choose_wait_policy()
+        bound_caches()
+    return run_scoring(request, notify=notifier(quiet), warn=say, track=progress(quiet))
 
 
-def without(report: "Report", parts: Collection[str]) -> "Report":
-    """The report without the parts of these names: by_length, by_place, differences."""
-    cut = {name.removeprefix("by_") for name in parts}
+def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignConfig) -> "Panels":
+    """The attention of the first two systems in the sentences in which they differ most."""
+    from nmtalign.scoring.system_attention import attention_panels
 
-    def shorter(section: "Section") -> "Section":
-        return replace(section, breakdowns=tuple(one for one in section.breakdowns if one.by not in cut))
-
-    systems = tuple(
-        replace(system, everything=shorter(system.everything), no_unk=system.no_unk and shorter(system.no_unk))
-        for system in report.systems
-    )
-    words = tuple(table for table in report.words if table.by not in cut)
-    return replace(report, systems=systems, words=words, differences=() if "differences" in cut else report.differences)
+    first = {name: sources[name] for name in [*result.texts.systems][:2] if sources}
+    return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
 
 
-def _judge(report: "Report", least: float) -> None:
+@dataclass(frozen=True)
+class _Outputs:
+    """The files that are written."""
+
+    html: Path | None
+    plot: Path | None
+    save_translation: Path | None
+
+    def check(self, request: "ScoreRequest") -> None:
+        """Raises for every output that could not be written after long work."""
+        settings = request.settings
+        if settings.draw_attention and not (self.html or (settings.differences and settings.format == "text")):
+            raise UsageError("--attention is drawn with --differences N, as text or on the page of --html; give these")
+        if self.save_translation and len(request.models) != 1:
+            raise UsageError("--save-translation is for the translation of one model; give only this one, with -m")
+        if self.plot:
+            check_figure_name(self.plot)
+        if self.plot or self.html:
+            need_matplotlib()
+        if self.html and self.html.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"{self.html}: a page's name ends in .html; give such a name to --html")
+        for output in filter(None, (self.plot, self.html, self.save_translation)):
+            check_output(output, request.paths)
+
+    def extended(self, request: "ScoreRequest") -> "ScoreRequest":
+        """The request with what a plot needs, and what a page shows without being asked."""
+        settings = request.settings
+        if self.plot:
+            settings = dataclasses.replace(settings, by_length=True)
+        if self.html:
+            settings = dataclasses.replace(
+                settings,
+                by_length=settings.by_length or request.source is not None or settings.length_of != "source",
+                by_place=True,
+                differences=settings.differences or DIFFERENCES,
+                confidence=settings.confidence is not False,
+            )
+        return dataclasses.replace(request, settings=settings)
+
+    def write(self, result: "ScoreResult", panels: "Panels", request: "ScoreRequest", note: "Notify") -> None:
+        """Writes the files; `note` is called with a line for each."""
+        if self.save_translation:
+            (text,) = (result.texts.systems[name] for name in request.models)
+            with atomic_text(self.save_translation) as stream:
+                stream.writelines(f"{line}\n" for line in text.lines)
+        if self.plot:
+            from nmtalign.scoring.figure import draw_by_length
+
+            for line in (*draw_by_length(result.report, self.plot, result.report.metrics[0]), f"wrote {self.plot}"):
+                note(line)
+        if self.html:
+            from nmtalign.scoring.system_attention import svgs
+
+            facts = {"command": shlex.join(["nmtalign", *sys.argv[1:]])}
+            if request.words.folders and (request.settings.no_unk or request.settings.by_frequency):
+                facts["known words"] = ", ".join(map(str, request.words.folders))
+            with atomic_text(self.html) as stream:
+                stream.write(result.to_html(facts, svgs(panels)))
+            note(f"wrote {self.html}")
+
+
+def _print(result: "ScoreResult", settings: ScoreConfig, lengths: bool, panels: "Panels") -> None:
+    """Prints what was asked for: not what only the page of --html shows."""
+    asked = {"length": settings.by_length or lengths, "place": settings.by_place, "differences": settings.differences}
+    shown = dataclasses.replace(result, report=result.report.without([name for name in asked if not asked[name]]))
+    if settings.format == "json":
+        sys.stdout.write(json_text(shown.to_dict(), indent=2) + "\n")
+    elif settings.format == "csv":
+        sys.stdout.write(shown.to_csv())
+    else:
+        from nmtalign.cli.score_output import print_text
+
+        print_text(shown.report, settings, panels)
+
+
+def _judge(result: "ScoreResult", least: float) -> None:
     """Exits with 1, after one line that says why, if a system's BLEU (or else first metric) is below `least`."""
-    rising = [name for name in report.metrics if name != "TER"]
-    number = report.metrics.index("BLEU" if "BLEU" in rising else rising[0])
-    values = [(system.name, system.everything.whole.values[number]) for system in report.systems]
-    low = [f"{name} {_below(value, least)}" for name, value in values if value is not None and value < least]
+    metrics = [name for name in result.report.metrics if name != "TER"]
+    metric = "BLEU" if "BLEU" in metrics else metrics[0]
+    values = {name: result.value(metric, name) for name in result.texts.systems}
+    low = [
+        f"{name} {value:.2f}" if round(value, 2) < least else f"{name} {value!r}"
+        for name, value in values.items()
+        if value is not None and value < least
+    ]
     if low:
         sys.stdout.flush()
-        say(f"{report.metrics[number]} below {least:g}: {', '.join(low)}")
+        say(f"{metric} below {least:g}: {', '.join(low)}")
         raise typer.Exit(1)
-
-
-def _below(value: float, least: float) -> str:
-    """The value with two digits, or with as many as show that it is less than `least`."""
-    return next((text for digits in range(2, 16) if float(text := f"{value:.{digits}f}") < least), repr(value))

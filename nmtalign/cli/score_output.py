@@ -1,69 +1,79 @@
 """How `score` prints its report: lines and tables, and the most different sentences of two systems."""
 
+import contextlib
 import itertools
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nmtalign.cli.common import escaped
 from nmtalign.cli.plot import has_colour
 from nmtalign.cli.tables import Table, print_table
 from nmtalign.scoring.differences import Difference, Segment
+from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
+from nmtalign.scoring.system_attention import Panels, drawn
 from nmtalign.scoring.text_tables import report_blocks
+from nmtalign.settings.command_settings import ScoreConfig
 
 SIDE_BY_SIDE = 110  # columns of the terminal from which two texts are printed beside each other
 _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, only the second system, without colours
 
 
-def print_text(
-    report: Report, *, table1: bool = False, differences: bool = False, attention: Mapping[int, str] | None = None
-) -> None:
-    """Prints the report; `attention` holds the drawn attention of sentences, by line from 1."""
+@contextlib.contextmanager
+def _tracked(doing: str, total: float) -> Iterator[Callable[[float], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(doing, total=total)
+        yield lambda done: shown.advance(task, done)
+
+
+def progress(quiet: bool) -> Track:
+    """Shows progress on stderr if that is a terminal."""
+    return untracked if quiet or not sys.stderr.isatty() else _tracked
+
+
+def print_text(report: Report, settings: ScoreConfig, panels: Panels) -> None:
+    """Prints the report; `panels` are the attention of sentences."""
     report = replace(report, systems=tuple(replace(one, name=escaped(one.name)) for one in report.systems))
     terminal, columns = sys.stdout.isatty(), shutil.get_terminal_size().columns
-    for block in report_blocks(report, table1=table1, terminal=terminal, columns=columns):
+    for block in report_blocks(report, table1=settings.table1, terminal=terminal, columns=columns):
         if isinstance(block, str):
             blank = "\n" if block.startswith("\n") else ""
             sys.stdout.write(f"{blank}{escaped(block.removeprefix(blank))}\n")
         else:
             print_table(Table(block.head, block.rows, block.groups, block.fixed, block.left))
-    if differences:
-        print_differences(report, attention or {})
+    if settings.differences and len(report.systems) > 1:
+        colour = has_colour(sys.stdout, os.environ)
+        attention = {line: drawn(found, columns, colour=colour) for line, found in panels.items()}
+        print_differences(report, attention)
 
 
 def print_differences(report: Report, attention: Mapping[int, str]) -> None:
-    """Every difference with its line, scores, source and references; below it, its drawn attention, by line."""
+    """Every difference with its line, scores, source and references; below it, its drawn attention, by line.
+
+    Control characters of the texts, which could recolour or clear the terminal, are escaped.
+    """
     names = [system.name for system in report.systems[:2]]
     count = len(report.differences)
     if not count:
         sys.stdout.write(f"\nno sentence of {names[0]} and {names[1]} differs\n")
         return
-    differences = [_printable(one) for one in report.differences]
     what = "most different sentence" if count == 1 else f"{count} most different sentences"
     sys.stdout.write(f"\nthe {what} of {names[0]} and {names[1]}:\n")
     if sys.stdout.isatty() or has_colour(sys.stdout, os.environ):  # FORCE_COLOR, for `| less -R`
-        _draw(differences, names, attention)
+        _draw(report.differences, names, attention)
         return
-    for one in differences:
+    for one in report.differences:
+        rows = [*_context(one), *((name, marked(one.segments[side], side)) for side, name in enumerate(names))]
+        width = max(len(name) for name, _ in rows)
         sys.stdout.write(f"\n{_title(one, names)}\n")
-        sys.stdout.writelines(f"{name}  {text}\n" for name, text in _rows(one, names))
+        sys.stdout.writelines(f"{name.ljust(width)}  {text}\n" for name, text in rows)
         sys.stdout.write(attention.get(one.line, ""))
-
-
-def _printable(one: Difference) -> Difference:
-    """The same without control characters, which could otherwise recolour or clear the terminal."""
-    first, second = (
-        tuple(replace(segment, text=escaped(segment.text)) for segment in segments) for segments in one.segments
-    )
-    return replace(
-        one,
-        source=None if one.source is None else escaped(one.source),
-        references=tuple(escaped(text) for text in one.references),
-        segments=(first, second),
-    )
 
 
 def marked(segments: Sequence[Segment], side: int) -> str:
@@ -74,7 +84,7 @@ def marked(segments: Sequence[Segment], side: int) -> str:
         joined = "".join(one.text for one in run)
         bare = joined.strip()
         text += joined.replace(bare, f"{before}{bare}{after}", 1) if kind == "only" and bare else joined
-    return text
+    return escaped(text)
 
 
 def _title(one: Difference, names: Sequence[str]) -> str:
@@ -83,18 +93,8 @@ def _title(one: Difference, names: Sequence[str]) -> str:
 
 
 def _context(one: Difference) -> list[tuple[str, str]]:
-    rows = [("source", one.source)] if one.source is not None else []
-    return [*rows, *(("reference", text) for text in one.references)]
-
-
-def _rows(one: Difference, names: Sequence[str]) -> list[tuple[str, str]]:
-    """(what it is, text), the names padded to one width."""
-    rows = _context(one)
-    rows += [
-        (name, marked(segments, side)) for side, (name, segments) in enumerate(zip(names, one.segments, strict=True))
-    ]
-    width = max(len(name) for name, _ in rows)
-    return [(name.ljust(width), text) for name, text in rows]
+    rows = [("source", escaped(one.source))] if one.source is not None else []
+    return [*rows, *(("reference", escaped(text)) for text in one.references)]
 
 
 def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Mapping[int, str]) -> None:
@@ -113,7 +113,7 @@ def _draw(differences: Sequence[Difference], names: Sequence[str], attention: Ma
         parts = Text()
         for segment in one.segments[side]:
             style = "" if segment.kind == "same" else "bold green" if segment.in_reference else "bold red"
-            parts.append(segment.text, style)
+            parts.append(escaped(segment.text), style)
         return parts
 
     for one in differences:

@@ -23,11 +23,10 @@ from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Report
-from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 

@@ -1,117 +1,101 @@
-"""The models whose translations are scored: which ones, and their translations, which are kept for the next time."""
+"""What of a workspace is scored: the test set, the models, and their translations, which are kept for the next time."""
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
 from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_files, read_settings
-from nmtalign.scoring.evaluation import Track, untracked
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
 
-Model = tuple[str, Path]  # name of the system, model directory
 MODELS = "models"  # the folder of many models, beside nmtalign.toml
 
-
-class Unguarded:
-    """Lets signals interrupt everything."""
-
-    def __enter__(self) -> "Unguarded":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def whole(self) -> contextlib.AbstractContextManager[None]:
-        """A block that signals may interrupt, too."""
-        return contextlib.nullcontext()
+Languages = tuple[str, str]  # of the text, of its translation; "" if unknown
+Notify = Callable[[str], None]  # called with one line for the user
+Advance = Callable[[float], None]  # called with the amount of work done since the last call
+# Shows progress: gets what is done and the total amount of work.
+Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]
 
 
-def _silent(message: str) -> None:
+@contextlib.contextmanager
+def untracked(doing: str, total: float) -> Iterator[None]:
+    """Shows no progress."""
+    yield None
+
+
+def ignore(message: str) -> None:
     """Tells nobody."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """How a program follows and protects a translation that may take long."""
+def texts_to_score(
+    workspace: Workspace, references: Sequence[Path], source: Path | None, optional: bool = False
+) -> tuple[Sequence[Path], Path | None]:
+    """The references and the source: those given, or the test set of the workspace; its source needs its reference.
 
-    warn: Callable[[str], None] = _silent  # called for each model that is left out
-    notify: Callable[[str], None] = _silent
-    track: Track = untracked
-    before_torch: Callable[[], None] = lambda: None  # called before PyTorch is imported
-    guard: Callable[[], Any] = Unguarded  # makes the context of a translation; its `whole()` is not to be interrupted
+    With `optional` a source that is not there is left out. Raises UsageError if there is no reference.
+    """
+    test_source, test_reference = workspace.pairs.get("test", (None, None))
+    references = references or ([test_reference] if test_reference else [])
+    if not references:
+        raise UsageError(
+            'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
+        )
+    if source or not test_source or not test_reference:
+        return references, source
+    same = any(
+        one == test_reference or (one.exists() and test_reference.exists() and one.samefile(test_reference))
+        for one in references
+    )
+    return references, test_source if same and (test_source.exists() or not optional) else None
 
 
 def models_to_score(
-    workspace: Workspace,
-    model: Path | None,
-    every: bool,
-    source: Path | None = None,
-    warn: Callable[[str], None] = _silent,
-) -> list[Model]:
-    """The models that translate: `model`; or with `every` all models under models/; else the only one there is.
+    workspace: Workspace, model: Path | None, every: bool, source: Path | None = None, warn: Notify = ignore
+) -> dict[str, Path]:
+    """The models that translate, by name: `model`; or with `every` all models under models/; else the only one.
 
     The model that nmtalign.toml names counts as the only one. `source` is the text: a model of the other direction is
     left out. `warn` is called with a line for each model that is left out. Raises UsageError if several models remain
     and none is named, UsageError or FormatError if no model remains.
     """
+    languages = _languages(workspace, source)
     if every:
         if model is not None:
             raise UsageError(f"--all scores the models under {MODELS}/, and -m names one: leave out one of the two")
-        return _every_model(workspace, source, warn)
-    reads = _language(workspace, source)
-    if model is not None:
-        if problem := _turned(read_settings(model), reads):
-            raise UsageError(f"{model}: {problem}: give another model, or its own texts with -s and -r")
-        return [(_name(model), model)]
-    return [_only_model(workspace, reads, warn)]
+        return _every_model(workspace, languages, warn)
+    if model is None:
+        model = _only_model(workspace, languages, warn)
+    elif problem := _direction_problem(read_settings(model), languages):
+        raise UsageError(f"{model}: {problem}: give another model, or its own texts with -s and -r")
+    return {_name(model): model}
 
 
-def _every_model(workspace: Workspace, source: Path | None, warn: Callable[[str], None]) -> list[Model]:
+def _every_model(workspace: Workspace, languages: Languages, warn: Notify) -> dict[str, Path]:
     home = _home(workspace)
     folders = _model_folders(home)
     if not folders:
-        raise FormatError(
-            f"{home}: holds no model; train one with `nmtalign train -o {home / 'NAME'}`, or name it with -m"
-        )
-    reads = _language(workspace, source)
-    chosen: list[Model] = []
-    for folder in folders:
-        try:
-            settings = _checked(folder)
-            if not reads[0]:
-                reads = settings["source_language"], settings["target_language"]
-            if problem := _turned(settings, reads):
-                raise UsageError(f"{folder}: {problem}")
-        except NmtalignError as error:
-            warn(f"{error}; it is left out")
-        else:
-            chosen.append((_name(folder), folder))
+        raise FormatError(f"{home}: has no model; train one with `nmtalign train -o {home / 'NAME'}`, or use -m")
+    chosen = _fitting(folders, languages, warn, every=True)
     if not chosen:
-        raise FormatError(f"{home}: holds no model that can be scored; the lines above say why")
-    return chosen
+        raise FormatError(f"{home}: has no model that can be scored; the lines above say why")
+    return {_name(folder): folder for folder in chosen}
 
 
-def _only_model(workspace: Workspace, reads: tuple[str, str], warn: Callable[[str], None]) -> Model:
+def _only_model(workspace: Workspace, languages: Languages, warn: Notify) -> Path:
     """The model that nmtalign.toml names, else the only one in the workspace."""
     if workspace.model != Workspace().model:
         read_settings(workspace.model)
-        return _name(workspace.model), workspace.model
-    found: list[Path] = []
-    for folder in _candidates(workspace):
-        try:
-            if problem := _turned(read_settings(folder), reads):
-                raise UsageError(f"{folder}: {problem}")
-            found.append(folder)
-        except NmtalignError as error:
-            warn(f"{error}; it is left out")
+        return workspace.model
+    folders = [workspace.model] if _is_model(workspace.model) else []
+    there = {folder.resolve() for folder in folders}
+    folders += [folder for folder in _model_folders(_home(workspace)) if folder.resolve() not in there]
+    found = _fitting(folders, languages, warn)
     if len(found) > 1:
         names = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
         raise UsageError(
@@ -119,14 +103,27 @@ def _only_model(workspace: Workspace, reads: tuple[str, str], warn: Callable[[st
         )
     if not found:
         read_settings(workspace.model)
-    folder = found[0] if found else workspace.model
-    return _name(folder), folder
+    return found[0] if found else workspace.model
 
 
-def _candidates(workspace: Workspace) -> list[Path]:
-    folders = [workspace.model] if _is_model(workspace.model) else []
-    there = {folder.resolve() for folder in folders}
-    return [*folders, *(folder for folder in _model_folders(_home(workspace)) if folder.resolve() not in there)]
+def _fitting(folders: Iterable[Path], languages: Languages, warn: Notify, *, every: bool = False) -> list[Path]:
+    """The folders whose model translates in the right direction.
+
+    With `every` a model must have all its files, and if no language is known, the first model decides the direction.
+    """
+    chosen = []
+    for folder in folders:
+        try:
+            settings = _complete_settings(folder) if every else read_settings(folder)
+            if every and not languages[0]:
+                languages = settings["source_language"], settings["target_language"]
+            if problem := _direction_problem(settings, languages):
+                raise UsageError(f"{folder}: {problem}")
+        except NmtalignError as error:
+            warn(f"{error}; it is left out")
+        else:
+            chosen.append(folder)
+    return chosen
 
 
 def _home(workspace: Workspace) -> Path:
@@ -151,21 +148,21 @@ def _is_model(folder: Path) -> bool:
     try:
         settings = read_json(folder / CONFIG)
     except FileNotFoundError:
-        return _best(folder) is not None
+        return _has_best(folder)
     except (OSError, ValueError):
         return True
     return isinstance(settings, dict) and settings.get("format") == FORMAT
 
 
-def _best(folder: Path) -> Path | None:
-    return next((folder / name for name in (BEST, PREVIOUS_BEST) if (folder / name).is_file()), None)
+def _has_best(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (BEST, PREVIOUS_BEST))
 
 
-def _checked(folder: Path) -> dict[str, Any]:
+def _complete_settings(folder: Path) -> dict[str, Any]:
     """The settings of a model that has all its files and best weights; raises FormatError."""
     settings = read_settings(folder)
     check_files(folder, settings)
-    if _best(folder) is None:
+    if not _has_best(folder):
         raise FormatError(f"{folder}: has no best weights yet; let `nmtalign train` reach its first validation")
     return settings
 
@@ -174,104 +171,52 @@ def _name(folder: Path) -> str:
     return folder.name or folder.resolve().name
 
 
-def _language(workspace: Workspace, source: Path | None) -> tuple[str, str]:
-    """(language of the text, language of its translation); "" if it is not known."""
+def _languages(workspace: Workspace, source: Path | None) -> Languages:
     test = workspace.pairs.get("test")
     if test is not None and source in (None, test[0]):
-        return workspace.source_language or _suffix(test[0]), workspace.target_language or _suffix(test[1])
-    return (_suffix(source) if source else ""), ""
+        return workspace.source_language or _ending(test[0]), workspace.target_language or _ending(test[1])
+    return (_ending(source) if source else ""), ""
 
 
-def _suffix(path: Path) -> str:
+def _ending(path: Path) -> str:
     return path.name.removesuffix(".gz").rpartition(".")[2]
 
 
-def _turned(settings: dict[str, Any], reads: tuple[str, str]) -> str:
-    """Says why a model of the other direction does not fit the text; "" if nothing is known to be wrong."""
-    language, other = settings["source_language"], settings["target_language"]
-    if reads[0] == other != language and reads[1] in ("", language):
-        return f"reads {language} and writes {other}, and the text to translate is in {other}"
+def _direction_problem(settings: dict[str, Any], languages: Languages) -> str:
+    """Why a model of the other direction does not fit the text; "" if nothing is known to be wrong."""
+    source, target = settings["source_language"], settings["target_language"]
+    if languages[0] == target != source and languages[1] in ("", source):
+        return f"reads {source} and writes {target}, and the text to translate is in {target}"
     return ""
 
 
-@dataclass(frozen=True)
-class Translated:
-    """A text as a model has translated it."""
+def translation_of(
+    source: Text, folder: Path, settings: TranslateConfig, *, notify: Notify = ignore, track: Track = untracked
+) -> Text:
+    """The best translation of each line by a model: the one that is kept in its folder, or a new one, which is kept.
 
-    name: str
-    folder: Path
-    text: Text
-
-
-def translate_with(
-    models: Sequence[Model],
-    source: Text,
-    settings: TranslateConfig,
-    *,
-    every: bool = False,
-    around: Surroundings | None = None,
-) -> list[Translated]:
-    """The best translation of each line by each model: as it is kept in the model's folder, or made and kept there.
-
-    `settings` are those of section [translate], without n-best lists and drawn words. With `every`, a model that is
-    damaged, or cannot do what is asked for, is left out with a warning.
+    `settings` are those of section [translate], without n-best lists and sampling. Raises FormatError for a damaged
+    model, UsageError if the settings do not fit the model.
     """
     settings = dataclasses.replace(settings, n_best=1, sample=False, alignment="none", word_scores=False)
-    around = around or Surroundings()
-    done: list[Translated] = []
-    for name, folder in models:
-        try:
-            lines = _Maker(name, folder, settings, around).translate(source)
-        except (FormatError, UsageError) as error:
-            if not every:
-                raise
-            around.warn(f"{error}; it is left out")
-        else:
-            done.append(Translated(name, folder, Text(f"the translation of {source.name} by {folder}", lines)))
-    if not done:
-        raise FormatError("no model could translate; the lines above say why")
-    return done
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """Finds or makes the translation of one model."""
-
-    name: str
-    folder: Path
-    settings: TranslateConfig
-    around: Surroundings
-
-    def translate(self, source: Text) -> list[str]:
-        """The lines of the translation."""
-        keeping = KeepingTranslator(self.folder, self.settings)
-        if not keeping.has_best:
-            self.around.notify(f"{self.folder}: has no best weights yet: its last ones translate")
-        lines = keeping.find(source.lines)
-        if lines is not None:
-            where = keeping.path(source.lines)
-            self.around.notify(f"the translation of {source.name} by {self.folder} is kept in {where}")
-            return lines
-        return self._make(source, keeping)
-
-    def _make(self, source: Text, keeping: KeepingTranslator) -> list[str]:
-        self.around.before_torch()
-        with self.around.guard() as guard:
-            self.around.notify(f"translating {len(source.lines):,} lines of {source.name} with {self.folder}")
-            with self.around.track(f"translating: {self.name}", len(source.lines)) as advance:
-                lines = list(_counted(keeping.make(source.lines), advance))
-            with guard.whole():
-                self._keep(keeping, source, lines)
-        return lines
-
-    def _keep(self, keeping: KeepingTranslator, source: Text, lines: list[str]) -> None:
+    keeping = KeepingTranslator(folder, settings)
+    if not keeping.has_best:
+        notify(f"{folder}: has no best weights yet; the last weights translate")
+    lines = keeping.find(source.lines)
+    if lines is None:
+        notify(f"translating {len(source.lines):,} lines of {source.name} with {folder}")
+        with track(f"translating: {_name(folder)}", len(source.lines)) as advance:
+            lines = list(_counted(keeping.make(source.lines), advance))
         try:
             keeping.keep(source.lines, lines, source.name)
         except ResourceError as error:
-            self.around.notify(f"{error}; the translation is scored, but not kept for the next time")
+            notify(f"{error}; the translation is scored, but not kept for the next time")
+    else:
+        notify(f"the translation of {source.name} by {folder} is kept in {keeping.path(source.lines)}")
+    return Text(f"the translation of {source.name} by {folder}", lines)
 
 
-def _counted(lines: Iterable[str], advance: Callable[[float], None] | None) -> Iterator[str]:
+def _counted(lines: Iterable[str], advance: Advance | None) -> Iterator[str]:
     for line in lines:
         if advance:
             advance(1)

@@ -19,7 +19,8 @@ CSV_COLUMNS = (
     "subset",  # all, no-unk
     "by",  # empty for the whole subset, length, place; for words frequency, word-place, unknown
     "label",
-    "sentences",  # for words the number of words in the references
+    "sentences",  # empty in rows of words
+    "words",  # of the references; empty in rows of sentences
     "metric",
     "value",
     "mean",
@@ -146,7 +147,7 @@ def _word_rows(report: Report) -> Iterator[Record]:
                 common = {"system": system.name, "subset": "all", "by": by, "label": row.label}
                 for metric in ("precision", "recall", "f1"):
                     value = getattr(counts, metric)
-                    yield {**common, "sentences": counts.reference, "metric": metric, "value": value}
+                    yield {**common, "words": counts.reference, "metric": metric, "value": value}
     if report.unknown:
         shares = [("", "source", report.unknown.source), ("", "reference", report.unknown.reference)]
         systems = zip(report.systems, report.unknown.systems, strict=True)

@@ -1,67 +1,77 @@
 """The attention of systems in the sentences in which they differ most, by their models or from alignment files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import check_ahead, read_settings
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.scoring.texts import SystemTexts
+from nmtalign.settings.alignment_settings import AlignConfig
 
 if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel
     from nmtalign.alignment.links import AlignmentRecord
 
-Line = tuple[int, str, str]  # number from 0, source, translation
+Pair = tuple[int, str, str]  # line from 1, source, translation
+Panels = Mapping[int, Sequence[tuple[str, "Panel"]]]  # line from 1: (system, what is drawn)
 
 
-@dataclass(frozen=True)
-class Attending:
-    """A system whose attention is to be shown, and its translation of every line."""
+def attention_sources(systems: Mapping[str, Path | None], given: Sequence[tuple[str, Path]]) -> dict[str, Path]:
+    """The file or model that has the attention of each system; raises UsageError if the first two do not have any.
 
-    name: str
-    where: Path  # a model directory, or an HDF5 file of alignments whose sentence numbers are lines from 0
-    lines: Sequence[str]
-
-
-def attention(where: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
-    """The records of chosen lines, in order: by forced decoding with a model, or from a file of alignments.
-
-    Raises UsageError for a model without attention, InputError for a file of other sentences, FormatError for what is
-    damaged.
+    `systems` are names with the directory of a model, if there is one. `given` are (system, alignment file); files
+    without a name belong to the systems in their order.
     """
-    return _from_model(where, lines, settings) if where.is_dir() else _from_file(where, lines)
+    found = {name: folder for name, folder in systems.items() if folder}
+    unnamed = iter(systems)
+    for name, path in given:
+        name = name or next(unnamed, "")
+        if name not in systems:
+            raise UsageError(f"--attention-from {path}: no system has this name; they are {', '.join(systems)}")
+        if not path.exists():
+            raise UsageError(f"--attention-from {path}: no such file; give one of `nmtalign align` or `translate`")
+        found[name] = path
+    for name in [*systems][:2]:
+        if name not in found:
+            raise UsageError(f"--attention: nothing has the attention of {name}; give --attention-from {name}=FILE.h5")
+    return found
 
 
 def attention_panels(
-    systems: Sequence[Attending],
-    source: Sequence[str],
-    numbers: Sequence[int],
+    texts: SystemTexts,
+    lines: Sequence[int],
+    sources: Mapping[str, Path],
     settings: AlignConfig,
     warn: Callable[[str], None],
-) -> "dict[int, list[tuple[str, Panel]]]":
-    """(system, panel to draw) of each line, numbered from 0, for each system that has attention.
+) -> Panels:
+    """What is to be drawn of some lines (from 1), for each system in `sources` that has attention.
 
-    `warn` is called for a model without attention. A sentence without words is left out. Raises UsageError if no system
-    has attention, and as `attention` does.
+    `sources` are model directories, or HDF5 files of alignments whose sentence numbers are lines from 0. `warn` is
+    called for a model without attention. A sentence without words is left out. Raises UsageError if no system has
+    attention, InputError for a file of other sentences, FormatError for a damaged file.
     """
     from nmtalign.alignment.heatmap import Panel
 
-    found: dict[int, list[tuple[str, Panel]]] = {number: [] for number in numbers}
-    attending = [system for system in systems if not _lacks_attention(system.where)]
-    for system in systems:
-        if system not in attending:
-            warn(f"{system.where}: this model has no attention: there is no picture of it")
-    if not attending:
+    found: dict[int, list[tuple[str, Panel]]] = {line: [] for line in lines}
+    attending = []
+    for name, where in sources.items():
+        if where.is_dir() and read_settings(where)["model"].get("attention") == "none":
+            warn(f"{where}: this model has no attention: there is no picture of it")
+        else:
+            attending.append((name, where))
+    if lines and sources and not attending:
         raise UsageError(
             "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
         )
-    for system in attending:
-        records = attention(system.where, [(n, source[n], system.lines[n]) for n in numbers], settings)
-        for number, record in zip(numbers, records, strict=True):
+    source = texts.source_lines or []
+    for name, where in attending:
+        pairs = [(line, source[line - 1], texts.systems[name].lines[line - 1]) for line in lines]
+        records = _from_model(where, pairs, settings) if where.is_dir() else _from_file(where, pairs)
+        for line, record in zip(lines, records, strict=True):
             if not record.empty():
-                found[number].append((system.name, Panel(record, system.name)))
+                found[line].append((name, Panel(record, name)))
     return found
 
 
@@ -72,50 +82,46 @@ def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = F
     return render_text([panel for _, panel in panels], width, colour=colour) if panels else ""
 
 
-def svgs(found: "Mapping[int, Sequence[tuple[str, Panel]]]") -> dict[int, list[tuple[str, str]]]:
-    """(system, SVG) of each sentence, by its line from 1, for the page; raises UsageError without matplotlib."""
+def svgs(found: Panels) -> dict[int, list[tuple[str, str]]]:
+    """(system, SVG) of each sentence for the page, by line; raises UsageError without matplotlib."""
     from nmtalign.alignment.heatmap import heatmap_svg
 
     return {
-        number + 1: [
-            (name, heatmap_svg([replace(panel, caption="")], f"attention of {name}, line {number + 1}"))
+        line: [
+            (name, heatmap_svg([replace(panel, caption="")], f"attention of {name}, line {line}"))
             for name, panel in panels
         ]
-        for number, panels in found.items()
+        for line, panels in found.items()
         if panels
     }
 
 
-def _lacks_attention(where: Path) -> bool:
-    return where.is_dir() and read_settings(where)["model"].get("attention") == "none"
-
-
-def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
+def _from_model(folder: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
     check_ahead([folder])
     from nmtalign.alignment.aligning import align, load_models
 
     settings = replace(settings, tokenized=False)
-    records = align(load_models([folder], settings), [(source, text) for _, source, text in lines], settings)
-    return [replace(record, sentence_id=number) for (number, _, _), record in zip(lines, records, strict=True)]
+    records = align(load_models([folder], settings), [(source, text) for _, source, text in pairs], settings)
+    return [replace(record, sentence_id=line - 1) for (line, _, _), record in zip(pairs, records, strict=True)]
 
 
-def _from_file(path: Path, lines: Sequence[Line]) -> "list[AlignmentRecord]":
+def _from_file(path: Path, pairs: Sequence[Pair]) -> "list[AlignmentRecord]":
     from nmtalign.alignment.alignment_file import AlignmentFile
 
     records = []
     with AlignmentFile(path) as file:
-        for number, source, text in lines:
-            record = next(iter(file.sentence(number)), None)
+        for line, source, text in pairs:
+            record = next(iter(file.sentence(line - 1)), None)
             if record is None:
                 raise InputError(
-                    f"{path}: holds no alignment of line {number + 1} (sentence {number}); "
-                    "give the file that `nmtalign translate --alignments` wrote with this translation"
+                    f"{path}: has no alignment of line {line} (sentence {line - 1}); "
+                    "give the file that `nmtalign translate --save-alignments` wrote with this translation"
                 )
-            for side, words, said in (("source", record.source, source), ("translation", record.target, text)):
-                if _letters("".join(words)) != _letters(said):
+            for side, words, expected in (("source", record.source, source), ("translation", record.target, text)):
+                if _letters("".join(words)) != _letters(expected):
                     raise InputError(
-                        f"{path}: sentence {number} has another {side} than line {number + 1} of what is scored "
-                        f"({_short(' '.join(words))!r}, not {_short(said)!r}); give the file of this translation"
+                        f"{path}: sentence {line - 1} has another {side} than line {line} of what is scored "
+                        f"({_short(' '.join(words))!r}, not {_short(expected)!r}); give the file of this translation"
                     )
             records.append(record)
     return records

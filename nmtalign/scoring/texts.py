@@ -1,4 +1,4 @@
-"""The texts to score, one sentence per line, and scores that other programs gave to these lines."""
+"""The texts to score, one sentence per line, and the scores that other programs gave to these lines."""
 
 import math
 import re
@@ -7,41 +7,46 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmtalign.errors import InputError, UsageError
+from nmtalign.scoring.metrics import METRICS
 from nmtalign.text.lines import read_lines, shown
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+_METRIC = re.compile(r"[^\s|,]+")
+_RESERVED = frozenset((*METRICS, "chrf2", "chrf2++"))
+
+Lines = Sequence[str]
+SegmentScores = Mapping[str, Mapping[str, Sequence[float]]]  # metric: system: one score per line
 
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of a file and the name that errors give it."""
+    """The lines of a text and the name that errors give it."""
 
     name: str
-    lines: Sequence[str]
+    lines: Lines
 
 
 @dataclass(frozen=True)
 class SystemTexts:
     """The texts of a scoring, all with the same number of lines."""
 
-    names: tuple[str, ...]  # of the systems
-    systems: tuple[Text, ...]
+    systems: Mapping[str, Text]
     references: tuple[Text, ...]
     source: Text | None = None
-    segment_scores: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)  # metric: for each system
+    segment_scores: SegmentScores = field(default_factory=dict)
 
     @property
-    def system_lines(self) -> list[Sequence[str]]:
+    def system_lines(self) -> list[Lines]:
         """The lines of each system."""
-        return [system.lines for system in self.systems]
+        return [system.lines for system in self.systems.values()]
 
     @property
-    def reference_lines(self) -> list[Sequence[str]]:
+    def reference_lines(self) -> list[Lines]:
         """The lines of each reference."""
         return [reference.lines for reference in self.references]
 
     @property
-    def source_lines(self) -> Sequence[str] | None:
+    def source_lines(self) -> Lines | None:
         """The lines of the source, if it is given."""
         return self.source.lines if self.source else None
 
@@ -61,44 +66,35 @@ def check_aligned(texts: Sequence[Text]) -> None:
         if len(text.lines) != len(first.lines):
             short, long = sorted((first, text), key=lambda item: len(item.lines))
             raise InputError(
-                f"{short.name}: has no line {len(short.lines) + 1}: it has {_count(short)}, "
-                f"but {long.name} has {_count(long)}; give files with one line per sentence"
+                f"{short.name}: has no line {len(short.lines) + 1}: it has {_counted(len(short.lines), 'line')}, "
+                f"but {long.name} has {_counted(len(long.lines), 'line')}; give files with one line per sentence"
             )
 
 
-def _count(text: Text) -> str:
-    return f"{len(text.lines)} line{'' if len(text.lines) == 1 else 's'}"
+def read_segment_scores(
+    metric: str, given: Sequence[Path | Sequence[float]], systems: Sequence[str], aligned: Text
+) -> dict[str, Sequence[float]]:
+    """The scores of each system by a metric of another program, one score for each line of `aligned`.
 
-
-def group_segment_scores(
-    given: Sequence[tuple[str, Path]], systems: int, reserved: Sequence[str]
-) -> dict[str, list[Path]]:
-    """The files of each metric: the first file of a metric belongs to the first system, the second to the second.
-
-    Raises UsageError for a metric without a name or with one of the `reserved` names, and for other numbers of files.
+    `given` holds a file or the numbers for each system, in order. Raises UsageError for a metric without a usable name
+    and for another number of files, InputError naming file and line for what is no number.
     """
-    files: dict[str, list[Path]] = {}
-    for metric, path in given:
-        if not metric or not re.fullmatch(r"[^\s|,]+", metric):
-            raise UsageError(f"--segment-scores {path}: give METRIC=FILE, a metric's name without blanks, commas or |")
-        if metric.lower() in {name.lower() for name in reserved}:
-            raise UsageError(f"--segment-scores {metric}={path}: nmtalign computes {metric}; give another name")
-        files.setdefault(metric, []).append(path)
-    for metric, paths in files.items():
-        if len(paths) != systems:
-            raise UsageError(
-                f"--segment-scores {metric}: {_plural(len(paths), 'file')} for {_plural(systems, 'system')}; give "
-                f"{metric}=FILE once for each system, in the order of the systems"
-            )
-    return files
+    if not _METRIC.fullmatch(metric):
+        raise UsageError(f"--segment-scores {metric}: a metric's name has no blanks, commas or |; give another name")
+    if metric.lower() in _RESERVED:
+        raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
+    if len(given) != len(systems):
+        raise UsageError(
+            f"--segment-scores {metric}: {_counted(len(given), 'file')} for {_counted(len(systems), 'system')}; give "
+            f"{metric}=FILE once for each system, in the order of the systems"
+        )
+    return {
+        system: _numbers(one, aligned) if isinstance(one, Path) else _checked(metric, one, aligned)
+        for system, one in zip(systems, given, strict=True)
+    }
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def read_segment_scores(path: Path, aligned: Text) -> list[float]:
-    """The number in each line of a file, one for each line of `aligned`; raises InputError naming file and line."""
+def _numbers(path: Path, aligned: Text) -> list[float]:
     text = read_text(path)
     check_aligned([aligned, text])
     scores = []
@@ -108,3 +104,13 @@ def read_segment_scores(path: Path, aligned: Text) -> list[float]:
             raise InputError(f"{text.name}: line {number}: {line[:40]!r} is not a number; give one number per line")
         scores.append(value)
     return scores
+
+
+def _checked(metric: str, scores: Sequence[float], aligned: Text) -> Sequence[float]:
+    if len(scores) != len(aligned.lines) or not all(map(math.isfinite, scores)):
+        raise InputError(f"{metric}: give one finite number for each of {_counted(len(aligned.lines), 'line')}")
+    return scores
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,6 +1,7 @@
 """Unknown words: the sentences without one (the second column of the article's Table 1), and how often they occur."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
 from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, word_table
 from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers
@@ -42,14 +44,11 @@ class Vocabularies:
                 raise FormatError(
                     f"{folder}: no vocabularies here (no {name}); give a model with -m or a corpus with --data"
                 )
-        _refuse_edited(folder)
+        if (folder / CONFIG).exists():  # a corpus has none
+            check_files(folder, read_settings(folder))  # refuses a vocabulary that was edited after training
         source = Vocabulary.load(folder / SOURCE_VOCABULARY)
         target = Vocabulary.load(folder / TARGET_VOCABULARY)
         return cls(source, target, Tokenizers.load(folder))
-
-    def without_unknowns(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """(N,) True for the sentences whose words are all known, in the source and in every reference."""
-        return UnknownWords([self]).without(sources, references)
 
 
 class UnknownWords:
@@ -96,28 +95,34 @@ def _share(parts: Sequence[NDArray[np.bool_]]) -> float:
     return sum(int(part.sum()) for part in parts) / total if total else 0.0
 
 
-def _refuse_edited(folder: Path) -> None:
-    if (folder / CONFIG).exists():  # a corpus has none
-        check_files(folder, read_settings(folder))
-
-
 @dataclass(frozen=True)
 class WordSources:
-    """The files that say what a word is, which words are known, and how often training saw them."""
+    """The files that say which words are known, and how often each occurs in the training text."""
 
     folders: tuple[Path, ...] = ()  # models, or a prepared corpus
-    train_text: Path | None = None  # training text of the target language, if its words are to be counted
-    corpus: Path | None = None  # a prepared corpus, if no folder has one
-    workspace_text: Path | None = None  # training text of the workspace, if there is no corpus either
-    language: str = ""  # of the translations; "" = not known, or the text is tokenised
+    train_text: Path | None = None  # training text of the target language, in which words are counted
+    others: tuple[Path, ...] = ()  # corpora and texts in which words are counted if the files above are missing
+
+    @classmethod
+    def of(cls, workspace: Workspace, folders: Sequence[Path], train_text: Path | None = None) -> "WordSources":
+        """These files, with those of the workspace for what is not given."""
+        usual = (one for one in (workspace.model, workspace.data) if (one / TOKENIZER_FILE).is_file())
+        others = (workspace.data, *workspace.pairs.get("train", ())[1:])
+        return cls(tuple(folders or itertools.islice(usual, 1)), train_text, others)
 
 
 class KnownWords:
     """The vocabularies and counts that a scoring needs; made before long work begins, so that it fails early."""
 
-    def __init__(self, settings: ScoreConfig, sources: WordSources, notify: Callable[[str], None]) -> None:
-        """Raises UsageError if no file says which words are known, FormatError if such a file is damaged."""
+    def __init__(
+        self, settings: ScoreConfig, sources: WordSources, language: str, notify: Callable[[str], None]
+    ) -> None:
+        """`language` is that of the translations. `notify` is called with lines for the user.
+
+        Raises UsageError if no file says which words are known, FormatError if such a file is damaged.
+        """
         self._settings, self._sources, self._notify = settings, sources, notify
+        self._language = "" if settings.tokenize == "none" else language
         self._vocabularies: list[Vocabularies] = []
         if settings.no_unk and not sources.folders:
             raise UsageError(
@@ -125,8 +130,8 @@ class KnownWords:
             )
         self._unknown: UnknownWords | None = None
         self._tokenized = Tokenized()  # unknown words and tables need the same texts
-        if sources.folders and (settings.no_unk or settings.by_frequency or settings.by_place):
-            needed = settings.no_unk or settings.by_frequency
+        needed = settings.no_unk or settings.by_frequency
+        if sources.folders and (needed or settings.by_place):
             # Tables by place need the folder only for its tokeniser, and can do without it.
             with contextlib.suppress(*(() if needed else (FormatError,))):
                 self._vocabularies = [Vocabularies.load(folder) for folder in sources.folders]
@@ -140,13 +145,13 @@ class KnownWords:
             )
 
     def known(self, texts: SystemTexts) -> NDArray[np.bool_] | None:
-        """(N,) True for the sentences without an unknown word in source and references; None if not asked for."""
+        """(N,) True for the sentences without an unknown word in source and references; None if not requested."""
         if not self._settings.no_unk or self._unknown is None or texts.source is None:
             return None
         return self._unknown.without(texts.source.lines, texts.reference_lines)
 
     def tables(self, texts: SystemTexts) -> tuple[tuple[WordBreakdown, ...], UnknownRates | None]:
-        """(words by frequency and by place in the sentence, rates of unknown words), as far as they are asked for."""
+        """(words by frequency and by place in the sentence, rates of unknown words), as far as they are requested."""
         rates, tables, target = None, [], None
         if self._unknown:
             rates = self._unknown.rates(texts.source_lines, texts.reference_lines, texts.system_lines)
@@ -155,21 +160,19 @@ class KnownWords:
             tables.append(word_table(target, frequencies))
             rates = rates or frequencies.unknown_rates(target)
         if self._settings.by_place:
-            tables.append(place_table(target or self._target(texts)))
+            tables.append(place_table(target or self._target(texts, self._tokenizer())))
         return tuple(tables), rates
 
     def _counts(self) -> Path:
-        """The training text or the corpus folder in which words are counted."""
+        """The training text or the corpus in which words are counted."""
         sources = self._sources
         if sources.train_text:
             if sources.train_text != STDIN:
-                open_bytes(sources.train_text).close()  # an error comes now, although the text is read last
+                open_bytes(sources.train_text).close()  # reports an error now, although the text is read last
             return sources.train_text
-        for folder in (*sources.folders, *([sources.corpus] if sources.corpus else [])):
-            if (folder / CORPUS).is_file() or folder.name == CORPUS:
-                return folder
-        if sources.workspace_text and sources.workspace_text.is_file():
-            return sources.workspace_text
+        for path in (*sources.folders, *sources.others):
+            if path.is_file() or (path / CORPUS).is_file():
+                return path
         raise UsageError(
             "--by-frequency: nothing here says how often training saw a word; give a prepared corpus with --data, or "
             "the training text of the target language with --train-text"
@@ -179,17 +182,17 @@ class KnownWords:
         if counted.is_dir() or counted.name == CORPUS:
             frequencies = Frequencies.from_corpus(counted)
             return frequencies, self._target(texts, frequencies.tokenizer)
-        target = self._target(texts)
+        target = self._target(texts, self._tokenizer())
         vocabulary = self._vocabularies[0].target if self._vocabularies else None
         self._notify(f"counting the words of {counted}")
         only = frozenset(target.words)
         return Frequencies.from_text(counted, self._tokenizer(), vocabulary=vocabulary, only=only), target
 
-    def _target(self, texts: SystemTexts, tokenizer: Tokenizer | None = None) -> TargetTexts:
-        return TargetTexts(texts.reference_lines, texts.system_lines, tokenizer or self._tokenizer(), self._tokenized)
+    def _target(self, texts: SystemTexts, tokenizer: Tokenizer) -> TargetTexts:
+        return TargetTexts(texts.reference_lines, texts.system_lines, tokenizer, self._tokenized)
 
     def _tokenizer(self) -> Tokenizer:
-        """The tokeniser of the target language: the model's or corpus's, else Moses's, else blanks separate words."""
+        """The tokeniser of the target language: the model's or corpus's, else Moses's, else spaces separate words."""
         if self._vocabularies:
             return self._vocabularies[0].tokenizers.target
-        return MosesWords(self._sources.language) if self._sources.language else SpacedWords()
+        return MosesWords(self._language) if self._language else SpacedWords()

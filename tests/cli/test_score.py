@@ -224,8 +224,8 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         (["out.fr"], 2, "no reference: give it with -r"),
         ([], 2, "no reference: give it with -r"),
         (["-m", "model", "-r", "test.fr"], 2, "nothing to translate: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "--by-length"], 2, "--by-length: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "--known-words", "-m", "x"], 2, "--known-words: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "--by-length"], 2, "scores by length: give the source with -s"),
+        (["out.fr", "-r", "test.fr", "--known-words", "-m", "x"], 2, "known words: give the source with -s"),
         (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words"], 2, "--known-words: no model or corpus here"),
         (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "-m", "x"], 4, "x: no vocabularies here"),
         (
@@ -240,7 +240,7 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
         (
             ["out.fr", "-r", "test.fr", "--save-translation", "kept.fr"],
             2,
-            "--save-translation, --beam and --device are for",
+            "--save-translation is for the translation of one model",
         ),
         (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),

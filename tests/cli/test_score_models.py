@@ -15,7 +15,8 @@ import pytest
 from nmtalign.cli.common import say
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import describe_model
-from nmtalign.scoring.models import Surroundings, models_to_score, translate_with
+from nmtalign.scoring.models import models_to_score, translation_of
+from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.workspace import Workspace, load_workspace
@@ -25,7 +26,6 @@ from nmtalign.translating.translator import Translator
 LINES = ["the fox sees a red boat .", "", "a boat .", "the  fox \u2028 sees"]
 SOURCE = Text("test.en", LINES)
 SETTINGS = TranslateConfig(beam=3, threads=1)
-HEARD = Surroundings(say, say)
 Copy = Callable[..., Path]
 
 
@@ -73,8 +73,13 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def translation(folder: Path, settings: TranslateConfig = SETTINGS, source: Text = SOURCE) -> list[str]:
-    (done,) = translate_with([("it", folder)], source, settings, around=HEARD)
-    return list(done.text.lines)
+    return list(translation_of(source, folder, settings, notify=say).lines)
+
+
+def scored(models: dict[str, Path], settings: TranslateConfig = SETTINGS, skip: bool = True) -> list[str]:
+    """The names of the models whose translations could be scored."""
+    request = ScoreRequest(models, [LINES], LINES, translation=settings, skip_models=skip)
+    return [*run_scoring(request, warn=say).texts.systems]
 
 
 def test_several_models_and_none_named_is_one_clear_error(workspace: Workspace, copied: Copy) -> None:
@@ -85,13 +90,13 @@ def test_several_models_and_none_named_is_one_clear_error(workspace: Workspace, 
     )
     with pytest.raises(UsageError, match=message):
         models_to_score(workspace, None, False)
-    assert models_to_score(workspace, Path("models/old"), False) == [("old", Path("models/old"))]
+    assert models_to_score(workspace, Path("models/old"), False) == {"old": Path("models/old")}
 
 
 @pytest.mark.parametrize("name", ["model", "models/a"])
 def test_the_only_model_needs_no_name(workspace: Workspace, copied: Copy, name: str) -> None:
     copied(name)
-    assert models_to_score(workspace, None, False) == [(Path(name).name, Path(name))]
+    assert models_to_score(workspace, None, False) == {Path(name).name: Path(name)}
 
 
 def test_models_stand_beside_the_workspace_file(
@@ -101,14 +106,14 @@ def test_models_stand_beside_the_workspace_file(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = models_to_score(load_workspace(Path("../nmtalign.toml")), None, True)
-    assert found == [("a", Path("../models/a"))]
+    assert found == {"a": Path("../models/a")}
 
 
 def test_a_model_of_the_workspace_under_models_is_one(workspace: Workspace, copied: Copy) -> None:
     copied("models/a", age=50)
     edit(Path("nmtalign.toml"), "[corpus]", 'model = "models/a"\n[corpus]')
     copied("models/b", age=100)
-    assert models_to_score(load_workspace(None), None, False) == [("a", Path("models/a"))]
+    assert models_to_score(load_workspace(None), None, False) == {"a": Path("models/a")}
 
 
 def test_every_model_by_name_and_what_is_none_passed_over(
@@ -122,7 +127,7 @@ def test_every_model_by_name_and_what_is_none_passed_over(
     Path("models/foreign").mkdir()
     Path("models/foreign/config.json").write_text('{"architectures": []}')
     Path("models/notes.txt").write_text("x")
-    assert [name for name, _ in models_to_score(workspace, None, True)] == ["a", "b", "c", "moment"]
+    assert [*models_to_score(workspace, None, True)] == ["a", "b", "c", "moment"]
     assert capsys.readouterr().err == ""
 
 
@@ -141,9 +146,7 @@ def test_damaged_models_are_left_out_with_a_line_each(
     (copied("models/broken") / "config.json").write_text("{")
     edit(copied("models/edited") / "source.vocabulary.txt", "fox", "dog")
     models = models_to_score(workspace, None, True, Path("test.en"), say)
-    assert [one.name for one in translate_with(models, SOURCE, SETTINGS, every=True, around=Surroundings(say))] == [
-        "good"
-    ]
+    assert scored(models) == ["good"]
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("/")[1].split(":")[0] for line in lines] == [
         "bare", "broken", "edited", "young", "cut", "flipped",
@@ -155,14 +158,14 @@ def test_damaged_models_are_left_out_with_a_line_each(
 def test_a_model_that_cannot_do_what_is_asked_is_left_out(
     workspace: Workspace, copied: Copy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = [("a", copied("models/a")), ("blind", copied("models/blind", attention=False))]
+    models = {"a": copied("models/a"), "blind": copied("models/blind", attention=False)}
     settings = TranslateConfig(beam=3, replace_unk=True)
-    assert [one.name for one in translate_with(models, SOURCE, settings, every=True, around=Surroundings(say))] == ["a"]
+    assert scored(models, settings) == ["a"]
     assert "this model has no attention" in capsys.readouterr().err
     with pytest.raises(FormatError, match="no model could translate"):
-        translate_with(models[1:], SOURCE, settings, every=True, around=Surroundings(say))
+        scored({"blind": models["blind"]}, settings)
     with pytest.raises(UsageError, match="this model has no attention"):
-        translate_with(models[1:], SOURCE, settings)
+        scored(models, settings, skip=False)
 
 
 def test_a_model_of_the_other_direction_is_left_out(
@@ -173,22 +176,22 @@ def test_a_model_of_the_other_direction_is_left_out(
     edit(back / "config.json", '"source_language": "en"', '"source_language": "fr"')
     edit(back / "config.json", '"target_language": "fr"', '"target_language": "en"')
     for every in (True, False):
-        assert [name for name, _ in models_to_score(workspace, None, every, Path("test.en"), say)] == ["there"]
+        assert [*models_to_score(workspace, None, every, Path("test.en"), say)] == ["there"]
         assert capsys.readouterr().err == (
             "nmtalign: models/back: reads fr and writes en, and the text to translate is in en; it is left out\n"
         )
     with pytest.raises(UsageError, match="models/back: reads fr and writes en"):
         models_to_score(workspace, back, False, Path("test.en"))
-    assert models_to_score(workspace, back, False, Path("test.fr")) == [("back", back)]
+    assert models_to_score(workspace, back, False, Path("test.fr")) == {"back": back}
 
 
 def test_no_model_is_one_clear_error(workspace: Workspace, copied: Copy) -> None:
-    with pytest.raises(FormatError, match="models: holds no model; train one with `nmtalign train -o models/NAME`"):
+    with pytest.raises(FormatError, match="models: has no model; train one with `nmtalign train -o models/NAME`"):
         models_to_score(workspace, None, True)
     with pytest.raises(FormatError, match="model: no nmtalign model here"):
         models_to_score(workspace, None, False)
     (copied("models/young") / "best.safetensors").unlink()
-    with pytest.raises(FormatError, match="models: holds no model that can be scored; the lines above say why"):
+    with pytest.raises(FormatError, match="models: has no model that can be scored; the lines above say why"):
         models_to_score(workspace, None, True)
     with pytest.raises(UsageError, match="--all scores the models under models/, and -m names one"):
         models_to_score(workspace, Path("model"), True)
@@ -200,9 +203,9 @@ def test_last_weights_serve_where_there_are_no_best(
     folder = copied("model")
     expected = translation(folder)
     (folder / "best.safetensors").rename(folder / "last.safetensors")
-    assert models_to_score(workspace, None, False) == [("model", folder)]
+    assert models_to_score(workspace, None, False) == {"model": folder}
     assert translation(folder) == expected
-    assert "model: has no best weights yet: its last ones translate" in capsys.readouterr().err
+    assert "model: has no best weights yet; the last weights translate" in capsys.readouterr().err
 
 
 def test_a_translation_is_what_translate_writes_and_is_kept(
@@ -237,14 +240,14 @@ def test_a_kept_translation_needs_no_torch(copied: Copy) -> None:
     expected = translation(folder)
     code = (
         "import sys; from pathlib import Path\n"
-        "from nmtalign.scoring.models import translate_with, models_to_score\n"
+        "from nmtalign.scoring.models import models_to_score, translation_of\n"
         "from nmtalign.settings.command_settings import TranslateConfig\n"
         "from nmtalign.scoring.texts import Text\n"
         "from nmtalign.settings.workspace import load_workspace\n"
-        "workspace = load_workspace(None); models = models_to_score(workspace, None, False)\n"
-        f"[done] = translate_with(models, Text('test.en', {LINES!r}), TranslateConfig(beam=3))\n"
+        "[folder] = models_to_score(load_workspace(None), None, False).values()\n"
+        f"done = translation_of(Text('test.en', {LINES!r}), folder, TranslateConfig(beam=3))\n"
         "assert 'torch' not in sys.modules\n"
-        "print(list(done.text.lines))"
+        "print(list(done.lines))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -369,14 +372,14 @@ def test_an_interruption_leaves_nothing(copied: Copy) -> None:
         "import sys; from pathlib import Path\n"
         "from nmtalign.cli.common import say\n"
         "from nmtalign.cli.stopping import Signals\n"
-        "from nmtalign.scoring.models import Surroundings, translate_with\n"
+        "from nmtalign.scoring.models import translation_of\n"
         "from nmtalign.settings.command_settings import TranslateConfig\n"
         "from nmtalign.errors import NmtalignError\n"
         "from nmtalign.scoring.texts import Text\n"
         "lines = [f'the fox {n} sees a red boat' for n in range(20_000)]\n"
         "try:\n"
-        "    translate_with([('it', Path('model'))], Text('many', lines), TranslateConfig(beam=12),\n"
-        "        around=Surroundings(say, say, guard=Signals))\n"
+        "    with Signals():\n"
+        "        translation_of(Text('many', lines), Path('model'), TranslateConfig(beam=12), notify=say)\n"
         "except NmtalignError as error:\n"
         "    sys.exit(error.exit_code)"
     )

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from nmtalign.cli.score import progress
-from nmtalign.cli.score_output import marked, print_differences, print_text
+from nmtalign.cli.score_output import marked, print_differences, print_text, progress
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
 from nmtalign.scoring.text_tables import bar, figure
 from nmtalign.scoring.words import UnknownRates
+from nmtalign.settings.command_settings import ScoreConfig
 
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0.00"), (12.345, "12.35"), (100.0, "100.00")])
@@ -55,7 +55,7 @@ def test_table_1_names_the_bleu_of_the_papers_time(capsys: pytest.CaptureFixture
     system = SystemReport("one", Section(parts[0]), Section(parts[1]))
     metrics, signatures = ("BLEU", "chrF2", "multi-bleu"), ("BLEU|a", "chrF2|b", "multi-bleu|c")
     rates = UnknownRates(None, 0.25, (0.5,))
-    print_text(Report(metrics, signatures, (system,), unknown=rates), table1=True)
+    print_text(Report(metrics, signatures, (system,), unknown=rates), ScoreConfig(table1=True), {})
     assert capsys.readouterr().out.splitlines() == [
         "sentences: 5",
         "no unknown word: 3 of 5 sentences",

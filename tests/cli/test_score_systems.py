@@ -311,7 +311,7 @@ def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: in
         output, error = process.communicate(timeout=60)
     assert process.returncode == code
     assert output == ""
-    assert error == ("nmtalign: error: interrupted\n" if number == signal.SIGINT else "")
+    assert error == f"nmtalign: error: {'interrupted' if number == signal.SIGINT else 'ended by SIGTERM'}\n"
     assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
 
 
@@ -344,7 +344,7 @@ def test_the_source_of_the_test_set_belongs_to_its_reference(folder: Path, run: 
     (folder / "nmtalign.toml").write_text('[corpus]\ntest = ["src.en", "ref.fr"]\n')
     assert "by words of the source" in run("good.fr", "-r", "ref.fr", "--by-length", "--metrics", "bleu")[1]
     assert run("good.fr", "-r", "ref2.fr", "--by-length")[2] == (
-        "nmtalign: error: --by-length: give the source with -s, or --length-of reference\n"
+        "nmtalign: error: scores by length: give the source with -s, or --length-of reference\n"
     )
 
 
@@ -393,15 +393,12 @@ def test_given_scores_of_segments_are_a_metric_like_any_other(folder: Path, run:
 
 def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run) -> None:
     given = ["good.fr", "-r", "ref.fr", "-s", "src.en", "--data", "words", "--metrics", "bleu", "-q"]
-    old = run(*given, "--no-unk", "--tokenized")
-    new = run(*given[:-2], "bleu,multi-bleu", "-q", "--known-words")
+    old = run(*given, "--no-unk")
+    new = run(*given, "--known-words")
     assert old[:2] == new[:2]
     assert new[2] == ""
-    assert old[2] == (
-        "nmtalign: --no-unk is now --known-words; the old name works only in this release\n"
-        "nmtalign: --tokenized is now --metrics ...,multi-bleu; the old name works only in this release\n"
-    )
-    assert "--save-translation, --beam and --device are for" in run(*given, "-o", "kept.fr")[2]
+    assert old[2] == ("nmtalign: --no-unk is now --known-words; the old name will be removed in the next release\n")
+    assert "--save-translation is for the translation of one model" in run(*given, "-o", "kept.fr")[2]
 
 
 def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
@@ -423,7 +420,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["-", "x=-"], 2, "only one of HYP, -r and -s can be stdin"),
         (["good.fr", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
         (["good.fr", "-s", "src.en", "--plot", "figure.gif"], 2, "figure.gif"),
-        (["good.fr", "--plot", "figure.png"], 2, "--plot: give the source with -s, or --length-of reference"),
+        (["good.fr", "--plot", "figure.png"], 2, "scores by length: give the source with -s, or --length-of reference"),
         (["good.fr", "--html", "page.txt"], 2, "page.txt: a page's name ends in .html"),
         (["good.fr", "--html", "gone/page.html"], 2, "gone/page.html: there is no folder gone; make it first"),
         (["page.html", "--html", "page.html"], 2, "page.html: is read here and would be replaced"),
@@ -441,14 +438,16 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--by-frequency"], 2, "--by-frequency: nothing here says how often training saw a word"),
         (["good.fr", "--train-text", "gone"], 3, "gone: cannot read"),
         (["good.fr", "bad.fr", "--attention-from", "a.h5"], 2, "--attention-from is for --attention"),
-        (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn of --differences N"),
+        (["good.fr", "bad.fr", "--attention", "-s", "src.en"], 2, "--attention is drawn with --differences N"),
         (["good.fr", "bad.fr", "--attention", "--differences", "1"], 2, "--attention: give the source with -s"),
         (
             ["good.fr", "bad.fr", "--attention", "--differences", "1", "-s", "src.en"],
             2,
-            "--attention: nothing holds the attention of good.fr; give --attention-from good.fr=FILE.h5",
+            "--attention: nothing has the attention of good.fr; give --attention-from good.fr=FILE.h5",
         ),
         (["good.fr", "--comet", "gone"], 2, "--comet is no longer an option: compute COMET with its own command"),
+        (["good.fr", "--tokenized"], 2, "--tokenized is no longer an option: multi-bleu is printed by default"),
+        (["good.fr", "--beam", "3"], 2, "--beam and --device are for a translation made here"),
         (["good.fr", "--segment-scores", "ref.fr"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
         (["good.fr", "--segment-scores", "BLEU=ones"], 2, "nmtalign computes BLEU; give another name"),
         (
@@ -460,11 +459,11 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--segment-scores", "x=short.fr"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60"),
         (["good.fr", "--segment-scores", "x=ref.fr"], 3, "ref.fr: line 1: "),
         (["good.fr", "--segment-scores", "x=nan"], 3, "nan: line 3: 'nan' is not a number; give one number per line"),
-        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: no score is below that; give a number"),
+        (["good.fr", "--fail-under", "nan"], 2, "--fail-under nan: must be at least"),
         (
             ["good.fr", "bad.fr", "-s", "src.en", "--attention", "--differences", "1", "--format", "json"],
             2,
-            "--attention is drawn as text and on the page of --html, not as json",
+            "--attention is drawn with --differences N, as text or on the page of --html",
         ),
         (["good.fr", "--all"], 2, "--all scores the models under models/; leave out HYP"),
     ],

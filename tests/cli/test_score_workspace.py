@@ -69,7 +69,7 @@ def test_given_files_show_the_attention_of_the_model_that_is_named(folder: Path,
         (
             ["--all", "--save-translation", "kept.fr"],
             2,
-            "--save-translation is for one model; --all keeps all translations in the models' folders",
+            "--save-translation is for the translation of one model; give only this one, with -m",
         ),
         (["--all", "-m", "models/a"], 2, "--all scores the models under models/, and -m names one"),
         (["-m", "models/gone"], 4, "models/gone: no nmtalign model here"),

@@ -135,6 +135,8 @@ def test_every_key_and_column_is_described() -> None:
 def test_rows_hold_a_figure_each_under_known_names() -> None:
     rows = list(csv_rows(full_report()))
     assert all(row.keys() <= set(CSV_COLUMNS) for row in rows)
+    assert {row["by"] for row in rows if "sentences" in row} == {"", "length"}
+    assert {row["by"] for row in rows if "words" in row} == {"frequency"}
     chosen = [row for row in rows if row["system"] == "two" and row["by"] == "" and row["subset"] == "all"]
     assert [(row["metric"], row["value"], row["p_bs"], row["p_ar"], row["mark"]) for row in chosen] == [
         ("BLEU", 15.0, 0.012, 0.5, "winner"),

@@ -14,8 +14,7 @@ from sacrebleu.metrics import BLEU, TER
 from nmtalign.scoring.buckets import by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Part, Report
-from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.report import Part, Report, make_report
 from nmtalign.scoring.resampling import Resampling, Test
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))

@@ -18,6 +18,10 @@ REFERENCES = ["le chat dort", "le wombat dort", "le matou", "", "le chat dort"]
 BY_HAND = [True, False, False, True, False]
 
 
+def without_unknowns(folder, sources, references):
+    return UnknownWords([Vocabularies.load(folder)]).without(sources, references)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps"]).save(tmp_path / "source.vocabulary.txt")
@@ -27,19 +31,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_sentence_counts_if_all_its_words_are_known_on_both_sides(folder: Path) -> None:
-    assert Vocabularies.load(folder).without_unknowns(SOURCES, [REFERENCES]).tolist() == BY_HAND
+    assert without_unknowns(folder, SOURCES, [REFERENCES]).tolist() == BY_HAND
 
 
 def test_every_reference_must_be_known(folder: Path) -> None:
     second = ["le chien dort", *REFERENCES[1:]]
-    known = Vocabularies.load(folder).without_unknowns(SOURCES, [REFERENCES, second])
+    known = without_unknowns(folder, SOURCES, [REFERENCES, second])
     assert known.tolist() == [False, *BY_HAND[1:]]
 
 
 def test_text_is_tokenised_as_the_folder_says(folder: Path) -> None:
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", ".", "'s"]).save(folder / "source.vocabulary.txt")
     Tokenizers.moses("en", "fr").save(folder)
-    assert Vocabularies.load(folder).without_unknowns(["the cat's."], [["le chat"]]).tolist() == [True]
+    assert without_unknowns(folder, ["the cat's."], [["le chat"]]).tolist() == [True]
 
 
 def test_the_path_of_the_corpus_file_names_its_folder(folder: Path) -> None:
@@ -85,7 +89,7 @@ def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", "wombat"]).save(folder / "source.vocabulary.txt")
     Vocabulary(["</s>", "<unk>", "le", "wombat", "dort"]).save(folder / "target.vocabulary.txt")
     other = Vocabularies.load(folder)
-    assert other.without_unknowns(SOURCES, [REFERENCES]).tolist() == [False, True, False, True, False]
+    assert UnknownWords([other]).without(SOURCES, [REFERENCES]).tolist() == [False, True, False, True, False]
     assert UnknownWords([both, other]).without(SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
 
 

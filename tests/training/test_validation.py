@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU
 
 from nmtalign.scoring.measuring import corpus_scores
 from nmtalign.scoring.metrics import MetricOptions, Score
-from nmtalign.scoring.models import translate_with
+from nmtalign.scoring.models import translation_of
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.training.events import Validated
@@ -24,10 +24,10 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     source = Text("dev", [dev.source_text(index) for index in range(count)])
     references = [dev.target_text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    (done,) = translate_with([("it", tmp_path / "model")], source, greedy)
-    (score,) = corpus_scores(done.text.lines, references, options=MetricOptions(("bleu",)))
+    done = translation_of(source, tmp_path / "model", greedy)
+    (score,) = corpus_scores(done.lines, references, options=MetricOptions(("bleu",)))
     assert (best.bleu, best.signature) == (score.value, score.signature)
-    assert score.value == BLEU().corpus_score(list(done.text.lines), [references]).score > 0
+    assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
 
 
 def test_of_equal_bleu_the_lower_loss_is_better():

@@ -6,7 +6,7 @@ import pytest
 from nmtalign.scoring.buckets import by_length, by_place, parse_buckets, word_counts
 from nmtalign.scoring.measuring import corpus_scores, measure, measure_systems
 from nmtalign.scoring.metrics import MetricOptions
-from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.report import make_report
 from nmtalign.scoring.resampling import Resampling
 
 SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]

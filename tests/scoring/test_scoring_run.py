@@ -2,12 +2,15 @@
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.scoring.evaluation import score
+from nmtalign.scoring.scoring_run import score
+
+DEFAULT = "bleu,chrf,chrf++"  # without multi-bleu, whose language is known by the name of a file
 
 
 def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
@@ -22,7 +25,13 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     systems = dict(zip("abc", texts.systems, strict=True))
     given = {"COMET": [[float(number)] * 200 for number in range(3)]}
     result = score(
-        systems, texts.references, texts.source, segment_scores=given, by_length=True, bootstrap=50, language="fr"
+        systems,
+        texts.references,
+        texts.source,
+        segment_scores=given,
+        by_length=True,
+        bootstrap=50,
+        target_language="fr",
     )
     assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
@@ -31,19 +40,40 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     assert [one.by for one in result.report.systems[0].everything.breakdowns] == ["length"]
 
 
+def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
+    for name, lines in (("out.fr", texts.systems[0]), ("ref.fr", texts.references[0]), ("src.en", texts.source)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    lines = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50)
+    system, reference, source = tmp_path / "out.fr", tmp_path / "ref.fr", tmp_path / "src.en"
+    for references in (str(reference), [reference]):
+        files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50, metrics=DEFAULT)
+        assert files.report == lines.report
+    words = score(system, reference, by_frequency=True, train_text=reference, metrics="bleu").report.words
+    assert [table.by for table in words] == ["frequency"]
+    with pytest.raises(UsageError, match="nothing to translate: give the source"):
+        score({"out": system, "model": tmp_path}, reference)
+
+
+def test_a_page_has_figures_and_the_names_of_the_texts(texts) -> None:
+    pytest.importorskip("matplotlib")
+    page = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50).to_html()
+    for part in ("hypothesis: scores of 200 sentences", "by words of the source", "<svg", "reference 1"):
+        assert part in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "message"),
     [
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2: it has 1 line, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"metrics": "blue"}, UsageError, "unknown 'blue'; the nearest known one is 'bleu'"),
-        ((["a"], ["a"]), {"by_length": True}, UsageError, "by_length: give the source"),
+        ((["a"], ["a"]), {"by_length": True}, UsageError, "scores by length: give the source"),
         (
             (["a"], ["a"]),
             {"segment_scores": {"x": [[1.0, 2.0]]}},
-            UsageError,
-            "x: give 1 numbers for each of 1",
+            InputError,
+            "x: give one finite number for each of 1 line",
         ),
-        ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, UsageError, "must be a finite number"),
+        ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
     ],
 )
