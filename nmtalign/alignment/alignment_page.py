@@ -20,8 +20,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.error_rates import LinkCounts, count_links
-from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.link_files import LinkCounts, count_links, read_links
 from nmtalign.alignment.page_data import (
     BLOCK_CELLS,
     BLOCK_ENTRIES,

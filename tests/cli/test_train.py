@@ -110,7 +110,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number
     saved = events(workspace / "model")[-1]
     assert (saved["event"], saved["complete"]) == ("finished", False)
     result = nmtalign("train", *QUICK, "--max-updates", saved["update"] + 1, "--epochs", "0")
-    assert f"going on from update {saved['update']}" in result.stderr.decode()
+    assert f"resuming from update {saved['update']}" in result.stderr.decode()
 
 
 def test_minibatches_are_accumulated(nmtalign, workspace):
