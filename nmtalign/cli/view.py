@@ -65,15 +65,10 @@ def view(
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
     files = alignments or [Path("alignments.h5")]
+    numbers = parse_numbers(sentences) if sentences is not None else None
+    out = Path("/dev/stdout") if output == _STDOUT else output
     summary = write_page(
-        files,
-        Path("/dev/stdout") if output == _STDOUT else output,
-        title=title,
-        names=name or (),
-        numbers=parse_numbers(sentences) if sentences is not None else None,
-        limit=limit,
-        gold=gold,
-        gold_base=gold_base,
+        files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
     )
     tell = notifier(quiet)
     if not summary.complete:
