@@ -82,24 +82,18 @@ def prepare(
 
     Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
-    are the same for any number of `config.workers`. Memory: the counts of the different words and 4 bytes a training
-    pair, not the text.
+    are the same for any number of `config.workers`. Memory contains the counts of the different words and 4 bytes per
+    training pair, not the text.
 
-    Raises InputError for text that cannot be used or of which nothing is left, UsageError for subword sizes that the
-    text cannot give and for a corpus that would be lost, ResourceError where the folder cannot be written.
+    Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
+    text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
     given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
     if not force:
         check_begun(folder, languages, _settings(config), given)
     with disk_errors(folder), work_folder(folder) as work:
-        job = _Job(
-            work,
-            config,
-            languages,
-            worker_count(config.workers),
-            progress or (lambda pairs: None),
-            notify or (lambda step: None),
-        )
+        workers = worker_count(config.workers)
+        job = _Job(work, config, languages, workers, progress or (lambda pairs: None), notify or (lambda step: None))
         summary = _prepare(job, given)
         if not force:
             check_same(work, folder)
@@ -110,25 +104,21 @@ def prepare(
 def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
     tallies = {name: PrepTally() for name in given}
     tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
-    spools = {"train": _spool(job, "train", tokenizers, blocks, tallies["train"])}
-    _check_kept(given["train"], spools["train"], tallies["train"])
+    spools = {"train": _spool(job, "train", given["train"], tokenizers, blocks, tallies["train"])}
     tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
     for name in list(given)[1:]:
-        raw = _blocks(read_pairs(*given[name]), tallies[name])
-        spools[name] = _spool(job, name, tokenizers, raw, tallies[name])
-        _check_kept(given[name], spools[name], tallies[name])
+        blocks = _blocks(read_pairs(*given[name]), tallies[name])
+        spools[name] = _spool(job, name, given[name], tokenizers, blocks, tallies[name])
     job.notify("choosing the vocabularies")
     vocabularies = _vocabularies(job.config, tokenizers, spools["train"])
     tables: dict[str, Tables] = {
         name: tuple(side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True))
         for name, spool in spools.items()
     }
-    source_language, target_language = job.languages
     summary = Summary(
-        source_language=source_language,
-        target_language=target_language,
-        source_vocabulary_size=len(vocabularies[0]),
-        target_vocabulary_size=len(vocabularies[1]),
+        *job.languages,
+        len(vocabularies[0]),
+        len(vocabularies[1]),
         settings=_settings(job.config),
         splits={
             name: SplitSummary(
@@ -146,7 +136,7 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
 
 
 def _settings(config: PrepConfig) -> dict[str, object]:
-    """The settings that decide what is in the corpus (the number of processes does not)."""
+    """The settings that determine the corpus (the number of processes does not)."""
     return {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
 
 
@@ -157,7 +147,7 @@ def _blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pair
 
 
 def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) -> Iterator[Pairs]:
-    """Drops pairs with a blank side and repeated pairs, which the raw text shows."""
+    """Drops pairs with a blank side, and repeated pairs if `drop_duplicates` is set."""
     seen = SeenPairs()
     line = 0
     for block in blocks:
@@ -183,16 +173,12 @@ def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Toke
     if job.config.vocabulary == "none":
         return Tokenizers.spaced(*job.languages), blocks
     raw = [job.work / f"train.{side}.raw" for side in SIDES]
-    lines = 0
-    with (
-        raw[0].open("w", encoding="utf-8", newline="\n") as source,
-        raw[1].open("w", encoding="utf-8", newline="\n") as target,
-    ):
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in raw]
         for block in blocks:
-            source.writelines(f"{line}\n" for line, _ in block)
-            target.writelines(f"{line}\n" for _, line in block)
-            lines += len(block)
-    if not lines:
+            for side, stream in enumerate(streams):
+                stream.writelines(f"{pair[side]}\n" for pair in block)
+    if not tally.lines:
         raise _nothing_kept(train, tally)
     job.notify("learning subword pieces")
     source_pieces, target_pieces = _learn(job, train, raw)
@@ -211,7 +197,10 @@ def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
         return [SentencePieces(model) for model in pool.map(train_pieces, *arguments)]
 
 
-def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally) -> PairSpool:
+def _spool(
+    job: _Job, name: str, paths: PathPair, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally
+) -> PairSpool:
+    """Tokenises the text of a split into temporary files; raises InputError if no pair is left."""
     training = name == "train"
     if not training:
         job.notify(f"reading {name}")
@@ -228,12 +217,9 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
                 spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
                 job.progress(read + len(block))
             read += len(block)
-    return spool
-
-
-def _check_kept(paths: PathPair, spool: PairSpool, tally: PrepTally) -> None:
     if not spool.source.sentences:
         raise _nothing_kept(paths, tally)
+    return spool
 
 
 def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
@@ -241,15 +227,16 @@ def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped().items() if count)
-    mend = "; raise --max-length (0 = no limit)" if tally.too_long else ""
-    return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){mend}")
+    fix = "; raise --max-length (0 = no limit)" if tally.too_long else ""
+    return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){fix}")
 
 
 def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
     if isinstance(tokenizers.source, SentencePieces) and isinstance(tokenizers.target, SentencePieces):
         return pieces_vocabulary(tokenizers.source), pieces_vocabulary(tokenizers.target)
-    source_size, target_size = pair_of_sizes("shortlist", config.shortlist)
-    return (
-        Vocabulary.shortlist(spool.source.word_counts(), source_size, config.min_count),
-        Vocabulary.shortlist(spool.target.word_counts(), target_size, config.min_count),
+    sizes = pair_of_sizes("shortlist", config.shortlist)
+    source, target = (
+        Vocabulary.shortlist(side.word_counts(), size, config.min_count)
+        for side, size in zip(spool.sides, sizes, strict=True)
     )
+    return source, target
