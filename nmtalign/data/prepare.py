@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import io
 import itertools
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,17 +24,22 @@ from nmtalign.data.corpus_writer import (
 )
 from nmtalign.data.pair_spool import PairSpool, SeenPairs, SplitSummary, Summary
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
-from nmtalign.errors import InputError
+from nmtalign.errors import InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import pair_of_sizes
+from nmtalign.settings.definition import SettingError, pair_of_sizes
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers, blanks_to_spaces
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 PathPair = tuple[Path, Path]
+
+# Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
+# in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
+SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
+_THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
+_RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
 
 
 @dataclass
@@ -184,7 +191,7 @@ def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Toke
     source_pieces, target_pieces = _learn(job, train, raw)
     tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
     job.notify("reading train")
-    return tokenizers, _blocks(zip(*map(spooled_lines, raw), strict=True), PrepTally())
+    return tokenizers, _blocks(zip(*map(_spooled_lines, raw), strict=True), PrepTally())
 
 
 def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
@@ -192,9 +199,9 @@ def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
     names = tuple(map(shown, train))
     arguments = raw, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
-        return [SentencePieces(model) for model in map(train_pieces, *arguments)]
+        return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
     with process_pool(2) as pool:
-        return [SentencePieces(model) for model in pool.map(train_pieces, *arguments)]
+        return [SentencePieces(model) for model in pool.map(_train_pieces, *arguments)]
 
 
 def _spool(
@@ -233,10 +240,76 @@ def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
 
 def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
     if isinstance(tokenizers.source, SentencePieces) and isinstance(tokenizers.target, SentencePieces):
-        return pieces_vocabulary(tokenizers.source), pieces_vocabulary(tokenizers.target)
+        return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
     sizes = pair_of_sizes("shortlist", config.shortlist)
     source, target = (
         Vocabulary.shortlist(side.word_counts(), size, config.min_count)
         for side, size in zip(spool.sides, sizes, strict=True)
     )
     return source, target
+
+
+def _spooled_lines(path: Path) -> Iterator[str]:
+    """The lines of a temporary file, ended by `\\n` alone."""
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line[:-1]
+
+
+def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
+    """Returns a sentencepiece model that is learned from the raw lines of `path`.
+
+    `kind` is "bpe" or "unigram". The model has `size` - 1 ids, because `</s>` is an id of nmtalign. Of a text larger
+    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. Raises UsageError naming the text and
+    the sizes that are possible.
+    """
+    import sentencepiece
+
+    step = max(1, -(-path.stat().st_size // SAMPLE_BYTES[kind]))
+    characters: set[str] = set()
+    for line in _sample(path, step):
+        characters.update(line)
+    if not characters:
+        raise InputError(f"{name}: no text to learn subword pieces from")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sample(path, step),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size - 1,
+            # A character without a piece is an unknown word, so all get one unless they would fill the vocabulary.
+            character_coverage=1.0 if len(characters) <= size // 4 else _RARE_CHARACTERS,
+            # Raw text must come back as it was: no Unicode normalisation.
+            normalization_rule_name="identity",
+            byte_fallback=False,
+            hard_vocab_limit=True,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _size_error(str(error), name, size) from None
+    return model.getvalue()
+
+
+def _pieces_vocabulary(tokenizer: SentencePieces) -> Vocabulary:
+    """`</s>`, `<unk>`, then the model's pieces by rank."""
+    return Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
+
+
+def _sample(path: Path, step: int) -> Iterator[str]:
+    for number, line in enumerate(_spooled_lines(path)):
+        if number % step == 0:
+            yield blanks_to_spaces(line)
+
+
+def _size_error(message: str, name: str, size: int) -> UsageError:
+    if found := re.search(r"value <= (\d+)", message):
+        return SettingError(f"too large for {name}: its text gives at most {int(found[1]) + 1}", size=size)
+    if found := re.search(r"required_chars\D*\d+ vs (\d+)", message):
+        return SettingError(f"too small for {name}: its characters alone need {int(found[1]) + 1}", size=size)
+    return UsageError(f"{name}: sentencepiece cannot learn {size} pieces: {message}")
