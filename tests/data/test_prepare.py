@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.data import pipeline, subwords
+from nmtalign.data import pipeline
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pair_spool import SeenPairs
