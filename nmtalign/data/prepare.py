@@ -218,8 +218,8 @@ def _spool(
             tally.spacing.update(chunk.spacing)
             tally.empty += chunk.empty
             tally.too_long += chunk.too_long
-            for number, side in enumerate(spool.sides):
-                side.append((chunk.source, chunk.target)[number], [block[kept][number] for kept in chunk.kept])
+            for number, (side, part) in enumerate(zip(spool.sides, (chunk.source, chunk.target), strict=True)):
+                side.append(part, () if training else [block[kept][number] for kept in chunk.kept])
             if training:
                 spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
                 job.progress(read + len(block))

@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.data import pipeline
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pair_spool import SeenPairs
@@ -142,8 +141,7 @@ def test_seen_pairs_are_those_of_a_set() -> None:
 def test_the_number_of_processes_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
 ) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 100)
-    monkeypatch.setattr(prepare_module, "CHUNK", 60)
+    monkeypatch.setattr(prepare_module, "CHUNK", 50)
     texts = write_pairs(tmp_path, "train", many_pairs(600))
     contents = []
     for workers in (1, 2):
