@@ -1,7 +1,7 @@
 """Given links between the words of training pairs, and the attention weights of a batch that they mark.
 
-The file has one line of links in Pharaoh format for each line of the training text. Memory holds the links of the pairs
-in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
+The file has one line of links in Pharaoh format for each line of the training text. Memory contains the links of the
+pairs in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Guide:
         self.hash = digest  # of the text of the links
 
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with its linked cells (B, Ty, Tx) and the number of target tokens that have such cells."""
+        """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
         rows, links = self._of_pairs(batch.indices)
         (sentences, length), width = batch.target.shape, batch.source.shape[1]
         cells = np.zeros((sentences, length, width), dtype=np.bool_)

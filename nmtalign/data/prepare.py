@@ -172,7 +172,7 @@ def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) 
 
 
 def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Tokenizers, Iterator[Pairs]]:
-    """The tokenisers, trained first where necessary, and the training pairs to tokenise."""
+    """Returns the tokenisers, which are trained first if necessary, and the training pairs to tokenise."""
     job.notify("reading train")
     blocks = _screened(_blocks(read_pairs(*train), tally), tally, job.config.drop_duplicates)
     if job.config.vocabulary == "word":
