@@ -16,7 +16,7 @@ from nmtalign.reproduction.experiments import (
     Settings,
     chosen_ablations,
 )
-from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
 from nmtalign.settings.presets import preset, translate_config
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -36,21 +36,16 @@ class ReproductionRequest:
 
     scale: Scale
     budget: EqualBudget | None = None
-    models: str = ""  # comma-separated names; "" means the four models of the article
-    ablations: str = "none"
-    seeds: int = 1
+    models: str = ReproduceConfig.models  # comma-separated names; "" means the four models of the article
+    ablations: str = ReproduceConfig.ablations
+    seeds: int = ReproduceConfig.seeds
     folder: Path = Path("reproduction")
     sentences: tuple[int, ...] = ()  # lines of the test set to show, counted from 1
-    long: int = 3  # number of the longest sentences whose translations are shown
-    reordered: int = 4  # number of the most reordered sentences that are drawn
-    jobs: int = 1  # models that are trained at the same time
-    text: bool = True  # whether the report may contain sentences of the corpus
+    long: int = ReproduceConfig.long  # number of the longest sentences whose translations are shown
+    reordered: int = ReproduceConfig.reordered  # number of the most reordered sentences that are drawn
+    jobs: int = ReproduceConfig.jobs  # models that are trained at the same time
+    text: bool = ReproduceConfig.text  # whether the report may contain sentences of the corpus
     flags: Settings = dataclasses.field(default_factory=dict)  # for machine and search; None means not given
-
-    def __post_init__(self) -> None:
-        for name, value in (("seeds", self.seeds), ("jobs", self.jobs)):
-            if value < 1:
-                raise UsageError(f"--{name} {value}: must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from nmtalign.report.document import (
 from nmtalign.reproduction.experiments import BASELINE, FLAGSHIP
 from nmtalign.reproduction.report_tables import by_name, number, p_value, score
 from nmtalign.reproduction.reproduction_results import LONG, LONGEST_DRAWN, Results, Scored, reordering, sure_links
-from nmtalign.scoring.figure import by_length_svg, draw_by_length
-from nmtalign.scoring.lengths import word_counts
+from nmtalign.scoring.buckets import word_counts
+from nmtalign.scoring.figure import breakdown_svg, draw_by_length
 from nmtalign.scoring.report import SystemReport
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 
@@ -110,7 +110,7 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         file = f"{FIGURES}/length-{scored.test.name}.png"
         draw_by_length(scored.paper, folder / file, metric)
         caption = f"{metric} by words of the source, {scored.test.name}; bands are 95% intervals"
-        yield Figure(file, caption, by_length_svg(scored.paper, metric))
+        yield Figure(file, caption, breakdown_svg(scored.paper, metric))
         yield _length_table(scored, results.plan.baseline.name)
 
 

@@ -19,7 +19,7 @@ from nmtalign.files import atomic_text, disk_errors
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
-from nmtalign.scoring.cuts import Mask
+from nmtalign.scoring.buckets import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.settings.command_settings import TranslateConfig

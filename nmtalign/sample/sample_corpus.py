@@ -13,7 +13,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.grammar import generate
-from nmtalign.settings.definition import SettingError
+from nmtalign.settings.command_settings import SampleConfig
 
 _CONFIGURATION = """\
 # The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.
@@ -56,14 +56,13 @@ class SampleSummary:
     test: int
 
 
-def write_sample(folder: Path, pairs: int, seed: int = 1, *, force: bool = False) -> SampleSummary:
+def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, force: bool = False) -> SampleSummary:
     """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, created if missing.
 
-    Raises UsageError if `pairs` is less than 1. Raises it also, and writes nothing, if a file in the folder has other
-    content and `force` is not given.
+    Raises SettingError if `pairs` is less than 1. Raises UsageError, and writes nothing, if a file in the folder has
+    other content and `force` is not given.
     """
-    if pairs < 1:
-        raise SettingError("must be 1 or more", pairs=pairs)
+    SampleConfig(pairs, seed)
     make_folder(folder)
     with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
         summary = _write(Path(work), pairs, seed)

@@ -8,6 +8,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.sample.sample_corpus import configuration, write_sample
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
@@ -94,10 +95,10 @@ def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
 )
 def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: int, few: bool) -> None:
     (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")
-    _, model, training = load_workspace(tmp_path / "nmtalign.toml").resolve_training(None, {})
-    assert training.epochs == epochs
-    assert (model.dropout > 0) == few
-    assert load_workspace(tmp_path / "nmtalign.toml").sections["train"]["preset"] == "tiny"
+    loaded = load_workspace(tmp_path / "nmtalign.toml")
+    assert loaded.resolve(TrainingConfig, "train", {}).epochs == epochs
+    assert (loaded.resolve(ModelConfig, "train", {}).dropout > 0) == few
+    assert loaded.preset(None) == "tiny"
     assert configuration(200_000) == configuration(20_000)
 
 
