@@ -39,7 +39,7 @@ class Batch:
     target_words: int
     sentences: int  # B
     guide: Tensor | None = None  # (B, Ty, Tx) bool: the weights with a given link, if links are given
-    linked: int = 0  # target tokens with such cells
+    linked: int = 0  # target tokens with a given link
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; the host does not wait for a copy from pinned memory."""
@@ -50,7 +50,7 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of a loss: source, source_mask, target, target_mask, and the guide where there is one."""
+        """The inputs of a loss: source, source_mask, target, target_mask, and the guide if there is one."""
         tensors = self.source, self.source_mask, self.target, self.target_mask
         return tensors if self.guide is None else (*tensors, self.guide)
 

@@ -27,9 +27,8 @@ from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 Tables = tuple[npt.NDArray[np.uint32], ...]
-_IDENTITY = frozenset(
-    ("source_language", "target_language", "settings", "sha256", "content_sha256")
-)  # attributes that differ where the text or its settings do
+# Attributes that differ if the text or its settings differ.
+_IDENTITY = frozenset(("source_language", "target_language", "settings", "sha256", "content_sha256"))
 _NEW = "new"  # finished files, inside the work folder
 
 
@@ -39,8 +38,7 @@ def write_files(work: Path, tokenizers: Tokenizers, vocabularies: Vocabularies, 
     for name, vocabulary in zip(VOCABULARY_FILES, vocabularies, strict=True):
         vocabulary.save(work / _NEW / name)
     with atomic_text(work / _NEW / SUMMARY_FILE) as stream:
-        json.dump(summary.as_dict(), stream, ensure_ascii=False, indent=2)
-        stream.write("\n")
+        stream.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
 
 
 def write_corpus(
@@ -75,18 +73,18 @@ def write_corpus(
 
 
 def check_begun(folder: Path, languages: tuple[str, str], settings: Mapping[str, Any], sets: Iterable[str]) -> None:
-    """Raises UsageError where `folder` holds a corpus that one of these languages, settings and sets cannot be.
+    """Raises UsageError if `folder` has a corpus of other languages, settings or sets.
 
-    It is what can be known before the text is read; `check_same` then compares the corpora themselves.
+    This is known before the text is read; `check_same` compares the corpora themselves.
     """
     attributes = dict(zip(("source_language", "target_language"), languages, strict=True))
     _compare(folder, attributes | {"settings": json.dumps(settings, sort_keys=True)}, {*sets})
 
 
 def check_same(work: Path, folder: Path) -> None:
-    """Raises UsageError where the finished files would replace other text: of another corpus, or of anything else.
+    """Raises UsageError if the finished files would replace another corpus or other files.
 
-    A corpus that only has further sets is not another one. A damaged corpus may be replaced.
+    A corpus may be replaced by one with the same and further sets. A damaged corpus may be replaced.
     """
     new = Corpus.open(work / _NEW)
     if (folder / CORPUS_FILE).exists():
@@ -121,14 +119,14 @@ def _compare(folder: Path, attributes: Mapping[str, Any], sets: AbstractSet[str]
 
 
 def _held(name: str, old: Any, new: Any) -> bool:
-    """Whether the new corpus has what this attribute of the old one says."""
+    """Whether an attribute of the old corpus is also true of the new one."""
     if name != "content_sha256":
         return str(old) == str(new)
     return bool(json.loads(str(old)).items() <= json.loads(str(new)).items())
 
 
 def _check_is_corpus(path: Path) -> None:
-    """Raises UsageError for a whole HDF5 file that is no corpus: a damaged corpus is no loss."""
+    """Raises UsageError for a readable HDF5 file that is no corpus."""
     with contextlib.suppress(OSError, RuntimeError), h5py.File(path, "r") as file:
         if file.attrs.get("format") != FORMAT:
             raise UsageError(f"{path}: is another HDF5 file; give another folder with -o, or --force to replace it")
@@ -146,7 +144,7 @@ def publish(work: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder inside `folder` for temporary files, on the same disk; it is always removed at the end."""
+    """Makes a hidden folder inside `folder` for temporary files; it is always removed at the end."""
     was_there = folder.exists()
     make_folder(folder)
     host = socket.gethostname()

@@ -1,13 +1,12 @@
 """Given links between the words of training pairs, and the attention weights of a batch that they mark.
 
-The file has one line of links in Pharaoh format for each line of the training text. Memory holds the links of the pairs
-in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
+The file has one line of links in Pharaoh format for each line of the training text. Memory contains the links of the
+pairs in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
 """
 
 import dataclasses
 import hashlib
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,18 @@ import torch
 from nmtalign.data.batches import Batch
 from nmtalign.data.corpus import Corpus, Flat
 from nmtalign.errors import FormatError, InputError
-from nmtalign.text.lines import bounded_lines, open_bytes, shown
+from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.tokenizer import WORD_START, SentencePieces
 from nmtalign.text.vocabulary import Vocabulary
 
 Begins = npt.NDArray[np.bool_] | None
-_BLOCK = 1 << 22  # bytes of the file looked at together
+_BLOCK = 1 << 22  # bytes of the file that are read together
 _LINKS = re.compile(rb"\s*+(?:\d{1,9}-\d{1,9}\s++)*+")
 _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
 
 
 class Guide:
-    """The links of every training pair; called with a batch, it returns the batch with its `guide`.
+    """The links of every training pair; a call with a batch returns the batch with its `guide`.
 
     A link between two words links all their pieces.
     """
@@ -42,15 +41,15 @@ class Guide:
         begins: tuple[Begins, Begins],
         digest: str,
     ) -> None:
-        """links (L, 2): source and target word; those of pair i are links[offsets[i]:offsets[i + 1]].
+        """`links` (L, 2) are source and target words; those of pair i are links[offsets[i]:offsets[i + 1]].
 
-        `begins` (K,) tells for each side which ids begin a word; None = all of them.
+        `begins` (K,) says for each side which ids begin a word; None means all of them.
         """
         self._links, self._offsets, self._begins = links, offsets, begins
         self.hash = digest  # of the text of the links
 
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with its linked cells (B, Ty, Tx) and the number of target tokens that have such cells."""
+        """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
         rows, links = self._of_pairs(batch.indices)
         (sentences, length), width = batch.target.shape, batch.source.shape[1]
         cells = np.zeros((sentences, length, width), dtype=np.bool_)
@@ -92,7 +91,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     train = corpus.splits["train"]
     if train.lines is None or train.text_lines is None:
         raise FormatError(
-            f"{corpus.folder}: prepared by an earlier nmtalign, which did not keep where each pair stood in the text; "
+            f"{corpus.folder}: prepared by an earlier nmtalign, which did not store the line of each pair; "
             "run nmtalign prep again to train with links"
         )
     begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
@@ -127,21 +126,17 @@ def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file with their line ends, some MB at a time."""
-    with open_bytes(path) as stream:
-        try:
-            lines, size = list[bytes](), 0
-            for line in bounded_lines(stream, path):
-                lines.append(line)
-                size += len(line)
-                if size >= _BLOCK:
-                    yield lines
-                    lines, size = [], 0
-            if lines:
-                lines[-1] = lines[-1].removesuffix(b"\n") + b"\n"
-                yield lines
-        except (EOFError, zlib.error, OSError) as error:
-            raise InputError(f"{shown(path)}: cannot read on: {error}; is the file complete?") from None
+    """The lines of a file, each with its line end, some MB at a time."""
+    lines, size = list[bytes](), 0
+    for line in raw_lines(path):
+        lines.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        lines[-1] = lines[-1].removesuffix(b"\n") + b"\n"
+        yield lines
 
 
 def _read(
@@ -154,7 +149,7 @@ def _read(
     text = b"".join(raw)
     if not _LINKS.fullmatch(text):
         raise _no_link(path, raw, first)
-    numbers = text.replace(b"-", b" ").strip()  # NumPy reads a number from white space alone
+    numbers = text.replace(b"-", b" ").strip()  # NumPy would read a number from white space alone
     links = (np.fromstring(numbers, dtype=np.int64, sep=" ") if numbers else np.empty(0, np.int64)).reshape(-1, 2)
     characters = np.frombuffer(text, dtype=np.uint8)
     lines = np.searchsorted(np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord("-")))

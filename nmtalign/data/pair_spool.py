@@ -213,7 +213,7 @@ class SplitSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of prep in numbers; `splits` has train, and dev and test where they were given."""
+    """The result of prep in numbers; `splits` has train, and optionally dev and test."""
 
     source_language: str
     target_language: str

@@ -25,10 +25,10 @@ from nmtalign.text.tokenizer import Tokenizers
 Pairs = Sequence[tuple[str, str]]
 
 CHUNK = 2_000  # pairs handed to a process at a time
-PARALLEL_FROM = 20_000  # pairs; fewer are tokenised before processes could start
+PARALLEL_FROM = 10  # blocks; fewer are tokenised before processes could start
 _IN_FLIGHT = 3  # chunks per process
-_COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line; later from one line in
-_COUNTED_STEP = 16
+_COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line
+_COUNTED_STEP = 16  # of later chunks, the spacing is learned from every 16th line
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
 
 
@@ -51,8 +51,8 @@ class WordIndex(dict[str, int]):
 class Side(NamedTuple):
     """One side of a chunk: its different tokens, joined by spaces, and the text as their numbers.
 
-    So the worker processes handle every token, and the collecting process only the different ones. One string and two
-    arrays pass quickly between processes.
+    Thus the worker processes handle every token, and the main process only the different ones. One string and two
+    arrays are quick to send between processes.
     """
 
     types: str
@@ -117,21 +117,15 @@ def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, ste
 def tokenize_pairs(
     tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int, spacing: bool = False
 ) -> Iterator[tuple[Pairs, Chunk]]:
-    """Each block of raw pairs with its chunk, in order; the number of workers changes nothing.
+    """Yields each block of raw pairs with its chunk, in order; the number of workers does not change the result.
 
     With `spacing` the positions of spaces are counted: in all lines at first, then in a few. A small corpus, or any
     corpus with one worker, is tokenised in this process.
     """
-    head: list[Pairs] = []
-    if workers > 1:
-        pairs = 0
-        for block in blocks:
-            head.append(block)
-            pairs += len(block)
-            if pairs >= PARALLEL_FROM:
-                work = _with_steps(itertools.chain(head, blocks), spacing)
-                return _in_processes(tokenizers, limit, work, workers)
+    head = list(itertools.islice(blocks, PARALLEL_FROM if workers > 1 else 0))
     work = _with_steps(itertools.chain(head, blocks), spacing)
+    if len(head) == PARALLEL_FROM:
+        return _in_processes(tokenizers, limit, work, workers)
     return ((block, tokenize_chunk(tokenizers, limit, block, step)) for block, step in work)
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import io
 import itertools
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,17 +24,22 @@ from nmtalign.data.corpus_writer import (
 )
 from nmtalign.data.pair_spool import PairSpool, SeenPairs, SplitSummary, Summary
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
-from nmtalign.errors import InputError
+from nmtalign.errors import InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import pair_of_sizes
+from nmtalign.settings.definition import SettingError, pair_of_sizes
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers, blanks_to_spaces
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 PathPair = tuple[Path, Path]
+
+# Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
+# in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
+SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
+_THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
+_RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
 
 
 @dataclass
@@ -82,24 +89,18 @@ def prepare(
 
     Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
-    are the same for any number of `config.workers`. Memory: the counts of the different words and 4 bytes a training
-    pair, not the text.
+    are the same for any number of `config.workers`. Memory contains the counts of the different words and 4 bytes per
+    training pair, not the text.
 
-    Raises InputError for text that cannot be used or of which nothing is left, UsageError for subword sizes that the
-    text cannot give and for a corpus that would be lost, ResourceError where the folder cannot be written.
+    Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
+    text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
     given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
     if not force:
         check_begun(folder, languages, _settings(config), given)
     with disk_errors(folder), work_folder(folder) as work:
-        job = _Job(
-            work,
-            config,
-            languages,
-            worker_count(config.workers),
-            progress or (lambda pairs: None),
-            notify or (lambda step: None),
-        )
+        workers = worker_count(config.workers)
+        job = _Job(work, config, languages, workers, progress or (lambda pairs: None), notify or (lambda step: None))
         summary = _prepare(job, given)
         if not force:
             check_same(work, folder)
@@ -110,25 +111,21 @@ def prepare(
 def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
     tallies = {name: PrepTally() for name in given}
     tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
-    spools = {"train": _spool(job, "train", tokenizers, blocks, tallies["train"])}
-    _check_kept(given["train"], spools["train"], tallies["train"])
+    spools = {"train": _spool(job, "train", given["train"], tokenizers, blocks, tallies["train"])}
     tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
     for name in list(given)[1:]:
-        raw = _blocks(read_pairs(*given[name]), tallies[name])
-        spools[name] = _spool(job, name, tokenizers, raw, tallies[name])
-        _check_kept(given[name], spools[name], tallies[name])
+        blocks = _blocks(read_pairs(*given[name]), tallies[name])
+        spools[name] = _spool(job, name, given[name], tokenizers, blocks, tallies[name])
     job.notify("choosing the vocabularies")
     vocabularies = _vocabularies(job.config, tokenizers, spools["train"])
     tables: dict[str, Tables] = {
         name: tuple(side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True))
         for name, spool in spools.items()
     }
-    source_language, target_language = job.languages
     summary = Summary(
-        source_language=source_language,
-        target_language=target_language,
-        source_vocabulary_size=len(vocabularies[0]),
-        target_vocabulary_size=len(vocabularies[1]),
+        *job.languages,
+        len(vocabularies[0]),
+        len(vocabularies[1]),
         settings=_settings(job.config),
         splits={
             name: SplitSummary(
@@ -146,7 +143,7 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
 
 
 def _settings(config: PrepConfig) -> dict[str, object]:
-    """The settings that decide what is in the corpus (the number of processes does not)."""
+    """The settings that determine the corpus (the number of processes does not)."""
     return {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
 
 
@@ -157,7 +154,7 @@ def _blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pair
 
 
 def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) -> Iterator[Pairs]:
-    """Drops pairs with a blank side and repeated pairs, which the raw text shows."""
+    """Drops pairs with a blank side, and repeated pairs if `drop_duplicates` is set."""
     seen = SeenPairs()
     line = 0
     for block in blocks:
@@ -175,7 +172,7 @@ def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) 
 
 
 def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Tokenizers, Iterator[Pairs]]:
-    """The tokenisers, trained first where necessary, and the training pairs to tokenise."""
+    """Returns the tokenisers, which are trained first if necessary, and the training pairs to tokenise."""
     job.notify("reading train")
     blocks = _screened(_blocks(read_pairs(*train), tally), tally, job.config.drop_duplicates)
     if job.config.vocabulary == "word":
@@ -183,22 +180,18 @@ def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Toke
     if job.config.vocabulary == "none":
         return Tokenizers.spaced(*job.languages), blocks
     raw = [job.work / f"train.{side}.raw" for side in SIDES]
-    lines = 0
-    with (
-        raw[0].open("w", encoding="utf-8", newline="\n") as source,
-        raw[1].open("w", encoding="utf-8", newline="\n") as target,
-    ):
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in raw]
         for block in blocks:
-            source.writelines(f"{line}\n" for line, _ in block)
-            target.writelines(f"{line}\n" for _, line in block)
-            lines += len(block)
-    if not lines:
+            for side, stream in enumerate(streams):
+                stream.writelines(f"{pair[side]}\n" for pair in block)
+    if not tally.lines:
         raise _nothing_kept(train, tally)
     job.notify("learning subword pieces")
     source_pieces, target_pieces = _learn(job, train, raw)
     tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
     job.notify("reading train")
-    return tokenizers, _blocks(zip(*map(spooled_lines, raw), strict=True), PrepTally())
+    return tokenizers, _blocks(zip(*map(_spooled_lines, raw), strict=True), PrepTally())
 
 
 def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
@@ -206,12 +199,15 @@ def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
     names = tuple(map(shown, train))
     arguments = raw, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
-        return [SentencePieces(model) for model in map(train_pieces, *arguments)]
+        return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
     with process_pool(2) as pool:
-        return [SentencePieces(model) for model in pool.map(train_pieces, *arguments)]
+        return [SentencePieces(model) for model in pool.map(_train_pieces, *arguments)]
 
 
-def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally) -> PairSpool:
+def _spool(
+    job: _Job, name: str, paths: PathPair, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally
+) -> PairSpool:
+    """Tokenises the text of a split into temporary files; raises InputError if no pair is left."""
     training = name == "train"
     if not training:
         job.notify(f"reading {name}")
@@ -222,18 +218,15 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
             tally.spacing.update(chunk.spacing)
             tally.empty += chunk.empty
             tally.too_long += chunk.too_long
-            for number, side in enumerate(spool.sides):
-                side.append((chunk.source, chunk.target)[number], [block[kept][number] for kept in chunk.kept])
+            for number, (side, part) in enumerate(zip(spool.sides, (chunk.source, chunk.target), strict=True)):
+                side.append(part, () if training else [block[kept][number] for kept in chunk.kept])
             if training:
                 spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
                 job.progress(read + len(block))
             read += len(block)
-    return spool
-
-
-def _check_kept(paths: PathPair, spool: PairSpool, tally: PrepTally) -> None:
     if not spool.source.sentences:
         raise _nothing_kept(paths, tally)
+    return spool
 
 
 def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
@@ -241,15 +234,82 @@ def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped().items() if count)
-    mend = "; raise --max-length (0 = no limit)" if tally.too_long else ""
-    return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){mend}")
+    fix = "; raise --max-length (0 = no limit)" if tally.too_long else ""
+    return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){fix}")
 
 
 def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
     if isinstance(tokenizers.source, SentencePieces) and isinstance(tokenizers.target, SentencePieces):
-        return pieces_vocabulary(tokenizers.source), pieces_vocabulary(tokenizers.target)
-    source_size, target_size = pair_of_sizes("shortlist", config.shortlist)
-    return (
-        Vocabulary.shortlist(spool.source.word_counts(), source_size, config.min_count),
-        Vocabulary.shortlist(spool.target.word_counts(), target_size, config.min_count),
+        return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
+    sizes = pair_of_sizes("shortlist", config.shortlist)
+    source, target = (
+        Vocabulary.shortlist(side.word_counts(), size, config.min_count)
+        for side, size in zip(spool.sides, sizes, strict=True)
     )
+    return source, target
+
+
+def _spooled_lines(path: Path) -> Iterator[str]:
+    """The lines of a temporary file, ended by `\\n` alone."""
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line[:-1]
+
+
+def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
+    """Returns a sentencepiece model that is learned from the raw lines of `path`.
+
+    `kind` is "bpe" or "unigram". The model has `size` - 1 ids, because `</s>` is an id of nmtalign. Of a text larger
+    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. Raises UsageError naming the text and
+    the sizes that are possible.
+    """
+    import sentencepiece
+
+    step = max(1, -(-path.stat().st_size // SAMPLE_BYTES[kind]))
+    characters: set[str] = set()
+    for line in _sample(path, step):
+        characters.update(line)
+    if not characters:
+        raise InputError(f"{name}: no text to learn subword pieces from")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sample(path, step),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size - 1,
+            # A character without a piece is an unknown word, so all get one unless they would fill the vocabulary.
+            character_coverage=1.0 if len(characters) <= size // 4 else _RARE_CHARACTERS,
+            # Raw text must come back as it was: no Unicode normalisation.
+            normalization_rule_name="identity",
+            byte_fallback=False,
+            hard_vocab_limit=True,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _size_error(str(error), name, size) from None
+    return model.getvalue()
+
+
+def _pieces_vocabulary(tokenizer: SentencePieces) -> Vocabulary:
+    """`</s>`, `<unk>`, then the model's pieces by rank."""
+    return Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
+
+
+def _sample(path: Path, step: int) -> Iterator[str]:
+    for number, line in enumerate(_spooled_lines(path)):
+        if number % step == 0:
+            yield blanks_to_spaces(line)
+
+
+def _size_error(message: str, name: str, size: int) -> UsageError:
+    if found := re.search(r"value <= (\d+)", message):
+        return SettingError(f"too large for {name}: its text gives at most {int(found[1]) + 1}", size=size)
+    if found := re.search(r"required_chars\D*\d+ vs (\d+)", message):
+        return SettingError(f"too small for {name}: its characters alone need {int(found[1]) + 1}", size=size)
+    return UsageError(f"{name}: sentencepiece cannot learn {size} pieces: {message}")

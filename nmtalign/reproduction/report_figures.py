@@ -140,9 +140,9 @@ def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
     yield Heading("Figure 3: soft alignments")
     yield Paragraph(
         f"{results.pictures[0][0]}, {which} of {results.outcome.tests[0].name} and its own translations. The source is "
-        "along x, the translation along y; white is a weight of 1. A weight says which words the model read, not why "
+        "along x, the translation along y; white is a weight of 1. A weight shows which words the model read, not why "
         "it wrote a word."
-        + ("" if request.text else " Numbers stand for the words: the report must not quote the text.")
+        + ("" if request.text else " Numbers replace the words, because the report must not quote the text.")
     )
     for _, record in results.pictures:
         shown = record if request.text else _without_words(record)

@@ -14,7 +14,7 @@ from nmtalign.scoring.report import Part, Report, SystemReport
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of Tables 1 and 2 of Bahdanau et al. (2015); None where the article has no number."""
+    """A row of Tables 1 and 2 of Bahdanau et al. (2015); None if the article has no number."""
 
     bleu: float  # tokenised BLEU of all sentences of newstest2014
     no_unk: float  # of the sentences without an unknown word, where the model must not write <unk>
@@ -91,7 +91,7 @@ def opening(results: Results) -> Iterator[Block]:
     yield Paragraph(
         f"All models have the scale `{scale.name}` ({scale.what}), the same training text, the same budget "
         f"({plan.budget} for each model), the same optimiser and batches, and the same search (beam "
-        f"{plan.baseline.search.beam}). Seeds of the models: {seeds}. Each row says what is different. A "
+        f"{plan.baseline.search.beam}). Seeds of the models: {seeds}. Each row names its differences. A "
         "model is tested with the weights that had the smallest loss on dev within the budget. "
         f"{_unknown_words(results)}"
     )

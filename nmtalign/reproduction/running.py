@@ -58,7 +58,7 @@ class Outcome:
     translations: dict[Key, Translations] = field(default_factory=dict)
     # The same sentences, translated by the models of the article without permission to write `<unk>`.
     of_known: dict[Key, Translations] = field(default_factory=dict)
-    lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation, where it was measured
+    lines_per_second: dict[Key, float] = field(default_factory=dict)  # of translation, if it was measured
     failures: dict[Key, str] = field(default_factory=dict)
 
     def translated(self) -> list[SystemPlan]:

@@ -1,7 +1,7 @@
-"""Trains several models at once, each by an `nmtalign train` in its own process.
+"""Trains several models at the same time, each by an `nmtalign train` in a separate process.
 
-One thread trains a small model nearly as fast as two threads, so trainings side by side use the processor better than
-trainings one after the other.
+One thread trains a small model nearly as fast as two threads. Trainings at the same time therefore use the processor
+better than trainings one after the other.
 """
 
 import signal
@@ -27,9 +27,9 @@ class TrainingJob:
 class SideBySide:
     """Runs trainings at the same time; `stop` ends all of them after they have saved their state."""
 
-    def __init__(self, begins: Callable[[TrainingJob], None], tells: Callable[[str], None]) -> None:
-        """Other threads call `begins` when a training starts, and `tells` with every line that it prints."""
-        self._begins, self._tells = begins, tells
+    def __init__(self, on_start: Callable[[TrainingJob], None], on_line: Callable[[str], None]) -> None:
+        """Other threads call `on_start` when a training starts, and `on_line` with every line that it prints."""
+        self._on_start, self._on_line = on_start, on_line
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -57,10 +57,10 @@ class SideBySide:
 
     def _run(self, job: TrainingJob) -> str:
         """Runs one training and returns its error message, which is empty on success."""
-        with self._lock:  # no process may start unseen while `_end` ends all of them
+        with self._lock:  # `_end` must see every process that has started
             if self._stopped:
                 return ""
-            self._begins(job)
+            self._on_start(job)
             # In its own session the process gets signals only from this process, and not from the terminal as well.
             try:
                 process = subprocess.Popen(  # noqa: S603
@@ -83,7 +83,7 @@ class SideBySide:
             for line in process.stderr or ():
                 last = line.rstrip("\n")
                 if not last.startswith(_ERROR):
-                    self._tells(f"{job.name}: {last.removeprefix(_PREFIX)}")
+                    self._on_line(f"{job.name}: {last.removeprefix(_PREFIX)}")
         self._running.discard(process)
         if self._stopped or not process.returncode:
             return ""

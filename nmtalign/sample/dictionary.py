@@ -111,8 +111,8 @@ class Verb:
 class Determiner:
     """A determiner: its French forms, with `/` between them, are masculine, feminine, both before a vowel, and plural.
 
-    A single form fits all nouns. A table row without forms is a determiner with a grammar of its own. `weights` say how
-    often it is drawn: in the singular, there as object of `pas`, in the plural, there as object of `pas`.
+    A single form fits all nouns. A determiner without forms follows separate rules. Its `weights` are the relative
+    frequencies in the singular, in the singular after `pas`, in the plural, and in the plural after `pas`.
     """
 
     english: str

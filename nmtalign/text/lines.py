@@ -51,14 +51,14 @@ class _Unpacked(gzip.GzipFile):
 def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     """The raw lines of a stream; `path` is its name for messages.
 
-    Raises InputError naming file and line for a line of more than `LONGEST_LINE` bytes, of which no more is read: a
-    small compressed file may hold one that no memory would.
+    Raises InputError naming file and line for a line of more than `LONGEST_LINE` bytes, without reading all of it: a
+    small compressed file may contain a line that does not fit into memory.
     """
     number = 1
     while raw := stream.readline(LONGEST_LINE + 1):
         if len(raw) > LONGEST_LINE:
             raise InputError(
-                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; is this text, a sentence a line?"
+                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with a sentence per line"
             )
         yield raw
         number += 1
@@ -84,7 +84,7 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises InputError naming file and line: the file is missing, damaged (gzip), not UTF-8, or has a line that is longer
     than `LONGEST_LINE`.
     """
-    for number, raw in enumerate(_raw_lines(path), 1):
+    for number, raw in enumerate(raw_lines(path), 1):
         yield _decode(path, number, raw)
 
 
@@ -94,7 +94,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises InputError as `read_lines` does, and if one file has fewer lines; it names the first missing line and both
     counts.
     """
-    lefts, rights = _raw_lines(source), _raw_lines(target)
+    lefts, rights = raw_lines(source), raw_lines(target)
     number = 0
     for left in lefts:
         right = next(rights, None)
@@ -106,7 +106,11 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         raise _unequal(source, number, target, number + rest)
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file with their ends, without a byte order mark.
+
+    Raises InputError if the file is missing or damaged (gzip), or has a line that is longer than `LONGEST_LINE`.
+    """
     with open_bytes(path) as stream:
         lines = bounded_lines(stream, path)
         try:

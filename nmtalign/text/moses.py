@@ -48,7 +48,7 @@ class WholeWords:
 class MosesWords(WholeWords):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
-    `spacing` holds the learned exceptions from the rules of detokenising (see Spacing).
+    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing).
     """
 
     kind = "moses"

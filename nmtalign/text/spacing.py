@@ -72,7 +72,7 @@ class Spacing:
     def learn(self, counts: Counts) -> dict[str, str]:
         """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
         learned: dict[str, str] = {}
-        for tallies in (_sides(counts), _pairs(counts)):  # a pair is learned where it deviates from its two sides
+        for tallies in (_sides(counts), _pairs(counts)):  # a pair is learned only if it deviates from its two sides
             rules = _Gaps(self.language, learned)
             for (before, after), tally in sorted(tallies.items()):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
@@ -181,7 +181,7 @@ def _role_of_character(character: str) -> str:
     if category in ("No", "Mn", "Me"):
         return LEFT  # superscripts, fractions, accents
     if category == "Cf" or character in "\u2010\u2011·":
-        return JOIN  # joiners, soft hyphens, hyphens and the middle dot stand inside words
+        return JOIN  # joiners, soft hyphens, hyphens and the middle dot occur inside words
     if category == "Sc":
         return "$"
     return character if category[0] in "PS" else WORD

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nmtalign.data import pipeline
 from nmtalign.data.pipeline import Chunk, LengthLimit, Pairs, tokenize_chunk, tokenize_pairs, worker_count
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
@@ -43,25 +42,22 @@ def test_a_chunk_keeps_what_fits() -> None:
     assert plain(tokenize_chunk(SPACED, LengthLimit(2), [])) == ([], ([], [], []), ([], [], []), 0, 0)
 
 
-def test_processes_give_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 20)
+def test_processes_give_the_same_in_the_same_order() -> None:
     alone, together = (list(tokenize_pairs(SPACED, LengthLimit(), blocks(30), workers)) for workers in (1, 2))
     assert [(block, plain(chunk)) for block, chunk in alone] == [(block, plain(chunk)) for block, chunk in together]
     assert [chunk.source.words()[0] for _, chunk in together] == [f"a{number}" for number in range(30)]
 
 
-def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 20)
+def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few() -> None:
     moses = Tokenizers.moses("en", "fr")
     for workers in (1, 2):
-        lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 6)
+        lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 12)
         chunks = [chunk for _, chunk in tokenize_pairs(moses, LengthLimit(), lines, workers, spacing=True)]
-        assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 2
-        assert not any(chunk.spacing for _, chunk in tokenize_pairs(moses, LengthLimit(), blocks(3), workers))
+        assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 8
+        assert not any(chunk.spacing for _, chunk in tokenize_pairs(moses, LengthLimit(), blocks(12), workers))
 
 
-def test_no_more_is_read_than_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+def test_no_more_is_read_than_is_in_flight() -> None:
     read = 0
 
     def counted() -> Iterator[Pairs]:
@@ -72,23 +68,21 @@ def test_no_more_is_read_than_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> N
 
     stream = tokenize_pairs(SPACED, LengthLimit(), counted(), 2)
     next(stream)
-    assert read <= 8
+    assert read <= 16
     stream.close()  # type: ignore[attr-defined]
 
 
-def test_an_error_of_the_text_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+def test_an_error_of_the_text_ends_the_processes() -> None:
 
     def torn() -> Iterator[Pairs]:
-        yield from blocks(5)
-        raise InputError("line 51")
+        yield from blocks(12)
+        raise InputError("line 121")
 
-    with pytest.raises(InputError, match="line 51"):
+    with pytest.raises(InputError, match="line 121"):
         list(tokenize_pairs(SPACED, LengthLimit(), torn(), 2))
 
 
-def test_a_process_that_was_killed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 1)
+def test_a_process_that_was_killed_is_said() -> None:
     with pytest.raises(ResourceError, match="a process of prep was killed"):
         list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), LengthLimit(), blocks(50), 2))
 

@@ -8,11 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.data import pipeline, subwords
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pair_spool import SeenPairs
-from nmtalign.data.prepare import prepare
+from nmtalign.data.prepare import SAMPLE_BYTES, prepare
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
 
@@ -142,8 +141,7 @@ def test_seen_pairs_are_those_of_a_set() -> None:
 def test_the_number_of_processes_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
 ) -> None:
-    monkeypatch.setattr(pipeline, "PARALLEL_FROM", 100)
-    monkeypatch.setattr(prepare_module, "CHUNK", 60)
+    monkeypatch.setattr(prepare_module, "CHUNK", 50)
     texts = write_pairs(tmp_path, "train", many_pairs(600))
     contents = []
     for workers in (1, 2):
@@ -201,7 +199,7 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_pieces_are_learned_from_a_sample_of_a_large_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(subwords.SAMPLE_BYTES, "bpe", 2000)
+    monkeypatch.setitem(SAMPLE_BYTES, "bpe", 2000)
     texts = write_pairs(tmp_path, "train", many_pairs(300))
     prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90", workers=1), LANGUAGES)
     assert len(Corpus.open(tmp_path / "data").splits["train"]) == 300
