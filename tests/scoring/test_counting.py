@@ -11,50 +11,27 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from nmtalign.scoring.metrics import TOKENIZE, MetricOptions
 from nmtalign.scoring.sentence_counts import Counting, words_and_marks
 
-PIECES = [
-    *(
-        "a",
-        "b",
-        "Ab",
-        "é",
-        "Σ",
-        "Σς",
-        "İ",
-        "1",
-        "23",
-        ".",
-        ",",
-        "-",
-        "...",
-        "'",
-        '"',
-        "!",
-        "(",
-        ")",
-        "«",
-        "&",
-        "<",
-        "/",
-    ),
-    *(" ", " ", " ", "  ", "\t", "\u00a0", "\u3000", "\u2028", "\u0085", "\x1c", "\r", "\n", "-\n", "\x00"),
-    *(
-        "&quot;",
-        "&amp;lt;",
-        "<skipped>",
-        "日",
-        "本語",
-        "😀",
-        "e\u0301",
-        "$",
-        "€",
-        "۳",
-        "²",
-        "ﬁ",
-        "\ufeff",
-        "10,5",
-        "1.",
-    ),
-]
+WORDS = (
+    "a b Ab é Σ Σς İ 1 23 10,5 1. . , - ... ' \" ! ( ) « & < / &quot; &amp;lt; <skipped> 日 本語 😀 e\u0301 $ € ۳ ² ﬁ"
+)
+BLANKS = (
+    " ",
+    " ",
+    " ",
+    "  ",
+    "\t",
+    "\u00a0",
+    "\u3000",
+    "\u2028",
+    "\u0085",
+    "\x1c",
+    "\r",
+    "\n",
+    "-\n",
+    "\x00",
+    "\ufeff",
+)
+PIECES = [*WORDS.split(), *BLANKS]
 TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=10)
 LINES = st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(TEXT, min_size=n, max_size=n), min_size=3, max_size=5))
 
