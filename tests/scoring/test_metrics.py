@@ -235,7 +235,7 @@ def test_unknown_options_name_the_nearest(settings: dict[str, object], message: 
         MetricOptions(**settings)  # type: ignore[arg-type]
 
 
-def test_a_sacrebleu_with_another_inside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sacrebleu_without_a_needed_method_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Metric, "_extract_corpus_statistics")
     with pytest.raises(NmtalignError, match=r"sacrebleu \S+ has no _extract_corpus_statistics; install sacrebleu 2"):
         bleu(["a"], ["a"])
