@@ -44,6 +44,7 @@ def rows_of(metric: Any, hypotheses: list[str], references: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("tokenize", TOKENIZE)
+@settings(deadline=None)
 @given(texts=LINES, lowercase=st.booleans())
 @example(texts=[["\n."], ["-\n."], ["1-\n2"]], lowercase=False)
 def test_bleu_counts_as_sacrebleu(tokenize: str, texts: list[list[str]], lowercase: bool) -> None:
@@ -54,6 +55,7 @@ def test_bleu_counts_as_sacrebleu(tokenize: str, texts: list[list[str]], lowerca
         assert rows["bleu"].tolist() == rows_of(metric, hypotheses, references)
 
 
+@settings(deadline=None)
 @given(texts=LINES)
 @example(texts=[["ab cd"], ["ab"], ["ab cd"], ["ab  cd!"]])
 def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
@@ -64,6 +66,7 @@ def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
         assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, references)
 
 
+@settings(deadline=None)
 @given(texts=LINES)
 def test_ter_counts_as_sacrebleu(texts: list[list[str]]) -> None:
     systems, references = texts[:2], texts[2:]
@@ -138,7 +141,7 @@ def texts_of(largest: int) -> st.SearchStrategy[list[Sentences]]:
 @pytest.mark.parametrize("order", [1, 4, 6])
 @pytest.mark.parametrize("largest", [3, 2**20])
 def test_matches_are_those_of_counters(bits: int, order: int, largest: int) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=20, deadline=None)
     @given(texts_of(largest), st.integers(1, 2))
     def check(texts: list[Sentences], systems: int) -> None:
         found = matches(
