@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.cli.common import say
-from nmtalign.cli.naming import name_files, named
+from nmtalign.cli.common import name_files, named, say
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.files import stays_in_place
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
