@@ -1,4 +1,4 @@
-"""What picture files share: names, settings, writing, SVG for pages."""
+"""The common parts of picture files: names, settings, writing, SVG for pages."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -79,7 +79,7 @@ def test_a_full_disk_is_one_line_in_every_format(tmp_path: Path, kind: str) -> N
         save(figure(), path)
 
 
-def test_letters_without_a_font_are_said_but_not_of_an_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_without_a_font_are_reported_except_for_an_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "families", lambda text, embedded: (["DejaVu Sans"], "\U00013000" * (text != "")))
     for kind, count in (("png", 1), ("pdf", 1), ("svg", 0)):
         with usual_settings(["\U00013000"], kind) as notes:
@@ -102,7 +102,7 @@ def test_an_svg_for_a_page_has_a_title_and_no_style() -> None:
     assert "<!DOCTYPE" not in one
 
 
-def test_names_of_every_kind_stand_in_a_legend() -> None:
+def test_a_legend_contains_names_of_every_kind() -> None:
     names = ["_hidden", "$x^2$", "", "a very long name " * 10]
     with usual_settings(names, "svg"):
         drawn = figure()

@@ -86,6 +86,8 @@ def test_svgs_stand_on_one_page(random_model: Path, kept: Path) -> None:
     page = "".join(svg for drawn in made.values() for _, svg in drawn)
     assert page.count("<svg") == page.count("</svg>") == 4
     assert "attention of a &lt; b, line 1" in page
+    with AlignmentFile(kept) as file:
+        assert all(f">{word}</text>" in made[1][0][1] for word in file[0].source)
 
 
 def test_no_attention_at_all_is_one_line(blind_model: Path) -> None:

@@ -1,60 +1,40 @@
-"""The rows of every metric are sacreBLEU's own, sentence by sentence."""
+"""The rows of every metric equal sacreBLEU's, sentence by sentence, and matches equal those of counters."""
 
+import functools
+import operator
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtalign.scoring.metrics import TOKENIZE, MetricOptions
-from nmtalign.scoring.sentence_counts import Counting, words_and_marks
+from nmtalign.scoring.sentence_counts import Counting, Numbered, matches, words_and_marks
 
-PIECES = [
-    *(
-        "a",
-        "b",
-        "Ab",
-        "é",
-        "Σ",
-        "Σς",
-        "İ",
-        "1",
-        "23",
-        ".",
-        ",",
-        "-",
-        "...",
-        "'",
-        '"',
-        "!",
-        "(",
-        ")",
-        "«",
-        "&",
-        "<",
-        "/",
-    ),
-    *(" ", " ", " ", "  ", "\t", "\u00a0", "\u3000", "\u2028", "\u0085", "\x1c", "\r", "\n", "-\n", "\x00"),
-    *(
-        "&quot;",
-        "&amp;lt;",
-        "<skipped>",
-        "日",
-        "本語",
-        "😀",
-        "e\u0301",
-        "$",
-        "€",
-        "۳",
-        "²",
-        "ﬁ",
-        "\ufeff",
-        "10,5",
-        "1.",
-    ),
-]
+WORDS = (
+    "a b Ab é Σ Σς İ 1 23 10,5 1. . , - ... ' \" ! ( ) « & < / &quot; &amp;lt; <skipped> 日 本語 😀 e\u0301 $ € ۳ ² ﬁ"
+)
+BLANKS = (
+    " ",
+    " ",
+    " ",
+    "  ",
+    "\t",
+    "\u00a0",
+    "\u3000",
+    "\u2028",
+    "\u0085",
+    "\x1c",
+    "\r",
+    "\n",
+    "-\n",
+    "\x00",
+    "\ufeff",
+)
+PIECES = [*WORDS.split(), *BLANKS]
 TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=10)
 LINES = st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(TEXT, min_size=n, max_size=n), min_size=3, max_size=5))
 
@@ -64,6 +44,7 @@ def rows_of(metric: Any, hypotheses: list[str], references: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("tokenize", TOKENIZE)
+@settings(deadline=None)
 @given(texts=LINES, lowercase=st.booleans())
 @example(texts=[["\n."], ["-\n."], ["1-\n2"]], lowercase=False)
 def test_bleu_counts_as_sacrebleu(tokenize: str, texts: list[list[str]], lowercase: bool) -> None:
@@ -74,6 +55,7 @@ def test_bleu_counts_as_sacrebleu(tokenize: str, texts: list[list[str]], lowerca
         assert rows["bleu"].tolist() == rows_of(metric, hypotheses, references)
 
 
+@settings(deadline=None)
 @given(texts=LINES)
 @example(texts=[["ab cd"], ["ab"], ["ab cd"], ["ab  cd!"]])
 def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
@@ -84,6 +66,7 @@ def test_chrf_counts_as_sacrebleu(texts: list[list[str]]) -> None:
         assert rows["chrf++"].tolist() == rows_of(CHRF(word_order=2), hypotheses, references)
 
 
+@settings(deadline=None)
 @given(texts=LINES)
 def test_ter_counts_as_sacrebleu(texts: list[list[str]]) -> None:
     systems, references = texts[:2], texts[2:]
@@ -123,5 +106,54 @@ def test_words_are_forgotten_where_they_have_become_many() -> None:
 @pytest.mark.parametrize(
     ("word", "parts"), [("!", ["!"]), ("(hi)", ["(hi", ")"]), ("'a", ["'", "a"]), ("a-b", ["a-b"]), ("»a", ["»a"])]
 )
-def test_one_mark_is_set_apart(word: str, parts: list[str]) -> None:
+def test_one_mark_is_separated(word: str, parts: list[str]) -> None:
     assert words_and_marks(word) == parts == CHRF()._remove_punctuation(word)
+
+
+Sentences = list[list[int]]
+
+
+def numbered(sentences: Sentences) -> Numbered:
+    codes = [code for sentence in sentences for code in (*sentence, 0)]
+    return Numbered(np.array(codes, dtype=np.int64), np.array([len(sentence) for sentence in sentences]))
+
+
+def counted(system: Sentences, references: list[Sentences], order: int) -> list[list[int]]:
+    table = []
+    for sentence, *wanted in zip(system, *references, strict=True):
+        row = []
+        for length in range(1, order + 1):
+            counters = [Counter(zip(*(text[k:] for k in range(length)), strict=False)) for text in (sentence, *wanted)]
+            row.append((counters[0] & functools.reduce(operator.or_, counters[1:])).total())
+        table.append(row)
+    return table
+
+
+def texts_of(largest: int) -> st.SearchStrategy[list[Sentences]]:
+    """3 to 5 texts of as many sentences each."""
+    sentence = st.lists(st.integers(1, largest), max_size=12)
+    return st.integers(1, 6).flatmap(
+        lambda count: st.lists(st.lists(sentence, min_size=count, max_size=count), min_size=3, max_size=5)
+    )
+
+
+@pytest.mark.parametrize("bits", [64, 40, 25, 12, 3])  # fewer bits: other numbers, or no keys
+@pytest.mark.parametrize("order", [1, 4, 6])
+@pytest.mark.parametrize("largest", [3, 2**20])
+def test_matches_are_those_of_counters(bits: int, order: int, largest: int) -> None:
+    @settings(max_examples=20, deadline=None)
+    @given(texts_of(largest), st.integers(1, 2))
+    def check(texts: list[Sentences], systems: int) -> None:
+        found = matches(
+            [numbered(text) for text in texts[:systems]], [numbered(text) for text in texts[systems:]], order, bits
+        )
+        for system, rows in zip(texts[:systems], found, strict=True):
+            assert rows.tolist() == counted(system, texts[systems:], order)
+
+    check()
+
+
+def test_a_sentence_with_too_many_different_words_for_a_key() -> None:
+    words = list(range(1, 40_000))
+    (found,) = matches([numbered([words])], [numbered([words[::-1]])], 4)
+    assert found.tolist() == [[39_999, 0, 0, 0]]

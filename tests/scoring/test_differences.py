@@ -35,7 +35,7 @@ def test_the_scores_are_those_of_sacrebleu(references):
             assert score == expected
 
 
-def test_statistics_that_are_there_are_not_measured_again():
+def test_known_statistics_give_the_same_differences():
     options = MetricOptions(("bleu", "chrf"))
     table = [measure(system, [REFERENCE], options) for system in (FIRST, SECOND)]
     given_table = most_different([FIRST, SECOND], [REFERENCE], 2, statistics=table)
@@ -44,13 +44,13 @@ def test_statistics_that_are_there_are_not_measured_again():
     assert most_different([FIRST, SECOND], [REFERENCE], 2, statistics=without) == given_table
 
 
-def test_only_the_first_two_of_three_systems_are_set_side_by_side():
+def test_only_the_first_two_of_three_systems_are_compared():
     found = most_different([FIRST, SECOND, REFERENCE], [REFERENCE], 1, source=["s1", "s2", "s3", "s4"])
     assert found[0].texts == (FIRST[2], SECOND[2])
     assert found[0].source == "s3"
 
 
-def test_ties_stand_in_the_order_of_their_lines():
+def test_ties_are_in_the_order_of_their_lines():
     found = most_different([["x y"] * 4, ["a b"] * 4], [["a b"] * 4], 3)
     assert [difference.line for difference in found] == [1, 2, 3]
 
@@ -65,7 +65,7 @@ def test_empty_lines_can_differ():
     assert found.segments == ((), (Segment("a b", "only", True),))
 
 
-def test_what_differs_is_marked_and_what_the_reference_has_is_told():
+def test_segments_tell_what_differs_and_what_the_reference_contains():
     first, second = split_segments("the big cat sleeps.", "the cat naps!", ["the small cat naps."])
     assert first == (
         Segment("the ", "same", True),

@@ -1,4 +1,4 @@
-"""The paper's Figure 2 and what stands beside it on a page."""
+"""The article's Figure 2, and the other figures of a page."""
 
 import dataclasses
 import math
@@ -74,7 +74,7 @@ def test_every_system_is_a_line_over_the_buckets_with_its_interval_as_a_band() -
     assert [bar.get_height() for bar in strip.patches if bar.get_height() > 1] == [10, 20, 30, 40]
 
 
-def test_systems_are_told_apart_without_colour() -> None:
+def test_systems_differ_even_without_colour() -> None:
     axes = by_figure(report(*(system(f"s{number}", [30 - number] * 4) for number in range(10)))).axes[0]
     looks = {(line.get_marker(), str(line._unscaled_dash_pattern)) for line in axes.lines}
     assert len(looks) == len({line.get_color() for line in axes.lines}) == 10
@@ -165,7 +165,7 @@ def test_odd_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     assert all(name in written for name in names)
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_drawn_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"^no TER to draw: the report has BLEU, chrF2; name one of these$"):
         draw_by_length(TWO, tmp_path / "f.png", "TER")
     bare = report(SystemReport("a", Section(part("all", 30.0))))

@@ -31,7 +31,7 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_processes_give_what_one_gives() -> None:
+def test_several_processes_give_the_same_as_one() -> None:
     told: list[int] = []
     found = measure_systems(SYSTEMS, [REFERENCES], EVERYTHING, processes=2, advance=told.append)
     assert sum(told) == steps(2, 120, EVERYTHING) == 2 * 120 * 5
@@ -57,12 +57,12 @@ def test_few_sentences_are_measured_here() -> None:
     assert len(measure_systems([[*SYSTEMS[0][:-1], Killer("x")]], [REFERENCES])) == 1
 
 
-def test_ter_alone_is_worse_where_it_is_higher() -> None:
+def test_only_ter_is_worse_if_it_is_higher() -> None:
     names = {one.name for one in measure(SYSTEMS[0], [REFERENCES], EVERYTHING) if not one.higher_is_better}
     assert names == {"TER"}
 
 
-def test_a_process_that_is_killed_is_told_in_one_line() -> None:
+def test_a_killed_process_is_one_line() -> None:
     with pytest.raises(ResourceError, match="a process that scores was killed"):
         measure_systems([[*SYSTEMS[0][:-1], Killer("x")]], [REFERENCES], processes=2)
 

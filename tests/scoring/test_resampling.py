@@ -61,7 +61,7 @@ def test_sums_beyond_those_of_float32_are_rounded_once() -> None:
     assert (np.cumsum(rows[drawn], axis=1, dtype=np.float32)[:, -1] != expected.astype(np.float32)).any()
 
 
-def test_columns_that_are_alike_are_kept_once() -> None:
+def test_equal_columns_are_kept_once() -> None:
     rows = made_up(30, 24)
     chrf, more = Statistics("chrF2", "", rows[:, :18], CHRF()), Statistics("chrF2++", "", rows, CHRF(word_order=2))
     columns = Columns.of([[chrf, more], [chrf, more]])
@@ -71,7 +71,7 @@ def test_columns_that_are_alike_are_kept_once() -> None:
             assert (columns.whole[:, columns.places[system][metric]] == one.rows).all()
 
 
-def test_a_subset_draws_as_a_corpus_of_its_own() -> None:
+def test_a_subset_draws_as_a_separate_corpus() -> None:
     rows, mask = made_up(60), np.arange(60) % 3 == 0
     apart, within = Columns.of([[statistics(rows[mask])]]), Columns.of([[statistics(rows)]]).subset(mask)
     assert (bootstrap(apart, 50, 1) == bootstrap(within, 50, 1)[:, within.places[0][0]]).all()

@@ -127,7 +127,7 @@ def test_nothing_leads_out_of_the_page(read, page):
     assert sum((attributes.get("href") or "").startswith("#") for _, attributes in read.elements) > 8
 
 
-def test_tables_say_what_their_heads_hold(read):
+def test_tables_have_captions_and_scopes(read):
     assert len(read.attributes("caption")) == len(read.attributes("table")) == 7
     assert all(
         attributes.get("scope") in {"col", "row", "colgroup", "rowgroup"} for attributes in read.attributes("th")
@@ -154,13 +154,13 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(page):
         assert len(widths) == 1
 
 
-def test_segments_are_told_apart(page):
+def test_segments_have_different_marks(page):
     assert '<mark class="right" title="only in this translation, and in a reference">d&#39;admission</mark>' in page
     assert '<mark class="wrong" title="only in this translation, and in no reference">nul</mark>' in page
     assert '<mark class="odd" title="in both translations, but in no reference">de reconnaître</mark>' in page
 
 
-def test_a_picture_stands_under_its_sentence(page):
+def test_a_picture_is_below_its_sentence(page):
     article = page[page.index("Line 42 ") : page.index("Line 2,890 ")]
     assert article.count("<svg") == 2
     assert "<details>" in article
@@ -237,7 +237,7 @@ def test_buckets_of_different_sizes_have_rows_of_sizes():
     assert "5,678" in words
 
 
-def test_a_bucket_without_sentences_stands_once_with_its_number():
+def test_a_bucket_without_sentences_is_one_row_with_its_number():
     parts = (Part("1-5", 7, (1.0, 2.0), 0.98), Part(">5", 0, (None, None), None))
     cut = Breakdown("length", "by words of the source", "words", parts)
     report = Report(

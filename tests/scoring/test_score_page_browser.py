@@ -129,7 +129,7 @@ def test_a_signature_is_selected_to_be_copied(browser, page):
     assert browser.run("return getSelection().toString()").strip() == example.SIGNATURES[0]
 
 
-def test_dark_and_light_have_papers_of_their_own(browser, page):
+def test_dark_and_light_pages_have_different_colours(browser, page):
     browser.open(page, ready=LOADED)
     papers = []
     for scheme in ("light", "dark"):

@@ -89,7 +89,7 @@ def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, 
 
 
 @pytest.mark.parametrize("test", ["bs", "ar"])
-def test_a_bucket_has_what_sacrebleu_says_of_its_lines_alone(texts, tmp_path, test):
+def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     known = np.arange(len(texts.source)) % 3 > 0
     cut = by_length([texts.source], parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)

@@ -49,7 +49,7 @@ def test_matches_are_counted_within_a_sentence_only_and_as_often_as_both_have_th
     assert cells(table)["10-99"] == WordCounts(reference=3, hypothesis=3, matches=1)
 
 
-def test_all_systems_stand_side_by_side():
+def test_every_system_has_its_counts():
     table = word_table(texts([["cat"]], ["cat"], ["dog"], [""]), COUNTS, (1,))
     assert [row.label for row in table.rows] == ["unknown", ">=1"]
     assert [counts.f1 for counts in table.rows[1].counts] == [100, 0, 0]
@@ -227,7 +227,7 @@ def test_the_unknown_rate_is_the_share_of_unknown_words():
     assert (rates.source, rates.reference, rates.systems) == (None, 0.4, (0.5, 0))
 
 
-def test_texts_that_are_kept_are_tokenised_once_for_all(monkeypatch):
+def test_a_text_is_tokenised_only_once(monkeypatch):
     kept, seen = Tokenized(), []
     tokenize = MosesWords.tokenize
     monkeypatch.setattr(MosesWords, "tokenize", lambda self, line: seen.append(line) or tokenize(self, line))
