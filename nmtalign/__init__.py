@@ -1,6 +1,6 @@
-"""nmtalign: learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
+"""The Python interface of nmtalign: train, translate, align and score with the models of Bahdanau et al. (2015).
 
-The Python interface. PyTorch is imported only when a name that needs it is used.
+PyTorch is imported only when a name that needs it is used.
 """
 
 from importlib import import_module

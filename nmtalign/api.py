@@ -1,6 +1,7 @@
-"""The functions of the Python interface; `import nmtalign` offers them, and imports PyTorch when one is called.
+"""The functions of the Python interface: `import nmtalign` offers them, and loads PyTorch only when one needs it.
 
-Settings are keyword arguments with the names, values and defaults of nmtalign.toml.
+Settings are keyword arguments with the names, values and defaults of nmtalign.toml. nmtalign.toml itself is not read.
+All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 import dataclasses
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.errors import FormatError
 from nmtalign.settings.command_settings import AerConfig, AlignConfig, LexiconConfig, PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
+from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset
-from nmtalign.settings.presets import settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
@@ -41,10 +42,12 @@ def prepare(
     force: bool = False,
     **settings: Any,
 ) -> "Summary":
-    """Prepares a corpus of two aligned texts in `folder`, as `nmtalign prep` does, and returns what it kept.
+    """Prepares a corpus from two texts, as `nmtalign prep` does, and returns its counts.
 
-    `settings` are those of section [prep], such as shortlist="30000". Raises UsageError for a wrong setting and for a
-    corpus that would be replaced without `force`, InputError for text that cannot be used.
+    The texts are plain or .gz files that are aligned line by line, and so are `dev` and `test`, (source, target) each.
+    `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
+    section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
+    corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
     """
     layer = _layer("prepare", settings, PrepConfig)
     config = settings_of(PrepConfig, layer)
@@ -60,16 +63,17 @@ def train(
     data: StrPath,
     folder: StrPath,
     *,
-    preset: str = "small",
+    preset: str = DEFAULT_PRESET,
     restart: bool = False,
     events: "list[Event] | None" = None,
     **settings: Any,
 ) -> "Finished":
-    """Trains a model of a prepared corpus in `folder`, or resumes, as `nmtalign train` does.
+    """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
-    `settings` are those of section [train], such as max_time="15m"; they override those of the preset. Events are
-    recorded in train.jsonl, and added to `events`. Raises UsageError for a wrong setting, FormatError for a folder that
-    is no corpus, TrainingError if the training cannot continue.
+    `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset.
+    The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
+    returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
+    contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
     """
     layers = (f"preset {preset}", settings_of_preset(preset)), _layer("train", settings, ModelConfig, TrainingConfig)
     model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
@@ -88,7 +92,12 @@ def train(
 
 
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
-    """Yields the log-probability and the score of each (source, target), in order."""
+    """Yields the log-probability and the score of each pair (source line, target line), in order.
+
+    `log_prob` is the natural logarithm of p(target | source), the sum of the `token_log_probs` of the target tokens and
+    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises ResourceError if a pair
+    does not fit into memory.
+    """
     from nmtalign.translating.rescoring import score_pairs as scored_pairs
 
     return scored_pairs(translator, pairs)
@@ -194,7 +203,11 @@ def lexicon(
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:
-    """What a model directory, a prepared corpus or an alignment file contains; raises FormatError for anything else."""
+    """Describes a model directory, a prepared corpus or an alignment file, as `nmtalign info --format json` does.
+
+    All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
+    for anything else, and for other damage.
+    """
     path = Path(path)
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
@@ -212,7 +225,7 @@ def describe(path: StrPath) -> Mapping[str, Any]:
         with AlignmentFile(path) as alignments:
             facts: Mapping[str, Any] = alignments.info()
         return facts
-    raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
+    raise FormatError(f"{path}: contains neither a model (config.json) nor a prepared corpus (corpus.h5)")
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

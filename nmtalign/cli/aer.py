@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtalign.cli.common import QuietOption, escaped, json_text, notifier
-from nmtalign.cli.naming import name_files
+from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.tables import Table, aligned
 from nmtalign.errors import UsageError
@@ -18,7 +17,7 @@ from nmtalign.settings.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
-    from nmtalign.scoring.lengths import Bucket
+    from nmtalign.scoring.buckets import Bucket
 
 STDIN = Path("-")
 _ALIGNMENTS = Path("alignments.h5")
@@ -84,7 +83,7 @@ def aer(
     systems, gold = _files(chosen.workspace, files or [], gold, (source, target))
 
     from nmtalign.alignment.evaluation import compare_links
-    from nmtalign.scoring.lengths import parse_buckets
+    from nmtalign.scoring.buckets import parse_buckets
 
     by_length = settings.by_length or settings.buckets is not None
     bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None

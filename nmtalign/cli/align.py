@@ -15,10 +15,10 @@ from nmtalign.cli.common import (
     WhichOption,
     check_output,
     choose_wait_policy,
+    counted,
     notifier,
     say,
 )
-from nmtalign.cli.counting import counted
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, notifier
-from nmtalign.cli.counting import status_line
+from nmtalign.cli.common import QuietOption, notifier, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError

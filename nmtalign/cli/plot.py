@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from nmtalign.cli.common import QuietOption, escaped, notifier
-from nmtalign.cli.naming import name_files
+from nmtalign.cli.common import QuietOption, escaped, name_files, notifier
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
