@@ -1,5 +1,5 @@
 """Every setting, defined once: options, TOML keys, keyword arguments, errors and the manual come from these files."""
 
-from nmtalign.settings import command_settings, training_settings  # they enter their settings in SECTIONS
+from nmtalign.settings import alignment_settings, command_settings, training_settings  # their settings enter SECTIONS
 
-__all__ = ["command_settings", "training_settings"]
+__all__ = ["alignment_settings", "command_settings", "training_settings"]
