@@ -17,7 +17,6 @@ from nmtalign.errors import UsageError
 
 T = TypeVar("T")
 
-MACHINE = "Machine"
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -44,14 +43,8 @@ ModelsOption = Annotated[
 WhichOption = Annotated[
     Literal["best", "last"],
     typer.Option(
-        help="Weights of the best validation, or the last ones.", rich_help_panel=f"Advanced: {MACHINE}", hidden=True
+        help="Weights of the best validation, or the last ones.", rich_help_panel="Advanced: Machine", hidden=True
     ),
-]
-PrecisionOption = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of matrix products.", rich_help_panel=MACHINE)
-]
-ThreadsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="CPU threads; 0 lets PyTorch choose.", rich_help_panel=MACHINE)
 ]
 GoldBaseOption = Annotated[
     int | None,
@@ -78,6 +71,12 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
+
+
+def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError if the output would replace an input."""
+    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
+        raise UsageError(f"{output}: is also an input; give -o another name")
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
@@ -177,12 +176,6 @@ def _unused(name: str, taken: Counter[str]) -> str:
         number += 1
         name = f"{plain} ({number})"
     return name
-
-
-def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises UsageError if the output would replace an input."""
-    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
-        raise UsageError(f"{output}: is also an input; give -o another name")
 
 
 def measure_busy_cores(seconds: float) -> float:
