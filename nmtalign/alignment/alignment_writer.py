@@ -227,7 +227,7 @@ class AlignmentWriter:
         self._take(record)
 
     def add(self, record: AlignmentRecord) -> None:
-        """Adds a record as `align_pairs` makes it and as `AlignmentFile` reads it."""
+        """Adds a record as `align` makes it and as `AlignmentFile` reads it."""
         if record.end != self._end:
             raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
         self.append(

@@ -1,4 +1,4 @@
-"""The settings of all commands but train: frozen dataclasses, validated when they are made."""
+"""The settings of most commands (not train, aer, lexicon, plot): frozen dataclasses, validated when they are made."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

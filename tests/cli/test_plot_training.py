@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
-from nmtalign.cli.naming import name_files
 
 from nmtalign.cli.app import main
+from nmtalign.cli.common import name_files
 from nmtalign.errors import UsageError
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.system_attention import Panels, attention_panels, attention_sources, drawn, svgs
 from nmtalign.scoring.texts import SystemTexts, Text
