@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier
-from nmtalign.cli.counting import counted
+from nmtalign.cli.common import (
+    ModelsOption,
+    QuietOption,
+    WhichOption,
+    bound_caches,
+    choose_wait_policy,
+    counted,
+    notifier,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
