@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -176,14 +177,14 @@ class PhraseBanks:
         found = Continuations(*(np.pad(part, missing, mode="edge") for part in found))
         found.totals[:, columns:] = -np.inf
         for place, (sentence, width) in enumerate(zip(sentences.tolist(), widths.tolist(), strict=True)):
-            words = self._phrases[sentence].words
-            if not words:
+            phrases = self._phrases[sentence]
+            if not phrases.words:
                 continue
-            pool = self._pool(place * rows, totals[place].tolist(), width)
-            steps_left = self._restrictions.limits[sentence] - step - 1  # for the missing words and `</s>`
-            fitting = [each for each in pool if each.missing + (each.symbol != EOS_ID) <= steps_left]
+            steps = int(self._restrictions.limits[sentence]) - step - 1  # that are left for missing words and `</s>`
+            pool = self._pool(phrases, place * rows, totals[place].tolist(), width, steps)
+            pool.sort(key=itemgetter(0), reverse=True)
             found.totals[place] = -np.inf
-            for column, each in enumerate(_divide(sorted(fitting, key=lambda each: -each.total), words, width)):
+            for column, each in enumerate(_divide(pool, phrases.words, width)):
                 at = place, column
                 found.totals[at], found.rows[at] = each.total, place * rows + each.hypothesis
                 found.tokens[at], found.gains[at] = each.symbol, each.gain
@@ -210,17 +211,23 @@ class PhraseBanks:
             for each, phrases in zip(found, self._phrases, strict=True)
         ]
 
-    def _pool(self, start: int, totals: Sequence[float], width: int) -> list[_Continuation]:
-        """The best and the wanted continuations of the hypotheses (R,) of the sentence whose first row is `start`."""
+    def _pool(
+        self, phrases: Phrases, start: int, totals: Sequence[float], width: int, steps: int
+    ) -> list[_Continuation]:
+        """The best and the wanted continuations of the hypotheses (R,) of the sentence whose first row is `start`.
+
+        Omits those after which `steps` do not suffice for the missing words and `</s>`.
+        """
         best, wanted = list[_Continuation](), list[_Continuation]()
         for number, total in enumerate(totals):
             progress, own_best = self._rows[start + number], dict(self._best[start + number][:width])
+            missing_without = progress.after(None).missing
             own_wanted = [pair for pair in self._wanted[start + number] if pair[0] not in own_best]
             for pairs, pool in ((own_best.items(), best), (own_wanted, wanted)):
                 for symbol, gain in pairs:
-                    possible = total + gain > -np.inf and (not progress.bound or symbol == progress.wanted[0])
-                    if possible:
-                        missing = progress.after(symbol).missing
+                    missing = progress.after(symbol).missing if symbol in phrases.alphabet else missing_without
+                    possible = missing + (symbol != EOS_ID) <= steps and total + gain > -np.inf
+                    if possible and (not progress.bound or symbol == progress.wanted[0]):
                         pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
 

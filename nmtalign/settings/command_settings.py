@@ -177,12 +177,7 @@ class TranslateConfig:
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE)
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1)
     max_memory: str = setting(
-        "",
-        "Memory of the search, such as 2G.",
-        MACHINE,
-        form=byte_count,
-        metavar="SIZE",
-        unset="a tenth of the machine's",
+        "", "Memory limit, such as 2G.", MACHINE, form=byte_count, metavar="SIZE", unset="a tenth of the machine's"
     )
     device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
     precision: Precision = setting("fp32", PRECISION_HELP, MACHINE)
@@ -190,16 +185,13 @@ class TranslateConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.min_length_ratio > self.max_length_ratio:
-            raise SettingError(
-                "the smallest ratio of lengths must not be above the largest",
-                min_length_ratio=self.min_length_ratio,
-                max_length_ratio=self.max_length_ratio,
-            )
+        least, most = self.min_length_ratio, self.max_length_ratio
+        if least > most:
+            rule = "the smallest ratio of lengths must not be above the largest"
+            raise SettingError(rule, min_length_ratio=least, max_length_ratio=most)
         if not self.sample and self.n_best > self.beam:
-            raise SettingError(
-                "a search finds at most as many translations as the beam is wide", n_best=self.n_best, beam=self.beam
-            )
+            rule = "a search finds at most as many translations as the beam is wide"
+            raise SettingError(rule, n_best=self.n_best, beam=self.beam)
         if self.candidates and not self.lexicon:
             raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
 

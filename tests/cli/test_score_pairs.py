@@ -233,7 +233,7 @@ MISTAKES = [
     (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
     (("in.en", "out.fr", "-m", "other/model"), 2, "its target vocabulary is not that of"),
     (("in.en", "out.fr", "-o", "in.en/a"), 5, "in.en: cannot make the folder"),
-    (("in.en", "out.fr", "--length-penalty", "-1"), 2, "--length-penalty -1.0: must be at least 0"),
+    (("in.en", "out.fr", "--length-penalty", "-1"), 2, "--length-penalty -1: must be at least 0"),
     (("in.en", "out.fr", "--rescore"), 2, "--rescore and --feature are for n-best lists"),
     (("in.en", "out.fr", "-s", "in.en"), 2, "-s is for n-best lists"),
     (("--n-best-list", "list"), 2, "give -s SOURCE"),

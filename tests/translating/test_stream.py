@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
@@ -36,6 +36,7 @@ def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, cha
         assert full or window is found[-1]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
 def test_what_is_waited_for_comes_in_bounded_windows(lines: list[str], count: int, characters: int) -> None:
     found = cut(iter(lines), count, characters)
