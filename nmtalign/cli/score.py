@@ -26,8 +26,8 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import atomic_text, check_output
 from nmtalign.settings.command_settings import AlignConfig, ScoreConfig
-from nmtalign.settings.definition import TABLES, naming
-from nmtalign.settings.presets import all_layers, translate_config
+from nmtalign.settings.definition import TABLES
+from nmtalign.settings.presets import translate_config
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def score(
 
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    named_here = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
+    inputs = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
     search = {name: value for name, value in (("beam", beam), ("device", device)) if value is not None}
     outputs = _Outputs(html, plot, save_translation)
-    with Signals(), naming(*all_layers(ScoreConfig, *chosen.layers)):
-        request = _request(chosen, named_here, _segment_files(segment_scores or []), search)
+    with Signals(), chosen.naming():
+        request = _request(chosen, inputs, _segment_files(segment_scores or []), search)
         _check(request, chosen.layers[-1][1], search, attention_from)
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
