@@ -120,7 +120,9 @@ def score(
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        panels: "Panels" = {}
+        if sources:
+            panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
         outputs.write(result, panels, request, notifier(quiet))
         _print(result, request.settings, bool(plot), panels)
         if chosen.settings.fail_under is not None:
@@ -226,7 +228,7 @@ def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignC
     """The attention of the first two systems in the sentences in which they differ most."""
     from nmtalign.scoring.system_attention import attention_panels
 
-    first = {name: sources[name] for name in [*result.texts.systems][:2] if sources}
+    first = {name: sources[name] for name in [*result.texts.systems][:2]}
     return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
 
 
