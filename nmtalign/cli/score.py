@@ -120,7 +120,7 @@ def score(
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels: "Panels" = {}
+        panels: Panels = {}
         if sources:
             panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
         outputs.write(result, panels, request, notifier(quiet))

@@ -98,13 +98,10 @@ def svgs(found: Panels) -> dict[int, list[tuple[str, str]]]:
 
 def _from_model(folder: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
     check_ahead([folder])
-    from nmtalign.alignment.forced import align_pairs
-    from nmtalign.core.devices import use_threads
-    from nmtalign.model_directory import load_model
+    from nmtalign.alignment.aligning import align, load_models
 
-    use_threads(settings.threads)
-    loaded = load_model(folder, device=settings.device, precision=settings.precision)
-    records = align_pairs(loaded, [(source, text) for _, source, text in pairs], settings)
+    settings = replace(settings, tokenized=False)
+    records = align(load_models([folder], settings), [(source, text) for _, source, text in pairs], settings)
     return [replace(record, sentence_id=line - 1) for (line, _, _), record in zip(pairs, records, strict=True)]
 
 
