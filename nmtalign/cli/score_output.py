@@ -16,7 +16,7 @@ from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
 from nmtalign.scoring.system_attention import Panels, drawn
 from nmtalign.scoring.text_tables import report_blocks
-from nmtalign.settings.score_settings import ScoreConfig
+from nmtalign.settings.command_settings import ScoreConfig
 
 SIDE_BY_SIDE = 110  # columns of the terminal from which two texts are printed beside each other
 _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, only the second system, without colours

@@ -16,10 +16,9 @@ from nmtalign.reproduction.experiments import (
     Settings,
     chosen_ablations,
 )
-from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, TranslateConfig
+from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
 from nmtalign.settings.presets import preset, translate_config
-from nmtalign.settings.score_settings import ScoreConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
 

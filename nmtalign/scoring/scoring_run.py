@@ -21,10 +21,9 @@ from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling, Test
 from nmtalign.scoring.texts import Lines, SystemTexts, Text, check_aligned, read_segment_scores, read_text
 from nmtalign.scoring.unknowns import KnownWords, WordSources
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.presets import settings_of
-from nmtalign.settings.score_settings import ScoreConfig
 from nmtalign.text.lines import STDIN
 from nmtalign.text.moses import has_rules
 from nmtalign.text.tokenizer import Tokenizers

@@ -14,7 +14,7 @@ from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, c
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
 from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, word_table
-from nmtalign.settings.score_settings import ScoreConfig
+from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords

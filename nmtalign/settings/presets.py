@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Layer, resolve
-from nmtalign.settings.score_settings import ScoreConfig
 
 T = TypeVar("T")
 

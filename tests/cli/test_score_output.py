@@ -9,7 +9,7 @@ from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, SystemReport
 from nmtalign.scoring.text_tables import bar, figure
 from nmtalign.scoring.words import UnknownRates
-from nmtalign.settings.score_settings import ScoreConfig
+from nmtalign.settings.command_settings import ScoreConfig
 
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0.00"), (12.345, "12.35"), (100.0, "100.00")])
