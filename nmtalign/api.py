@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.settings.command_settings import AerConfig, AlignConfig, LexiconConfig, PrepConfig
+from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig
+from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset

@@ -69,7 +69,7 @@ _NO_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one of its causes, reports that memory is exhausted."""
+    """Returns whether an error, or one of its causes, reports that memory is exhausted."""
     while error is not None:
         if isinstance(error, MemoryError):
             return True

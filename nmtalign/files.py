@@ -1,4 +1,4 @@
-"""Writing files: atomically (temporary name, flush, rename), or so that a later run continues; locks; checksums."""
+"""Files that are written atomically (temporary name, flush, rename) or continued by a later run; locks; checksums."""
 
 import contextlib
 import errno
@@ -30,7 +30,7 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
-    """The ResourceError for an error of the operating system; `verb` describes what was to be done with `path`.
+    """Returns the ResourceError for an error of the operating system in an attempt to `verb` the file `path`.
 
     If the error names another file, the message names that file.
     """
@@ -45,7 +45,7 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
 
 
 def stream_number(path: Path) -> int | None:
-    """The number of the open stream of this process that a name such as /dev/stdout denotes, otherwise None.
+    """Returns the number of the open stream of this process that a name such as /dev/stdout denotes, or None.
 
     Callers check this first: if such a stream is redirected to a file, the name looks like a name of that file.
     """
@@ -55,7 +55,7 @@ def stream_number(path: Path) -> int | None:
 
 
 def stays_in_place(path: Path) -> bool:
-    """Whether a path is written in place and never replaced: a device, a named pipe, a stream of this process."""
+    """Returns whether a path is written in place, never replaced: a device, a named pipe, a stream of this process."""
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -74,7 +74,7 @@ def check_output(path: Path, inputs: Iterable[Path]) -> None:
 
 
 def followed(path: Path) -> Path:
-    """The path to which symbolic links lead, whether it exists or not; the path itself if it is no link.
+    """Returns the path to which symbolic links lead, even if it does not exist; the path itself if it is not a link.
 
     Replacing this path preserves the link. Raises ResourceError for a circle of links.
     """
@@ -164,7 +164,7 @@ def _begin(temporary: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_text(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
+    """Yields a UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
     A file whose name ends in .gz is compressed.
     """
@@ -194,8 +194,16 @@ def lock(stream: IO[bytes] | int) -> bool:
     return True
 
 
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Returns whether an open file or folder still has this path: another process may have renamed or removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
 class PartialFile:
-    """FILE.partial contains what is written of FILE so far, and a later run can continue it.
+    """FILE.partial: the part of FILE that has been written. A later run can continue it.
 
     Only one process can open it. Nothing is buffered: after `write` the system has the data. A symbolic link FILE is
     followed. All methods raise ResourceError if the disk refuses.
@@ -222,7 +230,7 @@ class PartialFile:
         make_folder(self.partial.parent)
         with disk_errors(self.partial):
             stream = self.partial.open("r+b" if self.partial.exists() else "x+b", buffering=0)
-            if not lock(stream):
+            if not lock(stream) or not _is_at(stream.fileno(), self.partial):
                 stream.close()
                 raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")
             keep_mode(stream.fileno(), self.path)
@@ -306,14 +314,13 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
             raise UsageError(
                 f"{folder}: another process is training there; wait until it has ended, or give another folder"
             )
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), folder.stat()):
-                return descriptor
+        if _is_at(descriptor, folder):
+            return descriptor
         os.close(descriptor)  # this lock is on a folder that was removed
 
 
 def free_space(folder: Path) -> int | None:
-    """The free bytes on the disk of a folder; None if the system does not report them."""
+    """Returns the free bytes on the disk of a folder; None if the system does not report them."""
     try:
         usage = shutil.disk_usage(folder)
     except (OSError, AttributeError):
@@ -330,6 +337,6 @@ def sweep(folder: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a regular file in hexadecimal; raises OSError for a pipe or a device, which may never end."""
+    """Returns the SHA-256 of a regular file in hexadecimal; raises OSError for any other, which might never end."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

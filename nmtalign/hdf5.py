@@ -2,7 +2,7 @@
 
 In HDF5 a link may point to another file, a dataset may take its bytes from one, and a few bytes may declare an array
 that does not fit into memory. nmtalign writes none of these and refuses a file that has them. The HDF5 library can also
-crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 leaves to the user ("user
+crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 does not use (the "user
 block"), contain the SHA-256 of all bytes that follow. A file without a seal (written by an earlier version, or edited
 by a program that cleared the first 512 bytes) must pass all other checks.
 """
@@ -69,7 +69,7 @@ def check_seal(path: Path, largest: int | None = None) -> bool:
         match = _SEALED.fullmatch(head)
         if match is None:
             if head.strip(b"\0") and not head.startswith(b"\x89HDF\r\n\x1a\n") and h5py.is_hdf5(path):
-                raise ValueError("its first 512 bytes hold something other than the checksum that nmtalign writes")
+                raise ValueError("its first 512 bytes contain something other than the checksum that nmtalign writes")
             return False
         if largest is not None and path.stat().st_size > largest:
             return True

@@ -100,7 +100,7 @@ def save_tensors(
 
 
 def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The length and the JSON header of a safetensors file, padded so that the first tensor is aligned."""
+    """Returns the length and the JSON header of a safetensors file, padded so that the first tensor is aligned."""
     marks = {"sha256": BLANK_DIGEST.decode(), "format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
     entries: dict[str, object] = {"__metadata__": marks}
     end = 0
@@ -158,13 +158,13 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a file, without reading its tensors; raises FormatError if it is foreign, empty or cut off."""
+    """Returns the metadata of a file without reading its tensors; raises FormatError if it is foreign or cut off."""
     with _opened(path) as (_, header):
         return header.metadata
 
 
 def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """The (dtype, shape) of each tensor, without reading the tensors; raises FormatError like `read_metadata`."""
+    """Returns the (dtype, shape) of each tensor without reading it; raises FormatError like `read_metadata`."""
     with _opened(path) as (_, header):
         return {name: (entry.dtype, entry.shape) for name, entry in header.entries.items()}
 

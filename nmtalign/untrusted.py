@@ -1,6 +1,6 @@
-"""Reading of small files that a stranger may have written: nothing in them hangs, overflows or fills the memory.
+"""Reads small files that a stranger may have written, so that no content can hang the process or fill the memory.
 
-Every reader raises OSError for what cannot be opened, and ValueError with a short reason for content it refuses.
+Every function raises OSError if a file cannot be opened, and ValueError with a short reason for content it refuses.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-DEEPEST = 200  # objects and lists inside each other; deeper ones could not be written again without a stack too high
-_MOST_BYTES = 256 << 20  # of a file that is read as a whole; a vocabulary of a million words has some 10 MB
+DEEPEST = 200  # objects and lists inside each other; deeper ones could overflow the stack when they are written
+_MOST_BYTES = 256 << 20  # of a file that is read at once; a vocabulary of a million words has some 10 MB
 _MOST_INTEGER = 2**63  # TOML has integers of 64 bits
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -40,7 +40,7 @@ def open_regular(path: Path) -> io.FileIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file; OSError for any other, or for one that is too large."""
+    """Returns the bytes of a regular file; raises OSError for any other file and for one that is too large."""
     with open_regular(path) as stream:
         if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"larger than {_MOST_BYTES >> 20} MiB", str(path))
@@ -48,7 +48,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text; ValueError also for nesting deeper than DEEPEST and for integers that are too long."""
+    """Returns the value of a JSON text; raises ValueError also for nesting deeper than DEEPEST and long integers."""
     with _refusals():
         found = json.loads(text, parse_constant=parse_constant)
         opening = text.count(b"[") + text.count(b"{") if isinstance(text, bytes) else text.count("[") + text.count("{")
@@ -58,7 +58,7 @@ def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = 
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file in UTF-8; raises OSError or ValueError as `read_regular` and `parse_json` do."""
+    """Returns the value of a JSON file in UTF-8; raises OSError or ValueError as `read_regular` and `parse_json` do."""
     data = read_regular(path)
     found = parse_json(data.decode("utf-8"))
     if _HALF_CHARACTER.search(data):
@@ -67,7 +67,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """The table of a TOML file; ValueError also for deep nesting and for integers that do not fit in 64 bits."""
+    """Returns the table of a TOML file; raises ValueError also for deep nesting and integers of more than 64 bits."""
     with _refusals():
         found = tomllib.loads(data.decode("utf-8").replace("\r\n", "\n"))
         for value in (value for level in _levels(found) for value in level):
@@ -78,7 +78,7 @@ def parse_toml(data: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Turns what a parser raises for a hostile text into a ValueError of one short line."""
+    """Turns the errors of a parser for a hostile text into a ValueError of one short line."""
     try:
         yield
     except RecursionError:
@@ -94,7 +94,7 @@ def _depth(value: Any) -> int:
 
 
 def _levels(value: Any) -> Iterator[list[Any]]:
-    """The value, then all values inside it, then all inside those, to the last."""
+    """Yields [the value], then the list of all values inside it, then of all values inside those, and so on."""
     level = [value]
     while level:
         yield level

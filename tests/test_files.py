@@ -14,6 +14,7 @@ import pytest
 from nmtalign import files
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.files import (
+    PartialFile,
     alone_in,
     atomic_path,
     atomic_text,
@@ -179,6 +180,20 @@ def test_the_lock_of_a_folder_that_was_removed_meanwhile_is_not_taken(tmp_path, 
         assert folder.is_dir()
         with pytest.raises(UsageError), alone_in(folder):
             pass
+
+
+def test_a_partial_file_that_another_run_finished_meanwhile_is_not_written(tmp_path, monkeypatch):
+    file, flock = PartialFile(tmp_path / "text"), fcntl.flock
+    file.partial.write_text("complete")
+
+    def late(descriptor, operation):  # the other run has ended between the opening and the locking
+        file.partial.rename(file.path)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(UsageError, match=r"text\.partial: another run is writing this file"):
+        file.open()
+    assert file.path.read_text() == "complete"
 
 
 def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):

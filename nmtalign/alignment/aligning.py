@@ -17,7 +17,7 @@ from nmtalign.core.devices import use_threads
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.version import __version__
 

@@ -82,15 +82,15 @@ class AlignmentWriter:
         self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
         self.records = self.sentences = 0  # so far
         self._last_id = 0
-        self._waiting: list[PackedRecord] = []  # for the thread
+        self._waiting: list[PackedRecord] = []  # records for the next block
         self._cells = 0  # of the waiting records
         self._thread = ThreadPoolExecutor(1, "nmtalign-alignments")
-        self._blocks: deque[Future[None]] = deque()  # that the thread has not finished, as far as is known
+        self._blocks: deque[Future[None]] = deque()  # the last blocks of the thread
         # Only the thread changes these. It counts what it writes, so that a commit never counts too much.
         self._columns: ColumnBuffers | None = None
         self._written = Progress()
         self._failed = False  # if a block was not written to its end, nothing more is written
-        self._has_commit = False  # or will have one as soon as the thread gets to it
+        self._has_commit = False  # whether the file has a commit, or the thread will write one
         self._handed_over = self._saved = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -255,7 +255,7 @@ class AlignmentWriter:
         self._cells += len(record.weights)
 
     def _hand_over(self, commit: bool) -> None:
-        """Gives the waiting records, complete sentences, to the writing thread. Raises the errors of earlier blocks."""
+        """Gives the waiting records (complete sentences) to the writing thread; raises the errors of earlier blocks."""
         if self._columns is None:
             raise ValueError("records are added inside `with`")
         rows, self._waiting, self._cells = self._waiting, [], 0
@@ -271,7 +271,7 @@ class AlignmentWriter:
             self._blocks.popleft().result()
 
     def _write(self, columns: ColumnBuffers, records: Sequence[PackedRecord], commit: bool) -> None:
-        """Compresses and writes a block, in the thread, and a commit after it."""
+        """Compresses and writes a block, then with `commit` a commit. The thread runs this."""
         if self._failed:
             return
         self._failed = True  # until all is written

@@ -41,7 +41,7 @@ from nmtalign.alignment.link_files import (
 )
 from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.command_settings import AerConfig
+from nmtalign.settings.alignment_settings import AerConfig
 from nmtalign.text.lines import read_lines, shown
 from nmtalign.version import __version__
 

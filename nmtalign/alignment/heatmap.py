@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 _CELL = 0.22  # inches
 _SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink
-_FONT = 0.62 * 72  # points an inch of cell
-_EM = _FONT / 72  # cells a point of the font's size
+_FONT = 0.62 * 72  # points of the font per inch of cell
+_EM = _FONT / 72  # cells per point of the font's size
 _DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, needed to read words, largest side
-_GOLD, _LINK = "#ff7f0e", "#2b8cff"  # as far from black as from white
+_GOLD, _LINK = "#ff7f0e", "#2b8cff"  # colours with contrast to both black and white
 _BAR = 3.0  # width of the colour bar in cells
 _JOINERS = "\u200c\u200d"  # visible only in the shape of the letters beside them
 _DOT = "·"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nmtalign.alignment.links import Link, LinkedPair
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.command_settings import LinkMethod
+from nmtalign.settings.alignment_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from nmtalign.alignment.links import (
     normalised_rows,
 )
 from nmtalign.errors import InputError
-from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
+from nmtalign.settings.alignment_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)

@@ -14,7 +14,7 @@ from nmtalign.alignment.links import AlignmentRecord, format_links, parse_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, join, symmetrize, what_weights_are
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.settings.command_settings import HardSymmetrization, Symmetrization
+from nmtalign.settings.alignment_settings import HardSymmetrization, Symmetrization
 from nmtalign.text.lines import STDIN, read_pairs, shown
 
 BackwardOrder = Literal["target-source", "source-target"]

@@ -15,7 +15,7 @@ from nmtalign.alignment.model1 import Bitext, corpus_bitext, learn, read_bitext,
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.data.pipeline import LengthLimit, Side, WordIndex, worker_count
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.command_settings import LexiconConfig
+from nmtalign.settings.alignment_settings import LexiconConfig
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK

@@ -12,7 +12,8 @@ from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, not
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.tables import Table, aligned
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AerConfig, ScoreConfig
+from nmtalign.settings.alignment_settings import AerConfig
+from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 
 if TYPE_CHECKING:

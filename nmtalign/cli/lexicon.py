@@ -11,7 +11,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
-from nmtalign.settings.command_settings import LexiconConfig
+from nmtalign.settings.alignment_settings import LexiconConfig
 
 STDOUT = Path("-")
 

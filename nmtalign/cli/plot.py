@@ -13,7 +13,7 @@ from nmtalign.cli.common import QuietOption, escaped, name_files, notifier
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
-from nmtalign.settings.command_settings import PlotConfig
+from nmtalign.settings.alignment_settings import PlotConfig
 from nmtalign.settings.definition import option
 from nmtalign.settings.workspace import Workspace
 

@@ -25,7 +25,8 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import atomic_text, check_output
-from nmtalign.settings.command_settings import AlignConfig, ScoreConfig
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.definition import TABLES
 from nmtalign.settings.presets import translate_config
 from nmtalign.text.lines import STDIN

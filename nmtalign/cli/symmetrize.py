@@ -8,7 +8,7 @@ import typer
 
 from nmtalign.cli.common import QuietOption, check_output, notifier, say
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import Symmetrization
+from nmtalign.settings.alignment_settings import Symmetrization
 
 STDIO = Path("-")
 

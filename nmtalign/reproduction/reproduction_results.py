@@ -26,7 +26,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics
 from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 

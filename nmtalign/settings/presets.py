@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Layer, resolve
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes: the only rule, for tables, heat maps and curves.
+"""The number of terminal columns that a text takes; tables, heat maps and curves use this rule.
 
 Compared with tmux 3.3 on 55 strings, this rule differs in one, and the library wcwidth in ten.
 """

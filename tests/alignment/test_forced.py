@@ -17,7 +17,7 @@ from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary

@@ -26,7 +26,7 @@ from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers
 
