@@ -27,8 +27,8 @@ from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import atomic_text, check_output
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import ScoreConfig
-from nmtalign.settings.definition import TABLES, naming
-from nmtalign.settings.presets import all_layers, translate_config
+from nmtalign.settings.definition import TABLES
+from nmtalign.settings.presets import translate_config
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
@@ -112,16 +112,18 @@ def score(
 
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    named_here = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
+    inputs = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
     search = {name: value for name, value in (("beam", beam), ("device", device)) if value is not None}
     outputs = _Outputs(html, plot, save_translation)
-    with Signals(), naming(*all_layers(ScoreConfig, *chosen.layers)):
-        request = _request(chosen, named_here, _segment_files(segment_scores or []), search)
+    with Signals(), chosen.naming():
+        request = _request(chosen, inputs, _segment_files(segment_scores or []), search)
         _check(request, chosen.layers[-1][1], search, attention_from)
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        panels: Panels = {}
+        if sources:
+            panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
         outputs.write(result, panels, request, notifier(quiet))
         _print(result, request.settings, bool(plot), panels)
         if chosen.settings.fail_under is not None:
@@ -227,7 +229,7 @@ def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignC
     """The attention of the first two systems in the sentences in which they differ most."""
     from nmtalign.scoring.system_attention import attention_panels
 
-    first = {name: sources[name] for name in [*result.texts.systems][:2] if sources}
+    first = {name: sources[name] for name in [*result.texts.systems][:2]}
     return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
 
 

@@ -61,7 +61,7 @@ def attention_panels(
             warn(f"{where}: this model has no attention: there is no picture of it")
         else:
             attending.append((name, where))
-    if lines and sources and not attending:
+    if lines and not attending:
         raise UsageError(
             "--attention: no system has attention; leave it out, or give alignment files with --attention-from"
         )
