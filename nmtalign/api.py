@@ -1,6 +1,7 @@
-"""The functions of the Python interface; `import nmtalign` offers them, and imports PyTorch when one is called.
+"""The functions of the Python interface: `import nmtalign` offers them, and loads PyTorch only when one needs it.
 
-Settings are keyword arguments with the names, values and defaults of nmtalign.toml.
+Settings are keyword arguments with the names, values and defaults of nmtalign.toml. nmtalign.toml itself is not read.
+All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 import dataclasses
@@ -9,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.settings.command_settings import AlignConfig, PrepConfig
+from nmtalign.settings.command_settings import AerConfig, AlignConfig, LexiconConfig, PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
+from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset
-from nmtalign.settings.presets import settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentSummary
+    from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.pair_spool import Summary
@@ -40,10 +42,12 @@ def prepare(
     force: bool = False,
     **settings: Any,
 ) -> "Summary":
-    """Prepares a corpus of two aligned texts in `folder`, as `nmtalign prep` does, and returns what it kept.
+    """Prepares a corpus from two texts, as `nmtalign prep` does, and returns its counts.
 
-    `settings` are those of section [prep], such as shortlist="30000". Raises UsageError for a wrong setting and for a
-    corpus that would be replaced without `force`, InputError for text that cannot be used.
+    The texts are plain or .gz files that are aligned line by line, and so are `dev` and `test`, (source, target) each.
+    `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
+    section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
+    corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
     """
     layer = _layer("prepare", settings, PrepConfig)
     config = settings_of(PrepConfig, layer)
@@ -59,16 +63,17 @@ def train(
     data: StrPath,
     folder: StrPath,
     *,
-    preset: str = "small",
+    preset: str = DEFAULT_PRESET,
     restart: bool = False,
     events: "list[Event] | None" = None,
     **settings: Any,
 ) -> "Finished":
-    """Trains a model of a prepared corpus in `folder`, or resumes, as `nmtalign train` does.
+    """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
-    `settings` are those of section [train], such as max_time="15m"; they override those of the preset. Events are
-    recorded in train.jsonl, and added to `events`. Raises UsageError for a wrong setting, FormatError for a folder that
-    is no corpus, TrainingError if the training cannot continue.
+    `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset.
+    The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
+    returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
+    contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
     """
     layers = (f"preset {preset}", settings_of_preset(preset)), _layer("train", settings, ModelConfig, TrainingConfig)
     model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
@@ -87,14 +92,19 @@ def train(
 
 
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
-    """Yields the log-probability and the score of each (source, target), in order."""
+    """Yields the log-probability and the score of each pair (source line, target line), in order.
+
+    `log_prob` is the natural logarithm of p(target | source), the sum of the `token_log_probs` of the target tokens and
+    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises ResourceError if a pair
+    does not fit into memory.
+    """
     from nmtalign.translating.rescoring import score_pairs as scored_pairs
 
     return scored_pairs(translator, pairs)
 
 
 def align(
-    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], *, tokenized: bool = False, **settings: Any
+    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], **settings: Any
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
@@ -104,7 +114,7 @@ def align(
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import align as align_with
 
-    return align_with(loaded, pairs, config, tokenized=tokenized)
+    return align_with(loaded, pairs, config)
 
 
 def write_alignments(
@@ -113,20 +123,26 @@ def write_alignments(
     target: StrPath,
     output: StrPath,
     *,
-    tokenized: bool = False,
     resume: bool = False,
+    gold: StrPath | None = None,
+    gold_base: int | None = None,
     **settings: Any,
 ) -> "AlignmentSummary":
-    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts.
+    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts and error rates.
 
-    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. Raises UsageError for
-    a model without attention, InputError for texts of unequal length, ResourceError if the disk is full.
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
+    with those of `gold`, whose positions count from `gold_base`. Raises UsageError for a model without attention,
+    InputError for texts of unequal length, ResourceError if the disk is full.
     """
     loaded, config = _aligners(models, settings)
-    from nmtalign.alignment.aligning import write_alignments as write
+    from nmtalign.alignment.aligning import AlignmentRun
 
-    texts = Path(source), Path(target), Path(output)
-    return write(loaded, *texts, config, tokenized=tokenized, resume=resume)
+    texts, links = (Path(source), Path(target)), None if gold is None else Path(gold)
+    run = AlignmentRun(loaded, *texts, config, output=Path(output), resume=resume, gold=links, gold_base=gold_base)
+    with run:
+        for _ in run:
+            pass
+    return run.summary
 
 
 def _aligners(
@@ -134,28 +150,64 @@ def _aligners(
 ) -> "tuple[list[LoadedModel], AlignConfig]":
     """The loaded models, and the settings of section [align]."""
     config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
-    from nmtalign.core.devices import use_threads
-    from nmtalign.model_directory import load_model
+    from nmtalign.alignment.aligning import load_models
 
     folders = [models] if isinstance(models, str | Path) else models
-    use_threads(config.threads)
-    return [load_model(Path(folder), config.device, config.precision) for folder in folders], config
+    return load_models(list(map(Path, folders)), config), config
 
 
-def lexicon(pairs: Iterable[tuple[str, str]], *, iterations: int = 5) -> "Lexicon":
-    """Learns p(target word | source word) by IBM Model 1 from pairs of tokenised lines, with words between spaces.
+def aer(
+    links: Sequence[tuple[str, StrPath]],
+    gold: StrPath,
+    *,
+    source: StrPath | None = None,
+    target: StrPath | None = None,
+    **settings: Any,
+) -> "LinkComparison":
+    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
-    Raises InputError if there are no pairs to learn from.
+    `source` and `target` are the texts, with words between spaces. `settings` are those of section [aer], such as
+    links_base=1. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
+    config = settings_of(AerConfig, _layer("aer", settings, AerConfig))
+    from nmtalign.alignment.evaluation import compare_links
+
+    texts = [None if path is None else Path(path) for path in (source, target)]
+    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, *texts)
+
+
+def lexicon(
+    source: StrPath | Iterable[tuple[str, str]],
+    target: StrPath | None = None,
+    *,
+    links: StrPath | None = None,
+    model: StrPath | None = None,
+    **settings: Any,
+) -> "Lexicon":
+    """Makes a translation table p(target word | source word), as `nmtalign lexicon` does.
+
+    The pairs are those of two texts, of a prepared corpus or of an alignment file (`source`), or pairs of tokenised
+    lines with words between spaces. `links` is a file of links of the two texts, which are counted; `model` is the
+    model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
+    such as iterations=3. Raises InputError if there are no pairs to learn from.
+    """
+    config = settings_of(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
     from nmtalign.alignment.model1 import read_bitext
-    from nmtalign.alignment.translation_table import learn_lexicon
+    from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
     from nmtalign.text.tokenizer import Tokenizers
 
-    return learn_lexicon(read_bitext(pairs, Tokenizers.spaced()), iterations)
+    if not isinstance(source, str | Path):
+        return learn_lexicon(read_bitext(source, Tokenizers.spaced()), config)
+    paths = [None if path is None else Path(path) for path in (target, links, model)]
+    return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:
-    """What a model directory, a prepared corpus or an alignment file contains; raises FormatError for anything else."""
+    """Describes a model directory, a prepared corpus or an alignment file, as `nmtalign info --format json` does.
+
+    All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
+    for anything else, and for other damage.
+    """
     path = Path(path)
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
@@ -173,7 +225,7 @@ def describe(path: StrPath) -> Mapping[str, Any]:
         with AlignmentFile(path) as alignments:
             facts: Mapping[str, Any] = alignments.info()
         return facts
-    raise FormatError(f"{path}: holds neither a model (config.json) nor a prepared corpus (corpus.h5)")
+    raise FormatError(f"{path}: contains neither a model (config.json) nor a prepared corpus (corpus.h5)")
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

@@ -51,9 +51,7 @@ from nmtalign.model_files import (
 )
 from nmtalign.settings.definition import Device, Precision, resolve
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import check_tensors, read_shapes
-from nmtalign.tensor_file import load_tensors as load_tensors
-from nmtalign.tensor_file import save_tensors as save_tensors
+from nmtalign.tensor_file import check_tensors, load_tensors, read_shapes
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.untrusted import parse_json
@@ -165,7 +163,7 @@ def assign_weights(model: TranslationModel, path: Path, device: torch.device) ->
         fits = read_shapes(path) == expected
         tensors = load_tensors(path, str(device))[0] if fits else {}
     except FormatError as error:
-        raise FormatError(f"{error}; `nmtalign info {path.parent}` says which files are whole") from None
+        raise FormatError(f"{error}; `nmtalign info {path.parent}` reports which files are intact") from None
     if not fits:
         raise FormatError(f"{path}: does not hold the weights of the model that {CONFIG} describes")
     model.load_state_dict(tensors, assign=True)

@@ -15,9 +15,10 @@ from helpers.command_line import run_nmtalign
 from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
-from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

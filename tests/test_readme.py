@@ -7,11 +7,13 @@ import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import command_line
 from typer.main import get_command
 
 from nmtalign.cli.commands import app
@@ -36,7 +38,7 @@ ERRORS = {  # messages that the tutorial explains, and a command that ends with 
     "nmtalign prep a.en a.fr -o other/",
     "b.en: line 1: not UTF-8 (byte 0xe9 at column 4)": "printf 'caf\\xe9\\n' > b.en; nmtalign prep b.en b.en -o other/",
     "data: holds a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
-    "model: holds a model trained on other settings": "nmtalign train data/ -o model/ --hidden 7",
+    "model: contains a model trained with other settings": "nmtalign train data/ -o model/ --hidden 7",
     "model: already done": "nmtalign train data/ -o model/ --threads 1 --max-updates 1",
     "nomodel: no nmtalign model here (no config.json)": "nmtalign translate -m nomodel/ < test.en",
 }
@@ -53,7 +55,7 @@ def environment(tmp_path_factory):
     """The environment of a reader who has installed nmtalign."""
     binaries = tmp_path_factory.mktemp("bin")
     command = binaries / "nmtalign"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
     command.chmod(0o755)
     return {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
@@ -145,12 +147,13 @@ def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, cap
 
 @pytest.mark.parametrize(("page", "time"), [(DETAILS, "2h"), (TUTORIAL, "")])
 def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
+    from nmtalign.settings.training_settings import TrainingConfig
     from nmtalign.settings.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
     path.write_text(blocks("toml", page)[0])
     loaded = load_workspace(path)
-    assert loaded.resolve_training(None, {})[2].max_time == time
+    assert loaded.resolve(TrainingConfig, "train", {}).max_time == time
 
 
 def test_readme_is_short_and_names_every_command():

@@ -3,34 +3,30 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from nmtalign.cli import (
-    aer,
-    align,
-    docs,
-    export,
-    info,
-    lexicon,
-    plot,
-    prep,
-    reproduce,
-    sample,
-    score,
-    score_pairs,
-    symmetrize,
-    train,
-    translate,
-    view,
-)
-from nmtalign.cli.address_space import address_space_limit
+from nmtalign.cli.aer import aer
+from nmtalign.cli.align import align
 from nmtalign.cli.common import say
+from nmtalign.cli.docs import docs
+from nmtalign.cli.export import export
+from nmtalign.cli.info import info
+from nmtalign.cli.lexicon import lexicon
 from nmtalign.cli.options import Command
-from nmtalign.cli.ranks import let_the_first_speak
+from nmtalign.cli.plot import plot
+from nmtalign.cli.prep import prep
+from nmtalign.cli.reproduce import reproduce
+from nmtalign.cli.sample import sample
+from nmtalign.cli.score import ScoreCommand, score
+from nmtalign.cli.score_pairs import score_pairs
+from nmtalign.cli.symmetrize import symmetrize
+from nmtalign.cli.train import train, wait_for_first_rank
+from nmtalign.cli.translate import translate
+from nmtalign.cli.view import view
 from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
 from nmtalign.files import refusal
 from nmtalign.version import __version__
@@ -56,25 +52,19 @@ Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment
 """
 
 
-class _ReaderGone(Exception):  # noqa: N818
-    """The reader of stdout has gone (`| head`): an end like any other."""
-
-
-class _Interrupted(Exception):  # noqa: N818
-    """Ctrl-C."""
+class _Passed(Exception):  # noqa: N818
+    """Carries another error past typer, which would end the command with a code and a message of its own."""
 
 
 class _Group(TyperGroup):
-    """Lets through to `run` what typer would turn into exit codes of its own, without a word."""
+    """The command `nmtalign`."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the subcommand."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise _ReaderGone from None
-        except KeyboardInterrupt:
-            raise _Interrupted from None
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            raise _Passed from error
 
 
 app = typer.Typer(
@@ -86,31 +76,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-WORK, RESULTS, EXTRA = "From text to a model", "What a model gives", "More"
-COMMANDS: Mapping[str, tuple[str, Callable[..., None]]] = {
-    "prep": (WORK, prep.prep),
-    "train": (WORK, train.train),
-    "translate": (RESULTS, translate.translate),
-    "score": (RESULTS, score.score),
-    "score-pairs": (RESULTS, score_pairs.score_pairs),
-    "align": (RESULTS, align.align),
-    "symmetrize": (RESULTS, symmetrize.symmetrize),
-    "aer": (RESULTS, aer.aer),
-    "plot": (RESULTS, plot.plot),
-    "view": (RESULTS, view.view),
-    "reproduce": (EXTRA, reproduce.reproduce),
-    "lexicon": (EXTRA, lexicon.lexicon),
-    "export": (RESULTS, export.export),
-    "info": (EXTRA, info.info),
-    "sample": (EXTRA, sample.sample),
-    "docs": (EXTRA, docs.docs),
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "From text to a model": (prep, train),
+    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, export),
+    "More": (reproduce, lexicon, info, sample, docs),
 }
-for _name, (_panel, _function) in COMMANDS.items():
-    # rich breaks lines where the docstring does: paragraphs are joined, so that they fill the width of the terminal.
-    _paragraphs = inspect.cleandoc(_function.__doc__ or "").split("\n\n")
-    _help = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in _paragraphs)
-    _class = score.ScoreCommand if _name == "score" else Command
-    app.command(_name, cls=_class, rich_help_panel=_panel, help=_help)(_function)
+
+
+def _help(function: Callable[..., None]) -> str:
+    """The docstring with one line per paragraph, because rich breaks a paragraph where its lines end."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    return "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
+
+
+for _panel, _functions in _PANELS.items():
+    for _function in _functions:
+        app.command(
+            _function.__name__.replace("_", "-"),
+            cls=ScoreCommand if _function is score else Command,
+            rich_help_panel=_panel,
+            help=_help(_function),
+        )(_function)
 
 
 def _print_version(value: bool) -> None:
@@ -128,65 +114,49 @@ def _root(
     """The options before any subcommand."""
 
 
-def run() -> None:
-    """Runs the command line and exits; every error that a user can cause is one line on stderr."""
-    code = _flushed(_outcome())
-    if code == ResourceError.exit_code and address_space_limit() is not None:
-        # Under such a limit the libraries may fail once more while the process ends, with messages of their own.
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
-
-
-def _outcome() -> int:
-    """Runs the command line and returns its exit code."""
+def run() -> int:
+    """Runs the command line and returns the exit code; every error that a user can cause is one line on stderr."""
     try:
-        code = app(prog_name="nmtalign", standalone_mode=False)
-    except (_Interrupted, KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", 130)
-    except (_ReaderGone, BrokenPipeError):
-        _let_stdout_go()
-        return 0
-    except ResourceError as error:
-        return _complain(str(error), error.exit_code)
-    except Exception as error:
-        return _complain_of_any(error)
-    return code if isinstance(code, int) else 0
-
-
-def _flushed(code: int) -> int:
-    """Writes what stdout still holds; the exit code, that of a full disk where all went well until now."""
+        result = app(prog_name="nmtalign", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except _Passed as passed:
+        code = _report(passed.__cause__)
+    except (Exception, KeyboardInterrupt) as error:
+        code = _report(error)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        _let_stdout_go()
-    except ResourceError as error:
-        _let_stdout_go()
-        return code or _complain(str(error), error.exit_code)
+    except (BrokenPipeError, ResourceError) as error:
+        code = code or _report(error)
+        _drop_stdout()
     return code
 
 
-def _complain(message: str, code: int) -> int:
-    let_the_first_speak()
+def _report(error: Any) -> int:
+    """Writes one line for an error and returns its exit code; raises the error again if it is a bug of nmtalign."""
+    code = ResourceError.exit_code
+    match error:
+        case KeyboardInterrupt() | typer.Abort():
+            message, code = "interrupted", 130
+        case BrokenPipeError():
+            _drop_stdout()
+            return 0  # the reader of stdout has enough, as in `| head`
+        case ResourceError():
+            message = str(error)
+        case _ if is_out_of_memory(error):  # even if a reader of files has reported that a file is damaged
+            message = NO_MEMORY
+        case NmtalignError():
+            message, code = str(error), error.exit_code
+        case OSError():
+            message = str(refusal(error))
+        case _ if hasattr(error, "format_message"):  # an error of usage; its class depends on the version of typer
+            message, code = error.format_message(), 2
+        case _:
+            raise error
+    wait_for_first_rank()
     say(f"error: {' '.join(message.split())}")
     return code
 
 
-def _complain_of_any(error: Exception) -> int:
-    """One line for any error that a user can cause; anything else is a bug, and raised again."""
-    # A reader that knows only that it could not read a file may have called it damaged.
-    if is_out_of_memory(error):
-        return _complain(NO_MEMORY, ResourceError.exit_code)
-    if isinstance(error, NmtalignError):
-        return _complain(str(error), error.exit_code)
-    if isinstance(error, OSError):
-        return _complain(str(refusal(error)), ResourceError.exit_code)
-    # typer carries its own copy of click's exceptions or uses click's, by version: known by what they can do.
-    if hasattr(error, "format_message"):
-        return _complain(error.format_message().replace("Value error, ", ""), 2)
-    raise error
-
-
-def _let_stdout_go() -> None:
-    """Keeps Python from complaining, when it ends, of what it cannot flush."""
+def _drop_stdout() -> None:
+    """Sends the text that is still buffered to /dev/null, so that Python can close stdout without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""What the subcommands share: the --config option, stderr, progress."""
+"""What the commands share: messages and progress on stderr, common options, names of compared files, and threads."""
 
 import contextlib
 import json
@@ -6,11 +6,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
+
+from nmtalign.errors import UsageError
+
+T = TypeVar("T")
 
 ConfigOption = Annotated[
     Path | None,
@@ -35,81 +40,146 @@ ModelsOption = Annotated[
         help="Model directory; repeat it for an ensemble [dim]\\[default: the workspace's, or model/][/dim].",
     ),
 ]
-MACHINE = "Machine"
 WhichOption = Annotated[
     Literal["best", "last"],
     typer.Option(
-        help="Weights of the best validation, or the last ones.", rich_help_panel=f"Advanced: {MACHINE}", hidden=True
+        help="Weights of the best validation, or the last ones.", rich_help_panel="Advanced: Machine", hidden=True
     ),
 ]
-DeviceOption = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=MACHINE)]
-PrecisionOption = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of matrix products.", rich_help_panel=MACHINE)
+GoldBaseOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="0|1",
+        help="First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].",
+    ),
 ]
-ThreadsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="CPU threads; 0 lets PyTorch choose.", rich_help_panel=MACHINE)
-]
-# Control characters, ends of lines, what turns the direction of text, and halves of characters.
-_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_BYTES = re.compile("[\udc80-\udcff]+")  # how Python keeps the bytes of a name that it could not decode
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
 
 
-def say(message: str) -> None:
-    """One line for the person at the terminal: stderr, never stdout.
+# Control characters, line separators, characters that change the direction of text, and halves of characters.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BYTES = re.compile("[\udc80-\udcff]+")  # how Python represents bytes of a file name that are not UTF-8
 
-    Where nobody can read it any more, because the reader has gone or the disk is full, the work goes on without it.
+
+def say(message: str) -> None:
+    """Writes one line for the user to stderr.
+
+    If the reader has gone or the disk is full, the line is lost and the command continues.
     """
     with contextlib.suppress(OSError):
         sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
 
 
-def escaped(text: str) -> str:
-    """Text of a file or a name of one, fit to be shown to a person on one line.
-
-    What could steer the terminal, reorder the letters or end the line appears as an escape such as `\\x1b`, and so does
-    a byte of a name that is not UTF-8. Data that another program reads is never changed like this.
-    """
-    text = _BYTES.sub(lambda run: run[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), text)
-    return _STEERING.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
-
-
-def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False) -> str:
-    """The value as JSON, without the characters that `escaped` replaces: JSON has escapes of its own for them."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
-    return _STEERING.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
+def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError if the output would replace an input."""
+    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
+        raise UsageError(f"{output}: is also an input; give -o another name")
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
-    """`say`, or nothing."""
+    """`say`, or with `quiet` a function that does nothing."""
     return (lambda message: None) if quiet else say
 
 
-def choose_wait_policy() -> None:
-    """Lets PyTorch's threads sleep, not spin, while they wait for each other, if other jobs keep the processor busy.
+def escaped(text: str) -> str:
+    """Text from a file, or a file name, made safe to show to the user on one line.
 
-    To be called before torch is imported. On an idle machine of two cores spinning trained 1.5 times as fast as
-    sleeping; beside one busy process it trained at a quarter of the speed. What the environment says holds.
+    Characters that could control the terminal, reorder the text or end the line become escapes such as `\\x1b`, and so
+    do bytes that are not UTF-8. Data for another program is never changed like this.
     """
-    if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ) or "torch" in sys.modules:
+    text = _BYTES.sub(lambda run: run[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), text)
+    return _UNSAFE.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
+
+
+def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False) -> str:
+    """The value as JSON; the characters that `escaped` replaces are written as JSON's own escapes."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
+    return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
+
+
+def counted(items: Iterable[T], doing: str, unit: str, quiet: bool) -> Iterator[T]:
+    """Yields the items and shows their number, as in "aligning: 2,000 pairs"; with `quiet` shows nothing."""
+    with status_line(doing, quiet) as show:
+        for number, item in enumerate(items, 1):
+            yield item
+            show(f"{doing}: {number:,} {unit}")
+
+
+@contextlib.contextmanager
+def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows `text` and a clock on stderr if it is a terminal; yields a function that replaces the text."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda text: None
         return
-    if _busy_cores(0.15) > 0.3:
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(escape(text), total=None)
+        yield lambda text: display.update(task, description=escape(text))
 
 
-def bound_caches() -> None:
-    """Keeps oneDNN and PyTorch from holding on to a kernel for each of the last 1,024 shapes, some 400 MB.
+def named(argument: Path) -> tuple[str, Path]:
+    """(name, path) of `NAME=FILE`, or ("", path); the name of an existing file may contain `=`."""
+    name, equals, path = str(argument).partition("=")
+    if equals and name and path and "/" not in name and not argument.exists():
+        return name, Path(path)
+    return "", argument
 
-    To be called before torch is imported, by what meets many shapes. With 256 a search is a few percent slower at its
-    beginning. What the environment says holds.
+
+def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+    """(name, path) of each argument, with different names.
+
+    The name of a file or folder without NAME is the shortest end of its path that no other one has. If a path is given
+    twice, the second name has a number. Raises UsageError if a NAME is given twice.
     """
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "256")
+    pairs = [named(argument) for argument in arguments]
+    taken = Counter(name for name, _ in pairs if name)
+    if twice := [name for name, count in taken.items() if count > 1]:
+        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a different name")
+    unnamed = [_parts(path) for name, path in pairs if not name]
+    found = []
+    for name, path in pairs:
+        if not name:
+            name = _unused(_shortest_end(_parts(path), unnamed), taken)
+            taken[name] += 1
+        found.append((name, path))
+    return tuple(found)
 
 
-def _busy_cores(seconds: float) -> float:
-    """How many cores all processes together keep busy, measured over a moment; 0 where the system does not tell."""
+def _parts(path: Path) -> tuple[str, ...]:
+    """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
+    if path == Path("-"):
+        return ("stdin",)
+    path = path.parent if path.name == "train.jsonl" else path
+    parts = (path if path.name not in ("", "..") else path.resolve()).parts
+    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1] == "backward" else parts
+
+
+def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
+    """The shortest end of a path that no different path has."""
+    for size in range(1, len(parts)):
+        if all(other == parts or other[-size:] != parts[-size:] for other in others):
+            return str(Path(*parts[-size:]))
+    return str(Path(*parts))
+
+
+def _unused(name: str, taken: Counter[str]) -> str:
+    """The name, or if it is taken the name with the next free number, as in "x (2)"."""
+    number, plain = 1, name
+    while name in taken:
+        number += 1
+        name = f"{plain} ({number})"
+    return name
+
+
+def measure_busy_cores(seconds: float) -> float:
+    """How many cores all processes together use, measured for some time; 0 if the system does not report it."""
     try:
         before = _busy_ticks()
         time.sleep(seconds)
@@ -119,6 +189,27 @@ def _busy_cores(seconds: float) -> float:
 
 
 def _busy_ticks() -> int:
-    with open("/proc/stat", encoding="ascii") as stream:  # noqa: PTH123
-        user, nice, system = (int(field) for field in stream.readline().split()[1:4])
-    return user + nice + system
+    user, nice, system = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=4)[1:4]
+    return int(user) + int(nice) + int(system)
+
+
+def choose_wait_policy(busy_cores: Callable[[float], float] = measure_busy_cores) -> None:
+    """Makes PyTorch's threads sleep instead of spin while they wait for each other, if the processor is busy.
+
+    Call it before torch is imported. On an idle machine with two cores, spinning trained 1.5 times as fast as sleeping;
+    beside one busy process it trained at a quarter of the speed. Environment variables of the user have precedence.
+    """
+    if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ) or "torch" in sys.modules:
+        return
+    if busy_cores(0.15) > 0.3:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+def bound_caches() -> None:
+    """Limits the caches of oneDNN and PyTorch, which keep a kernel for each of the last 1,024 shapes: about 400 MB.
+
+    Call it before torch is imported, in commands that compute with many shapes. With 256 a search is a few percent
+    slower at its beginning. Environment variables of the user have precedence.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "256")

@@ -1,13 +1,14 @@
-"""What training shows: a live display on a terminal, plain lines otherwise, TensorBoard if asked."""
+"""What `nmtalign train` shows on stderr: a live display on a terminal, else plain lines; and events for TensorBoard."""
 
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from rich.console import Console, Group
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -28,21 +29,20 @@ from nmtalign.training.events import (
     Validated,
 )
 
-DEV_ROWS = 8
-_shown: list[Live] = []
+_VALIDATIONS = 8  # that are shown
 
 
 @contextlib.contextmanager
 def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterator[Listener]:
-    """Who hears training's events: a live display on a terminal, plain lines otherwise; with `quiet` only of damage."""
+    """A listener that shows the events of a training; with `quiet` only damaged files."""
     with contextlib.ExitStack() as stack:
         listeners: list[Listener] = []
         if tensorboard is not None:
             listeners.append(stack.enter_context(_tensorboard(tensorboard)))
         if quiet:
-            listeners.append(lambda event: _plain(event) if isinstance(event, Damaged) else None)
+            listeners.append(lambda event: _say(event) if isinstance(event, Damaged) else None)
         else:
-            listeners.append(stack.enter_context(_live(folder)) if sys.stderr.isatty() else _plain)
+            listeners.append(stack.enter_context(_live(folder)) if sys.stderr.isatty() else _say)
 
         def listen(event: Event) -> None:
             for listener in listeners:
@@ -51,38 +51,36 @@ def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterat
         yield listen
 
 
-def _plain(event: Event) -> None:
-    line = describe(event)
-    if line:
+def _say(event: Event) -> None:
+    if line := describe(event):
         say(line)
 
 
 def describe(event: Event) -> str:
-    """One line for an event, or nothing for one that a person need not see."""
+    """One line for an event, or "" for an event that the user need not see."""
     match event:
         case Started():
-            verb = f"going on from update {event.update}" if event.resumed else "training"
+            verb = f"resuming from update {event.update}" if event.resumed else "training"
             several = f"{event.processes} processes, each: " if event.processes > 1 else ""
             return (
                 f"{verb}: {event.parameters:,} parameters, {event.pairs:,} pairs ({event.left_out:,} too long), "
                 f"{several}{event.device}, {event.precision}, {event.threads} threads, seed {event.seed}"
             )
         case Progressed():
+            both = "".join(f"{name} {value:.3f}  " for name, value in _further_losses(event).items())
             return (
                 f"update {event.update}  epoch {event.epoch:.2f}  loss {event.loss:.3f}  ppl {event.perplexity:.2f}  "
-                f"{_alignment(event)}"
-                f"words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
-                f"norm {event.gradient_norm:.2f}  rate {event.learning_rate:.2g}  "
-                f"{clock(event.seconds)}{_left(event)}{_skipped(event)}"
+                f"{both}words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
+                f"norm {event.gradient_norm:.2f}  rate {event.learning_rate:.2g}  {clock(event.seconds)}{_rest(event)}"
             )
         case Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
+            bleu += f"  backward {event.backward_loss:.3f}" if event.backward_loss is not None else ""
+            bleu += f" BLEU {event.backward_bleu:.2f}" if event.backward_bleu is not None else ""
             best = "  best" if event.best else ""
-            back = f"  backward {event.backward_loss:.3f}" if event.backward_loss is not None else ""
-            back += f" BLEU {event.backward_bleu:.2f}" if event.backward_bleu is not None else ""
-            return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{back}{best}"
+            return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {event.perplexity:.2f}{bleu}{best}"
         case Damaged():
-            return f"{event.problem}; going on from the checkpoint before it, update {event.update}"
+            return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
         case Noticed():
             return event.text
         case Skipped():
@@ -90,19 +88,19 @@ def describe(event: Event) -> str:
     return ""
 
 
-def _left(event: Progressed) -> str:
-    return f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
+def _further_losses(event: Progressed) -> Mapping[str, float]:
+    """The losses of the links that guide the training, and of the other direction."""
+    losses = {
+        "alignment": event.alignment_loss,
+        "backward": event.backward_loss,
+        "disagreement": event.disagreement,
+    }
+    return {name: value for name, value in losses.items() if value is not None}
 
 
-def _alignment(event: Progressed) -> str:
-    guided = f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
-    if event.backward_loss is None or event.disagreement is None:
-        return guided
-    return f"{guided}backward {event.backward_loss:.3f}  disagreement {event.disagreement:.3f}  "
-
-
-def _skipped(event: Progressed) -> str:
-    return f"  left out {event.skipped}" if event.skipped else ""
+def _rest(event: Progressed) -> str:
+    left = f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
+    return left + (f"  left out {event.skipped}" if event.skipped else "")
 
 
 def clock(seconds: float) -> str:
@@ -114,22 +112,20 @@ def clock(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _live(folder: Path) -> Iterator[Listener]:
-    display = LiveDisplay(folder)
+    display = _Display(folder)
     console = Console(file=cast(TextIO, _Terminal(sys.stderr)))
-    with Live(display.render(), console=console, refresh_per_second=4) as live:
-        _shown.append(live)
+    with Live(console=console, get_renderable=display.render, refresh_per_second=4) as live:
 
         def listen(event: Event) -> None:
             if isinstance(event, Damaged | Noticed):
                 live.console.print(escaped(describe(event)), markup=False, highlight=False, soft_wrap=True)
-            display.hear(event)
-            live.update(display.render())
+            display.take(event)
 
         yield listen
 
 
 class _Terminal:
-    """A terminal that may be closed at any time: what cannot be shown is left out, and training continues."""
+    """A terminal that the user may close: output that it refuses is lost, and training continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -147,98 +143,74 @@ class _Terminal:
         return getattr(self._stream, name)
 
 
-def let_go() -> None:
-    """Gives the terminal back, before a process that does not come to its regular end."""
-    while _shown:
-        _shown.pop().stop()
-
-
-class LiveDisplay:
-    """The latest state of a training run, as something rich can draw."""
+class _Display:
+    """The latest state of a training, which rich draws several times per second."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._started: Started | None = None
-        self._progress: Progressed | None = None
-        self._dev: deque[Validated] = deque(maxlen=DEV_ROWS)
-        self._note = ""
+        self._title = Text(f"nmtalign train {escaped(str(folder))}")
+        self._parts: dict[type, RenderableType] = {Started: Text("starting", style="dim")}
+        self._validations: deque[Validated] = deque(maxlen=_VALIDATIONS)
 
-    def hear(self, event: Event) -> None:
-        """Takes an event in."""
+    def take(self, event: Event) -> None:
+        """Replaces the part of the display that shows events of this type."""
         match event:
             case Started():
-                self._started = event
+                self._parts[Started] = Text(escaped(describe(event)), style="dim")
             case Progressed():
-                self._progress = event
+                self._parts[Progressed] = Group(_figures(event), _bar(event))
             case Validated():
-                self._dev.append(event)
-            case Skipped() | Finished():
-                self._note = describe(event)
+                self._validations.append(event)
+                self._parts[Validated] = Group(_validations(self._validations), _sample(event))
+            case Skipped():
+                self._parts[Skipped] = Text(describe(event), style="yellow")
+            case Finished():
+                self._parts.pop(Skipped, None)
 
     def render(self) -> Panel:
-        """The whole display."""
-        parts: list[Any] = [Text(escaped(describe(self._started)) if self._started else "starting", style="dim")]
-        if self._progress:
-            parts += [_figures(self._progress), _bar(self._progress)]
-        if self._dev:
-            parts += [_dev_table(list(self._dev)), _sample(self._dev[-1])]
-        if self._note:
-            parts.append(Text(escaped(self._note), style="yellow"))
-        return Panel(Group(*parts), title=Text(f"nmtalign train {escaped(str(self._folder))}"), title_align="left")
+        """The display as a panel."""
+        shown = [self._parts[kind] for kind in (Started, Progressed, Validated, Skipped) if kind in self._parts]
+        return Panel(Group(*shown), title=self._title, title_align="left")
 
 
-def _figures(event: Progressed) -> Table:
-    table = Table(box=None, padding=(0, 2), show_edge=False)
-    columns = {
+def _figures(event: Progressed) -> Columns:
+    """Each figure below its name; rich breaks the row where the terminal is narrow."""
+    figures = {
         "update": f"{event.update:,}",
         "epoch": f"{event.epoch:.2f}",
-        "loss a word": f"{event.loss:.3f}",
+        "loss/word": f"{event.loss:.3f}",
         "perplexity": f"{event.perplexity:.2f}",
         "source words/s": f"{event.source_words_per_second:,.0f}",
         "target words/s": f"{event.target_words_per_second:,.0f}",
         "gradient norm": f"{event.gradient_norm:.2f}",
         "rate": f"{event.learning_rate:.2g}",
-    }
-    columns |= {
-        name: f"{value:.3f}"
-        for name, value in (
-            ("alignment", event.alignment_loss),
-            ("backward", event.backward_loss),
-            ("disagreement", event.disagreement),
-        )
-        if value is not None
-    }
-    for name in columns:
-        table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
-    table.add_row(*columns.values())
-    return table
+    } | {name: f"{value:.3f}" for name, value in _further_losses(event).items()}
+    cells = [Text.assemble((name, "dim"), "\n", (value, "bold"), justify="right") for name, value in figures.items()]
+    return Columns(cells, padding=(0, 3))
 
 
 def _bar(event: Progressed) -> Table:
     table = Table.grid(padding=(0, 2))
-    table.add_row(
-        ProgressBar(total=1.0, completed=event.done, width=40),
-        f"{clock(event.seconds)} gone{_left(event)}{_skipped(event)}",
-    )
+    bar = ProgressBar(total=1.0, completed=event.done, width=30)
+    table.add_row(bar, f"{clock(event.seconds)} gone{_rest(event)}")
     return table
 
 
-def _dev_table(rows: list[Validated]) -> Table:
+def _validations(events: deque[Validated]) -> Table:
     table = Table(box=None, padding=(0, 2), show_edge=False)
-    for name in ("dev at update", "loss a word", "perplexity", "BLEU", ""):
-        table.add_column(name, justify="right", header_style="dim")
-    for row in rows:
-        bleu = f"{row.bleu:.2f}" if row.bleu is not None else ""
-        mark = "best" if row.best else ""
-        table.add_row(f"{row.update:,}", f"{row.loss:.3f}", f"{row.perplexity:.2f}", bleu, mark)
+    for name in ("dev at update", "loss/word", "perplexity", "BLEU", ""):
+        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
+    for event in events:
+        bleu = f"{event.bleu:.2f}" if event.bleu is not None else ""
+        table.add_row(
+            f"{event.update:,}", f"{event.loss:.3f}", f"{event.perplexity:.2f}", bleu, "best" if event.best else ""
+        )
     return table
 
 
 def _sample(event: Validated) -> Table:
     table = Table.grid(padding=(0, 2))
-    lines = (event.sample_source, event.sample_translation, event.sample_reference)
-    for name, line in zip(("source", "translation", "reference"), lines, strict=True):
-        if line:
+    for name in ("source", "translation", "reference"):
+        if line := getattr(event, f"sample_{name}"):
             table.add_row(Text(name, style="dim"), Text(escaped(line)))
     return table
 

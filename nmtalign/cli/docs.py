@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from nmtalign.errors import UsageError
 
 def docs(
     page: Annotated[
-        str | None, typer.Argument(metavar="PAGE", help="Page to show [dim](default: list all pages)[/dim].")
+        str | None, typer.Argument(metavar="PAGE", help="Page to show [dim]\\[default: a list of all pages][/dim].")
     ] = None,
 ) -> None:
     """List the documentation pages, or show one page.
@@ -29,29 +28,22 @@ def docs(
 
       nmtalign docs formats > formats.md
     """
-    pages = _pages()
+    files = (resources.files("nmtalign") / "docs").iterdir()
+    pages = {file.name.removesuffix(".md"): file for file in files if file.name.endswith(".md")}
     if page is None:
-        width = max(map(len, pages), default=0)
-        sys.stdout.writelines(f"{name:{width}}  {_title(text)}\n" for name, text in pages.items())
+        width = max(map(len, pages))
+        for name in sorted(pages):
+            with pages[name].open(encoding="utf-8") as stream:
+                sys.stdout.write(f"{name:{width}}  {stream.readline().removeprefix('# ')}")
         return
-    text = pages.get(page.removesuffix(".md"))
-    if text is None:
-        raise UsageError(f"there is no page '{page}': choose one of {', '.join(pages)}")
+    file = pages.get(page.removesuffix(".md"))
+    if file is None:
+        raise UsageError(f"there is no page '{page}': choose one of {', '.join(sorted(pages))}")
+    text = file.read_text(encoding="utf-8")
     if sys.stdout.isatty():
         _show(text)
     else:
         sys.stdout.write(text)
-
-
-def _pages() -> Mapping[str, str]:
-    """The text of each installed page by its name, in alphabetical order."""
-    folder = resources.files("nmtalign") / "docs"
-    found = sorted((file for file in folder.iterdir() if file.name.endswith(".md")), key=lambda file: file.name)
-    return {file.name.removesuffix(".md"): file.read_text(encoding="utf-8") for file in found}
-
-
-def _title(text: str) -> str:
-    return text.partition("\n")[0].removeprefix("#").strip()
 
 
 def _show(text: str) -> None:

@@ -1,7 +1,7 @@
-"""`nmtalign info`: what a model, a corpus or an alignment file holds."""
+"""`nmtalign info`: what a model, a corpus or an alignment file contains."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,9 +16,9 @@ def info(
     path: Annotated[
         Path, typer.Argument(help="Model directory, folder of prep, or alignment file.", show_default=False)
     ],
-    format: Annotated[Literal["text", "json"], typer.Option(help="How to print it.")] = "text",
+    format: Annotated[Literal["text", "json"], typer.Option(help="Format of the description.")] = "text",
 ) -> None:
-    """Say what a model, a prepared corpus or an alignment file holds.
+    """Describe a model, a prepared corpus or an alignment file, and check it for damage.
 
     Examples:
 
@@ -30,24 +30,18 @@ def info(
     if format == "json":
         sys.stdout.write(json_text(facts, indent=2, allow_nan=True) + "\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _lines(facts))
-    if damaged := _damaged(facts):
+        sys.stdout.writelines(_lines(facts))
+    files = facts.get("files", {})
+    if damaged := [f"{name} ({file['damaged']})" for name, file in files.items() if "damaged" in file]:
         raise FormatError(f"{path}: damaged: {'; '.join(damaged)}")
 
 
-def _damaged(facts: Mapping[str, Any]) -> list[str]:
-    """Each damaged file of a model, and what is wrong with it."""
-    files = facts.get("files", {})
-    return [f"{name} ({said['damaged']})" for name, said in files.items() if "damaged" in said]
-
-
-def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
-    """`name: value` lines, nested facts indented."""
-    lines = []
+def _lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """`name: value` lines; nested facts are indented."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            lines += [f"{indent}{escaped(str(name))}:", *_lines(value, indent + "  ")]
+            yield f"{indent}{escaped(str(name))}:\n"
+            yield from _lines(value, indent + "  ")
         else:
-            shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-            lines.append(f"{indent}{escaped(str(name))}: {escaped(shown)}")
-    return lines
+            shown = f"{value:,}" if type(value) is int else str(value)
+            yield f"{indent}{escaped(str(name))}: {escaped(shown)}\n"

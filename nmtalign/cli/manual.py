@@ -12,62 +12,57 @@ from typing import Any, get_args
 import typer
 
 from nmtalign import errors
-from nmtalign.cli.commands import COMMANDS, app
+from nmtalign.cli.commands import app
 from nmtalign.cli.options import RENAMED, metavar
 from nmtalign.settings.definition import SECTIONS, Setting, toml
 from nmtalign.settings.presets import PRESETS
 
-_MARKUP = re.compile(r"(?<!\\)\[/?[a-z]+\]")
+_MARKUP = re.compile(r"(?<!\\)\[/?[a-z]+\]")  # of rich
+_INTRODUCTION = """\
+# Manual
+
+This page is generated from the definitions of the commands and settings.
+
+Precedence of settings: command-line option, then `nmtalign.toml`, then preset, then default.
+`--show-settings` prints all settings of a command and their origins, in the notation of `nmtalign.toml`.
+`--help` lists the common options, `--help-all` all of them.
+"""
 
 
 def manual() -> str:
     """The manual as Markdown."""
-    return "\n".join([*_introduction(), *_commands(), *_sections(), *_presets(), *_exit_codes()]).rstrip() + "\n"
-
-
-def _introduction() -> list[str]:
-    return [
-        "# Manual",
-        "",
-        "This page is generated from the definitions of the commands and settings.",
-        "",
-        "Precedence of settings: command-line option, then `nmtalign.toml`, then preset, then default.",
-        "`--show-settings` prints all settings of a command and their origins, in the notation of `nmtalign.toml`.",
-        "`--help` lists the common options, `--help-all` all of them.",
-        "",
-    ]
+    return "\n".join([_INTRODUCTION, *_commands(), *_sections(), *_presets(), *_exit_codes()]).rstrip() + "\n"
 
 
 def _commands() -> Iterator[str]:
     group: Any = typer.main.get_command(app)
-    for name, (_, function) in COMMANDS.items():
+    info: Any
+    for info in app.registered_commands:
+        name, parameters = str(info.name), inspect.signature(info.callback, eval_str=True).parameters
         command = group.commands[name]
         yield from (f"## nmtalign {name}", "", _plain(command.help), "")
-        kinds = {one.name: one.annotation for one in inspect.signature(function, eval_str=True).parameters.values()}
-        options = [one for one in command.params if one.name in kinds and one.param_type_name == "option"]
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
-        rows = [_option(one, kinds[one.name]) for one in options]
-        for title, found in (("Argument", [_argument(one) for one in arguments]), ("Option", rows)):
+        for title, kind in (("Argument", "argument"), ("Option", "option")):
+            found = [one for one in command.params if one.param_type_name == kind and one.name in parameters]
             if found:
-                yield from (f"| {title} | Meaning |", "|---|---|", *found, "")
+                yield from (
+                    f"| {title} | Meaning |",
+                    "|---|---|",
+                    *(_row(one, parameters[one.name].annotation) for one in found),
+                    "",
+                )
         for old, new in RENAMED.get(name, {}).items():
             yield from (f"`{old}` is the old name of `{new}`; it will be removed in the next release.", "")
 
 
-def _argument(one: Any) -> str:
-    return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
-
-
-def _option(one: Any, kind: Any) -> str:
+def _row(one: Any, annotation: Any) -> str:
+    """The row of an argument or an option; an option that is not a setting has a default of its own."""
+    if one.param_type_name == "argument":
+        return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
     names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-    choices = "|".join(map(str, Setting("", "", kind=get_args(kind)[0]).choices))
+    choices = "|".join(Setting("", "", kind=get_args(annotation)[0]).choices)
     value = "" if one.is_flag else f" `{one.metavar or choices or 'VALUE'}`"
-    return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{_default(one)} |"
-
-
-def _default(one: Any) -> str:
-    """The default of an option that is no setting."""
-    return f" [default: {one.default}]" if one.default not in (None, False, True, ()) and not one.is_flag else ""
+    default = "" if one.is_flag or one.default in (None, ()) else f" [default: {one.default}]"
+    return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
 
 
 def _sections() -> Iterator[str]:
@@ -80,31 +75,21 @@ def _sections() -> Iterator[str]:
 
 def _key(one: Setting) -> str:
     kind = "true, false" if one.base is bool else ", ".join(one.choices) or metavar(one)
-    bounds = [
-        text.format(f"{bound:.10g}")
-        for text, bound in (
-            ("at least {}", one.lowest),
-            ("above {}", one.above),
-            ("at most {}", one.at_most),
-            ("below {}", one.below),
-        )
-        if bound is not None and one.base in (int, float)
-    ]
+    limits = (("at least", one.lowest), ("above", one.above), ("at most", one.at_most), ("below", one.below))
+    bounds = [f"{name} {limit:.10g}" for name, limit in limits if limit is not None and one.base in (int, float)]
     default = one.unset or f"`{toml(one.default)}`"
-    return f"| `{one.name}` | {_cell(', '.join([kind, *bounds]))} | {_cell(default)} | {_cell(one.help)} |"
+    return f"| `{one.name}` | {_cell(', '.join([kind, *bounds]))} | {_escaped(default)} | {_cell(one.help)} |"
 
 
 def _presets() -> Iterator[str]:
     yield from ("## Presets", "", "`nmtalign train --preset NAME --show-settings` prints all settings of a preset.", "")
     for name, values in PRESETS.items():
-        yield from (f"- `{name}`: {', '.join(f'{key} = {toml(value)}' for key, value in values.items())}",)
+        yield f"- `{name}`: {', '.join(f'{key} = {toml(value)}' for key, value in values.items())}"
     yield ""
 
 
 def _exit_codes() -> Iterator[str]:
-    yield from ("## Exit codes", "")
-    table = re.findall(r"^\|.*\|$", inspect.getdoc(errors) or "", re.MULTILINE)
-    yield from table
+    yield from ("## Exit codes", "", *re.findall(r"^\|.*\|$", inspect.getdoc(errors) or "", re.MULTILINE))
 
 
 def _plain(text: str) -> str:

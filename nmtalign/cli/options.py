@@ -9,6 +9,7 @@ and is called with the resolved settings. `--help` lists at most 20 options: the
 command's own options that are not hidden. `--help-all` lists all.
 """
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -22,13 +23,12 @@ from typer.core import TyperCommand
 
 from nmtalign.cli.common import ConfigOption, escaped, say
 from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
-from nmtalign.settings.presets import PRESETS, all_layers, preset, settings_of
-from nmtalign.settings.workspace import Workspace, given, load_workspace
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, preset, settings_of
+from nmtalign.settings.workspace import Workspace, load_workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-DEFAULT_PRESET = "small"
 # Options that were renamed, by command; the old names will be removed in the next release.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "translate": {"--alignments": "--save-alignments", "--alignments-of": "--save-alignments-of"},
@@ -38,12 +38,17 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Chosen(Generic[T]):
-    """The settings of one run of a command, and where they come from (the last layer has the highest precedence)."""
+    """The settings of one run of a command, and the layers that they come from; the last layer has precedence."""
 
     settings: T
     workspace: Workspace
     layers: tuple[Layer, ...]
     preset: str = ""
+
+    @property
+    def typed(self) -> Mapping[str, Any]:
+        """The settings that the command line gives."""
+        return self.layers[-1][1]
 
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
@@ -53,9 +58,9 @@ class Chosen(Generic[T]):
 def with_settings(
     *classes: type, section: str, only: Sequence[str] = ()
 ) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
-    """Gives a command the settings of `classes`, or `only` some of them, as options; it gets them as a `Chosen`.
+    """Gives a command options for the settings of `classes`, or for those named in `only`.
 
-    `Chosen.settings` is an instance of the class, or a tuple if there are several.
+    The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
     """
     found = {name: one for cls in classes for name, one in definitions(cls).items() if not one.internal}
     found = {name: one for name, one in found.items() if not only or name in only}
@@ -63,78 +68,70 @@ def with_settings(
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
-            config, show, _ = (arguments.pop(name) for name in ("config", "show_settings", "help_all"))
+            config, show, _ = (arguments.pop(one.name) for one in _ALWAYS)
+            flags = {name: _parsed(one, arguments.pop(name)) for name, one in found.items()}
             workspace = load_workspace(config)
-            flags = {name: arguments.pop(name) for name in found}
-            chosen = _choose(classes, workspace, section, flags, found, arguments)
+            (origin, values), given = workspace.layers(section, flags)
+            layers: tuple[Layer, ...] = ((origin, {name: values[name] for name in values if name in found}), given)
+            name = workspace.preset(arguments.pop("preset")) if "preset" in arguments else ""
+            if name:
+                layers = (f"preset {name}", preset(name)), *layers
+            settings: tuple[Any, ...] = tuple(settings_of(cls, *layers) for cls in classes)
+            chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, layers, name)
             if show:
-                sys.stdout.write(_shown(chosen, classes, section, found))
+                sys.stdout.write(_shown(chosen, settings, section, found))
             else:
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        made = [_parameter(one, section) for one in found.values()]
-        run.__signature__ = inspect.Signature([*own, *made, *_ALWAYS])  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in (*own, *made, *_ALWAYS)}
+        parameters = [*own, *(_parameter(one, section) for one in found.values()), *_ALWAYS]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
 
     return decorate
 
 
-def _choose(
-    classes: Sequence[type],
-    workspace: Workspace,
-    section: str,
-    flags: Mapping[str, Any],
-    found: Mapping[str, Setting],
-    arguments: dict[str, Any],
-) -> Chosen[Any]:
-    """Resolves the settings: option, then nmtalign.toml, then preset, then default."""
-    origin, values = workspace.section(section)
-    layers: tuple[Layer, ...] = ((origin, {key: value for key, value in values.items() if key in found}), given(flags))
-    name = ""
-    if "preset" in arguments:
-        name = workspace.preset(arguments.pop("preset"))
-        layers = (f"preset {name}", preset(name)), *layers
-    settings: tuple[Any, ...] = tuple(settings_of(cls, *layers) for cls in classes)
-    return Chosen(settings if len(settings) > 1 else settings[0], workspace, layers, name)
-
-
-def _shown(chosen: Chosen[Any], classes: Sequence[type], section: str, found: Mapping[str, Setting]) -> str:
+def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Mapping[str, Setting]) -> str:
     """The settings as a section of nmtalign.toml; a comment names the origin of each."""
-    settings = chosen.settings if isinstance(chosen.settings, tuple) else (chosen.settings,)
-    rows = [("preset", chosen.preset, "")] if chosen.preset else []
-    for cls, made in zip(classes, settings, strict=True):
-        layers = all_layers(cls, *chosen.layers)
-        for name in (name for name in definitions(cls) if name in found):
-            origin = next((origin for origin, values in reversed(layers) if name in values), "default")
-            rows.append((name, getattr(made, name), option(name) if origin == COMMAND_LINE else origin))
     lines = [f"[{section}]"]
-    for name, value, origin in rows:
-        if value is None:
-            lines.append(f"# {name}: {found[name].unset}  # {origin}")
-        else:
-            lines.append(f"{name} = {toml(value)}" + (f"  # {escaped(origin)}" if origin else ""))
+    if chosen.preset:
+        lines.append(f"preset = {toml(chosen.preset)}")
+    for made in settings:
+        layers = all_layers(type(made), *chosen.layers)
+        for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
+            origin = next((origin for origin, values in reversed(layers) if name in values), "default")
+            origin = option(name) if origin == COMMAND_LINE else escaped(origin)
+            line = f"# {name}: {found[name].unset}" if value is None else f"{name} = {toml(value)}"
+            lines.append(f"{line}  # {origin}")
     return "\n".join(lines) + "\n"
 
 
 def _parameter(one: Setting, section: str) -> inspect.Parameter:
-    kind = {bool: bool, int: int, float: float}.get(one.base, Path if one.is_path else str)
-    names = "/".join(one.options)
+    """The option of a setting; None means that it is not given."""
+    kind = bool if one.base is bool else Path if one.is_path else str  # `_parsed` converts numbers
     made = typer.Option(
-        names,
+        "/".join(one.options),
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
         rich_help_panel="Settings" if one.common else f"Advanced: {one.panel}",
         hidden=not one.common,
-        autocompletion=_completions(one.choices) if one.choices else None,
+        autocompletion=_completion(one.choices) if one.choices else None,
     )
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
     )
 
 
-def _completions(choices: Sequence[str]) -> Callable[[str], list[str]]:
+def _parsed(one: Setting, value: Any) -> Any:
+    """The value of an option; a text that is not the number it should be is refused later, like any wrong setting."""
+    if value is not None and one.base in (int, float):
+        with contextlib.suppress(ValueError):
+            return one.base(value)
+    return value
+
+
+def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [choice for choice in choices if choice.startswith(incomplete)]
 
@@ -147,18 +144,14 @@ def metavar(one: Setting) -> str:
 
 
 def help_text(one: Setting, section: str) -> str:
-    """The help of an option: what it does, and its default."""
-    text = one.help.replace("[", "\\[")
-    default = default_text(one, section).replace("[", "\\[")
-    return f"{text} [dim]\\[default: {default}][/dim]" if default else text
-
-
-def default_text(one: Setting, section: str) -> str:
-    """The default; in section [train] that of the default preset."""
+    """The help of an option: what it does, and its default; in section [train] that of the default preset."""
     value = PRESETS[DEFAULT_PRESET].get(one.name, one.default) if section == "train" else one.default
     if isinstance(value, bool):
-        return one.options[0 if value else -1]
-    return one.unset if value in (None, "") else f"{value:.7g}" if isinstance(value, float) else str(value)
+        default = one.options[0 if value else -1]
+    else:
+        default = one.unset if value in (None, "") else f"{value:.7g}" if isinstance(value, float) else str(value)
+    text = f"{one.help} [dim][default: {default}][/dim]" if default else one.help
+    return text.replace("[", "\\[").replace("\\[dim]", "[dim]").replace("\\[/dim]", "[/dim]")
 
 
 def _print_all_help(ctx: typer.Context, value: bool) -> None:
@@ -169,17 +162,15 @@ def _print_all_help(ctx: typer.Context, value: bool) -> None:
         raise typer.Exit
 
 
-HelpAllOption = Annotated[
-    bool,
-    typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_print_all_help),
-]
-_ShowOption = Annotated[
-    bool,
-    typer.Option("--show-settings", help="Print all settings and their origins, and exit."),
-]
-
-
-def _always(help_all: HelpAllOption = False, show_settings: _ShowOption = False, config: ConfigOption = None) -> None:
+def _always(
+    config: ConfigOption = None,
+    show_settings: Annotated[
+        bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
+    ] = False,
+    help_all: Annotated[
+        bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_print_all_help)
+    ] = False,
+) -> None:
     """The options of every command that has settings."""
 
 
@@ -190,8 +181,11 @@ class Command(TyperCommand):
     """A command that accepts old names of options, with a notice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replaces old names, then parses."""
+        """Replaces old names, then parses; `--show-settings` needs no arguments."""
         end = args.index("--") if "--" in args else len(args)
+        if "--show-settings" in args[:end]:
+            for one in self.params:
+                one.required = False
         renamed = RENAMED.get(self.name or "", {})
         parsed: list[str] = super().parse_args(ctx, [*(_current(arg, renamed) for arg in args[:end]), *args[end:]])
         return parsed

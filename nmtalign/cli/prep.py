@@ -1,20 +1,19 @@
 """`nmtalign prep`: from two text files to a prepared corpus."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtalign.cli.common import QuietOption, json_text, notifier
-from nmtalign.cli.counting import status_line
+from nmtalign.cli.common import QuietOption, json_text, notifier, say, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.tables import Table, print_table
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import Workspace
+from nmtalign.settings.workspace import PathPair, Workspace
 
 if TYPE_CHECKING:
     from nmtalign.data.pair_spool import Summary
@@ -25,22 +24,19 @@ TrainSource = Annotated[
 TrainTarget = Annotated[
     Path | None, typer.Argument(help="Its translation, line by line.", metavar="TRAIN_TGT", show_default=False)
 ]
-Dev = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option("--dev", metavar="SRC TGT", help="Text to validate on."),
-]
-Test = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option("--test", metavar="SRC TGT", help="Text to score on."),
-]
+Dev = Annotated[PathPair | None, typer.Option("--dev", metavar="SRC TGT", help="Text for validation.")]
+Test = Annotated[PathPair | None, typer.Option("--test", metavar="SRC TGT", help="Text for scoring.")]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the corpus \\[data]."),
+    typer.Option(
+        "-o", "--output", metavar="FOLDER", help=f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim]."
+    ),
 ]
-SourceLanguage = Annotated[str | None, typer.Option(help="Such as en \\[by the file's suffix].", metavar="CODE")]
-TargetLanguage = Annotated[str | None, typer.Option(help="Such as fr \\[by the file's suffix].", metavar="CODE")]
+_SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
+SourceLanguage = Annotated[str | None, typer.Option(help=f"Such as en {_SUFFIX}.", metavar="CODE")]
+TargetLanguage = Annotated[str | None, typer.Option(help=f"Such as fr {_SUFFIX}.", metavar="CODE")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a corpus of other text or settings.")]
-Format = Annotated[Literal["text", "json"], typer.Option(help="Of the summary on stdout.")]
+Format = Annotated[Literal["text", "json"], typer.Option(help="Format of the summary on stdout.")]
 
 
 @with_settings(PrepConfig, section="prep")
@@ -73,99 +69,71 @@ def prep(
       nmtalign prep
     """
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
-    pairs = _texts(workspace, train_source, train_target, dev, test)
-    languages = _languages(workspace, chosen.settings, pairs["train"], (source_language, target_language), tell)
-    with chosen.naming():
-        summary = _prepare(pairs, folder, chosen.settings, languages, quiet, force)
-    if format == "json":
-        sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
-    else:
-        _print_summary(summary)
-    given = f" {folder}" if output or workspace.file is None else ""
-    tell(f"the corpus is in {folder}; next: nmtalign train{given}")
-
-
-def _prepare(
-    pairs: dict[str, tuple[Path, Path]],
-    folder: Path,
-    settings: PrepConfig,
-    languages: tuple[str, str],
-    quiet: bool,
-    force: bool,
-) -> "Summary":
-    """Prepares the corpus and shows progress on a terminal; SIGTERM and SIGHUP remove the temporary files."""
+    texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
+    train = texts["train"]
+    languages = (
+        _language(source_language, workspace.source_language, train[0]),
+        _language(target_language, workspace.target_language, train[1]),
+    )
+    if not quiet:
+        _warn(train, languages, chosen.settings)
+    exit_on_signals()
     from nmtalign.data.prepare import prepare
 
-    exit_on_signals()
-    with status_line("reading train", quiet) as show:
-        dev, test = pairs.get("dev"), pairs.get("test")
-        return prepare(
-            pairs["train"],
+    with chosen.naming(), status_line("reading train", quiet) as show:
+        summary = prepare(
+            train,
             folder,
-            settings,
+            chosen.settings,
             languages,
-            dev,
-            test,
+            texts.get("dev"),
+            texts.get("test"),
             lambda read: show(f"reading train: {read:,} pairs"),
             show,
             force,
         )
+    if format == "json":
+        sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
+    else:
+        _print_summary(summary)
+    argument = f" {folder}" if output or workspace.file is None else ""
+    tell(f"the corpus is in {folder}; next: nmtalign train{argument}")
 
 
 def _texts(
-    workspace: Workspace,
-    train_source: Path | None,
-    train_target: Path | None,
-    dev: tuple[Path, Path] | None,
-    test: tuple[Path, Path] | None,
-) -> dict[str, tuple[Path, Path]]:
-    """The texts of the command line; where it names no training text, all those of the workspace under it."""
-    if (train_source is None) != (train_target is None):
-        raise UsageError(f"{train_source}: give its translation too: nmtalign prep TRAIN_SRC TRAIN_TGT")
-    given = {name: pair for name, pair in (("dev", dev), ("test", test)) if pair is not None}
-    if train_source is not None and train_target is not None:
-        pairs = {"train": (train_source, train_target)} | given
-    else:
-        pairs = {name: workspace.pairs[name] for name in ("train", "dev", "test") if name in workspace.pairs} | given
-    if "train" not in pairs:
+    workspace: Workspace, source: Path | None, target: Path | None, others: Mapping[str, PathPair | None]
+) -> Mapping[str, PathPair]:
+    """The texts of the command line; those of the workspace replace missing ones if it names no training text."""
+    if (source is None) != (target is None):
+        raise UsageError(f"{source}: give its translation too: nmtalign prep TRAIN_SRC TRAIN_TGT")
+    texts = dict(workspace.pairs) if source is None or target is None else {"train": (source, target)}
+    texts |= {name: pair for name, pair in others.items() if pair is not None}
+    if "train" not in texts:
         place = f"{workspace.file} names none under [corpus]" if workspace.file else "there is no nmtalign.toml here"
         raise UsageError(f"no training text: {place}; give nmtalign prep TRAIN_SRC TRAIN_TGT")
-    if sum(path == Path("-") for pair in pairs.values() for path in pair) > 1:
+    if [path for pair in texts.values() for path in pair].count(Path("-")) > 1:
         raise UsageError("standard input (-) can be only one of the texts")
-    return pairs
+    return texts
 
 
-def _languages(
-    workspace: Workspace,
-    settings: PrepConfig,
-    train: tuple[Path, Path],
-    flags: tuple[str | None, str | None],
-    tell: Callable[[str], None],
-) -> tuple[str, str]:
-    """Flag, workspace or file suffix; a text without any of them, or without rules of Moses, is taken for English."""
+def _language(given: str | None, of_workspace: str | None, text: Path) -> str:
+    """The language of the command line, else of the workspace, else the suffix of the text file."""
+    name = text.with_suffix("") if text.suffix == ".gz" else text
+    return given or of_workspace or name.suffix.removeprefix(".").lower()
+
+
+def _warn(train: PathPair, languages: tuple[str, str], settings: PrepConfig) -> None:
     if train[0] == train[1]:
-        tell(f"warning: {train[0]} is source and target at once")
-    named = (flags[0] or workspace.source_language, flags[1] or workspace.target_language)
-    source, target = (language or _suffix(path) for language, path in zip(named, train, strict=True))
-    if settings.vocabulary == "word":
-        from nmtalign.text.moses import has_rules
+        say(f"warning: {train[0]} is both source and target")
+    if settings.vocabulary != "word":
+        return
+    from nmtalign.text.moses import has_rules
 
-        for option, language, path in (("source", source, train[0]), ("target", target, train[1])):
-            if not has_rules(language):
-                tell(
-                    f"{path}: no Moses rules for language '{language}': those for English are used "
-                    f"(--{option}-language CODE)"
-                )
-    return source, target
-
-
-def _suffix(path: Path) -> str:
-    name = path.with_suffix("") if path.suffix == ".gz" else path
-    return name.suffix.removeprefix(".").lower()
-
-
-PAIR_HEADS = ("pairs", "read", "kept", "empty", "duplicate", "too long")
-SIDE_HEADS = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
+    for side, language, path in zip(("source", "target"), languages, train, strict=True):
+        if not has_rules(language):
+            say(
+                f"{path}: no Moses rules for language '{language}': those for English are used (--{side}-language CODE)"
+            )
 
 
 def _print_summary(summary: "Summary") -> None:
@@ -174,15 +142,12 @@ def _print_summary(summary: "Summary") -> None:
         [name, *(f"{number:,}" for number in (split.pairs, split.kept, *split.dropped.values()))]
         for name, split in summary.splits.items()
     ]
-    sides = [
+    texts = [
         [
             f"{name} {side}",
             language,
-            f"{values.tokens:,}",
-            f"{values.types:,}",
-            f"{values.known_types:,}",
-            f"{100 * values.coverage:.2f}%",
-            f"{100 * values.unknown_rate:.2f}%",
+            *(f"{number:,}" for number in (values.tokens, values.types, values.known_types)),
+            *(f"{100 * share:.2f}%" for share in (values.coverage, values.unknown_rate)),
         ]
         for name, split in summary.splits.items()
         for side, language, values in (
@@ -190,9 +155,10 @@ def _print_summary(summary: "Summary") -> None:
             ("target", summary.target_language, split.target),
         )
     ]
-    for table in (Table(PAIR_HEADS, pairs), Table(SIDE_HEADS, sides, left=frozenset({0, 1}))):
-        print_table(table)
-        sys.stdout.write("\n")
+    print_table(Table(("pairs", "read", "kept", "empty", "duplicate", "too long"), pairs))
+    sys.stdout.write("\n")
+    head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
+    print_table(Table(head, texts, left=frozenset({0, 1})))
     sys.stdout.write(
-        f"vocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
+        f"\nvocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
     )

@@ -1,4 +1,4 @@
-"""`nmtalign sample`: our own English-French corpus, made by a grammar."""
+"""`nmtalign sample`: a sample corpus in English and French, made by a grammar."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,26 +6,29 @@ from typing import Annotated
 import typer
 
 from nmtalign.cli.common import QuietOption, say
+from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.settings.command_settings import SampleConfig
 
 
+@with_settings(SampleConfig, section="sample")
 def sample(
-    folder: Annotated[Path, typer.Argument(help="Folder to write to; made where it is missing.", show_default=False)],
-    pairs: Annotated[int, typer.Option(help="Training pairs.", min=1)] = 20_000,
-    seed: Annotated[int, typer.Option(help="Another seed gives other sentences.")] = 1,
+    chosen: Chosen[SampleConfig],
+    folder: Annotated[Path, typer.Argument(help="Folder to write, made if missing.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace files that have other content.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write a sample corpus: train, dev and test in English and French, gold word alignments, and an nmtalign.toml.
 
-    The text is made by a small grammar of nmtalign's own. Nothing is downloaded. The same seed gives the same files.
-    Files of other content stay, and none is written, unless --force is given.
+    A small grammar makes the text; nothing is downloaded. The same seed gives the same files. If a file with other
+    content exists, nothing is written without --force.
 
     Examples:
 
       nmtalign sample demo/ --pairs 20000 && cd demo && nmtalign prep && nmtalign train
     """
-    from nmtalign.sample import write_sample
+    from nmtalign.sample.sample_corpus import write_sample
 
-    summary = write_sample(folder, pairs, seed, force=force)
+    with chosen.naming():
+        summary = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
     if not quiet:
         say(f"{folder}: {summary.train:,} training, {summary.dev:,} dev and {summary.test:,} test pairs")

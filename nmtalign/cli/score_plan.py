@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.cli.common import say
-from nmtalign.cli.naming import name_files, named
+from nmtalign.cli.common import name_files, named, say
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.files import stays_in_place
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
@@ -239,7 +238,7 @@ def attention_files(task: ScoreTask) -> dict[str, Path]:
 
 def _check(task: ScoreTask, given: Mapping[str, Any]) -> None:
     """Raises for every mistake that would otherwise be found only after long work."""
-    from nmtalign.scoring.lengths import parse_buckets
+    from nmtalign.scoring.buckets import parse_buckets
 
     settings = task.settings
     parse_buckets(settings.buckets, settings.cumulative)

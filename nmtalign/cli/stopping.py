@@ -1,10 +1,15 @@
-"""SIGINT, SIGTERM and SIGHUP, for commands that save what they have or end their output with a complete line."""
+"""How SIGINT (Ctrl-C), SIGTERM and SIGHUP end a command.
+
+`exit_on_signals` removes temporary files, `stopping` asks a training to save its work, and `Signals` ends a stream of
+results after a complete line. Each ends the command with exit code 128 + the number of the signal.
+"""
 
 import contextlib
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -12,36 +17,60 @@ from typing import Any, Self
 from nmtalign.cli.common import say
 from nmtalign.errors import NmtalignError
 
-_HANGUP = "ended by SIGHUP"
 REASONS: Mapping[int, str] = {
-    signal.SIGINT: "interrupted",
-    signal.SIGTERM: "ended by SIGTERM",
-    **({signal.SIGHUP: _HANGUP} if hasattr(signal, "SIGHUP") else {}),  # Windows has none
+    getattr(signal, name): reason
+    for name, reason in (("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP"))
+    if hasattr(signal, name)  # Windows has no SIGHUP
 }
-"""The signals that end a command, and the words that report each."""
+"""The signals that end a command, and what is reported for each."""
+_REPEATS = 5  # seconds in which torchrun passes on a Ctrl-C that the terminal has already sent to all processes
 
 
-def handle_signals(
-    handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = tuple(REASONS)
-) -> Mapping[int, Any]:
-    """Installs the handler for the signals and returns the handlers before it.
+def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = REASONS) -> Mapping[int, Any]:
+    """Installs a handler of signals; returns the handlers before it.
 
-    SIGHUP stays ignored where `nohup` has started the command. SIGINT does not, although a shell may have told a
-    command in the background to ignore Ctrl-C: a process that sends SIGINT means it.
+    A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it for a
+    command in the background, but a process that sends SIGINT wants the command to end.
     """
-    heeded = [number for number in numbers if REASONS[number] != _HANGUP or signal.getsignal(number) != signal.SIG_IGN]
+    heeded = [number for number in numbers if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in heeded}
 
 
 def exit_on_signals() -> None:
-    """Lets SIGTERM and SIGHUP end the command as an exception does, so that temporary files are removed."""
-    handle_signals(
-        lambda number, frame: sys.exit(128 + number), [number for number in REASONS if number != signal.SIGINT]
-    )
+    """Makes SIGTERM and SIGHUP end the command by an exception, as SIGINT does, so that temporary files are removed."""
+    _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
+    """The first signal calls `stop` with its reason, a second one ends the command at once; yields those that came."""
+    came: list[int] = []
+    began = 0.0
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal began
+        if not came:
+            began = time.monotonic()
+            stop(REASONS[number])
+        elif "LOCAL_RANK" not in os.environ or time.monotonic() - began > _REPEATS:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        came.append(number)
+
+    before = _install(handle)
+    try:
+        yield came
+    finally:
+        if "LOCAL_RANK" not in os.environ:
+            _restore(before)
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 class Stop(BaseException):
-    """A signal has come; no `except Exception` on its way keeps it."""
+    """A signal has come. It is no Exception, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -49,7 +78,7 @@ class Stop(BaseException):
 
 
 class Stopped(NmtalignError):  # noqa: N818
-    """The end that a signal asked for, in one line."""
+    """The error that reports a signal in one line."""
 
     def __init__(self, number: int, detail: str) -> None:
         super().__init__(f"{REASONS[number]}{detail}")
@@ -57,9 +86,9 @@ class Stopped(NmtalignError):  # noqa: N818
 
 
 class Signals:
-    """The signals of `REASONS` end the block with Stopped, at once or, where something is `whole`, after that.
+    """A block that a signal ends with Stopped: at once, or after a part that is marked by `whole`.
 
-    `detail` is asked for the rest of the message. A second signal waits for nothing.
+    `detail` returns the rest of the message, such as what is left to do. A second signal does not wait for the part.
     """
 
     def __init__(self) -> None:
@@ -70,24 +99,22 @@ class Signals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = handle_signals(self._heed)
+            self._before = _install(self._handle)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            # A signal that comes again while the program ends is not to be told a second time.
-            again = signal.SIG_DFL if isinstance(error, Stop) else handler
-            signal.signal(number, again)
+        # After a signal, another one ends the process without a second message.
+        _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
         if isinstance(error, Stop):
             stopped = Stopped(error.number, self.detail())
-            _leave_at_once(stopped)
+            _end_threads(stopped.exit_code, f"error: {stopped}")
             raise stopped from None
         if isinstance(error, BrokenPipeError):
-            _leave_at_once(None)
+            _end_threads(0)
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
-        """What is done in the block is done wholly, unless a second signal comes."""
+        """A part that the first signal does not interrupt, such as a line and its alignment."""
         self._whole = True
         try:
             yield
@@ -96,18 +123,16 @@ class Signals:
         if self._came is not None:
             raise Stop(self._came)
 
-    def _heed(self, number: int, _: FrameType | None) -> None:
-        if self._whole and self._came is None:
-            self._came = number
-        else:
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self._whole or self._came is not None:
             raise Stop(number)
+        self._came = number
 
 
-def _leave_at_once(stopped: Stopped | None) -> None:
-    """Ends the process if threads are searching still: Python would wait for what nobody will read."""
-    others = [thread for thread in threading.enumerate() if not thread.daemon]
-    if len(others) > 1:
-        if stopped is not None:
-            say(f"error: {stopped}")
+def _end_threads(code: int, message: str = "") -> None:
+    """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
+    if sum(not thread.daemon for thread in threading.enumerate()) > 1:
+        if message:
+            say(message)
         sys.stderr.flush()
-        os._exit(stopped.exit_code if stopped is not None else 0)
+        os._exit(code)

@@ -1,8 +1,8 @@
-"""Tables of text and figures: drawn and never wider than the screen on a terminal, aligned columns in a pipe."""
+"""Tables of text and figures: drawn on a terminal, and never wider than it; aligned columns in a pipe."""
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nmtalign.cli.common import escaped
 from nmtalign.text.width import columns_of
@@ -12,36 +12,41 @@ Row = Sequence[str]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head. `groups` are the numbers of columns that stay together where the table has to be broken."""
+    """Rows under a head. A table that is too wide is broken into pieces, each of which repeats the fixed columns."""
 
     head: Row
     rows: Sequence[Row]
-    groups: Sequence[int] = ()  # of the columns after the fixed ones; () = each by itself
-    fixed: int = 1  # first columns, which every piece of a broken table repeats
-    left: frozenset[int] = field(default=frozenset({0}))  # columns of text; the others are figures
+    groups: Sequence[int] = ()  # sizes of the groups of columns that stay together; () = each column by itself
+    fixed: int = 1
+    left: frozenset[int] = frozenset({0})  # columns of text, aligned left; the others are figures, aligned right
 
     def columns(self, numbers: Sequence[int]) -> "Table":
-        """Only the columns of these numbers."""
+        """The table with only the columns of these numbers."""
         rows = [[row[number] for number in numbers] for row in self.rows]
         left = frozenset(place for place, number in enumerate(numbers) if number in self.left)
         return Table([self.head[number] for number in numbers], rows, (), self.fixed, left)
 
     def widths(self) -> list[int]:
-        """The width of each column, in places on the screen."""
+        """The width of each column on the screen."""
         return [max(map(columns_of, column)) for column in zip(self.head, *self.rows, strict=True)]
+
+    def escaped(self) -> "Table":
+        """The table without characters that could control the terminal."""
+        head, *rows = ([escaped(cell) for cell in row] for row in (self.head, *self.rows))
+        return replace(self, head=head, rows=rows)
 
 
 def print_table(table: Table) -> None:
-    """Draws the table on a terminal, in pieces where it is too wide; in a pipe a line a row, two blanks between."""
+    """Prints a table: drawn on a terminal, else one line per row, with two spaces between columns."""
     if sys.stdout.isatty():
-        _draw(_escaped(table))
+        _draw(table.escaped())
     else:
         sys.stdout.writelines(f"{line}\n" for line in aligned(table))
 
 
 def aligned(table: Table) -> list[str]:
-    """The lines of the table: texts to the left, figures to the right; control characters are escaped."""
-    table = _escaped(table)
+    """The lines of a table with aligned columns; control characters are escaped."""
+    table = table.escaped()
     widths = table.widths()
     lines = []
     for row in (table.head, *table.rows):
@@ -53,30 +58,21 @@ def aligned(table: Table) -> list[str]:
     return lines
 
 
-def _escaped(table: Table) -> Table:
-    rows = [[escaped(cell) for cell in row] for row in table.rows]
-    return replace(table, head=[escaped(cell) for cell in table.head], rows=rows)
-
-
 def broken(table: Table, width: int, between: int = 3) -> list[Table]:
-    """The table in pieces of at most `width` places, each with the fixed columns; one group a piece at least.
+    """The table in pieces of at most `width` screen columns, each with at least one group.
 
-    `between` is what a column takes beside its text.
+    `between` is the space that each column needs beside its text.
     """
     widths = [size + between for size in table.widths()]
-    groups = table.groups or [1] * (len(table.head) - table.fixed)
     fixed = list(range(table.fixed))
     pieces: list[list[int]] = []
-    room = 0
     start = table.fixed
-    for size in groups:
+    for size in table.groups or [1] * (len(table.head) - table.fixed):
         group = list(range(start, start + size))
-        needed = sum(widths[number] for number in group)
-        if not pieces or needed > room:
-            pieces.append([*fixed])
-            room = width - 1 - sum(widths[number] for number in fixed)
-        pieces[-1] += group
-        room -= needed
+        if pieces and sum(widths[number] for number in pieces[-1] + group) < width:
+            pieces[-1] += group
+        else:
+            pieces.append(fixed + group)
         start += size
     return [table.columns(numbers) for numbers in pieces] or [table]
 
@@ -89,13 +85,13 @@ def _draw(table: Table) -> None:
     for piece in broken(table, console.width):
         drawing = Drawing()
         for number, name in enumerate(piece.head):
-            drawing.add_column(_kept(name), justify="left" if number in piece.left else "right", overflow="fold")
+            drawing.add_column(_padded(name), justify="left" if number in piece.left else "right", overflow="fold")
         for row in piece.rows:
-            drawing.add_row(*map(_kept, row))
+            drawing.add_row(*map(_padded, row))
         console.print(drawing)
 
 
-def _kept(cell: str) -> str:
-    """The cell with blanks at its end that are not taken away: they keep figures with and without a mark in line."""
+def _padded(cell: str) -> str:
+    """Keeps spaces at the end of a cell, which rich would remove: they align figures with and without a mark."""
     bare = cell.rstrip(" ")
     return bare + "\N{NO-BREAK SPACE}" * (len(cell) - len(bare))

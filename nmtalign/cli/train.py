@@ -1,9 +1,11 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
+import contextlib
 import dataclasses
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,15 +13,14 @@ import typer
 
 from nmtalign.cli.common import QuietOption, choose_wait_policy, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.ranks import joined
-from nmtalign.cli.stopping import REASONS, handle_signals
-from nmtalign.settings.presets import PRESETS
+from nmtalign.cli.stopping import REASONS, stopping
+from nmtalign.settings.definition import Device
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World
     from nmtalign.training.events import Finished
-    from nmtalign.training.loop import Trainer
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)]
@@ -27,7 +28,8 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Model directory, new or to resume.")
 ]
 Preset = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"{', '.join(PRESETS)} [dim]\\[default: small][/dim].")
+    str | None,
+    typer.Option(metavar="NAME", help=f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim]."),
 ]
 Tensorboard = Annotated[
     Path | None,
@@ -39,6 +41,7 @@ Tensorboard = Annotated[
     ),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Train anew and replace what the directory contains.")]
+_connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
 
 
 @with_settings(ModelConfig, TrainingConfig, section="train")
@@ -78,11 +81,9 @@ def train(
       nmtalign train --preset tiny --show-settings
     """
     choose_wait_policy()
-    with joined(chosen.settings[1].device) as world, chosen.naming():
-        folder = output or chosen.workspace.model
-        finished = _train(
-            chosen, world, data or chosen.workspace.data, folder, tensorboard, restart, quiet or not world.first
-        )
+    data, folder = data or chosen.workspace.data, output or chosen.workspace.model
+    with _world(chosen.settings[1].device) as world, chosen.naming():
+        finished = _train(chosen, world, data, folder, tensorboard, restart, quiet or not world.first)
     if not finished.complete:
         raise typer.Exit(next(128 + number for number, reason in REASONS.items() if reason == finished.reason))
 
@@ -103,31 +104,11 @@ def _train(
     )
     with make_listener(folder, quiet, tensorboard if world.first else None) as listen:
         trainer = Trainer(corpus, folder, chosen.preset, model_config, config, listen, restart, world)
-        _stop_on_signals(trainer)
-        finished = trainer.run()
+        with stopping(trainer.stop):
+            finished = trainer.run()
     if not quiet:
         _say_what_next(folder, finished, already=trainer.resumed and trainer.updates_done == 0)
     return finished
-
-
-def _stop_on_signals(trainer: "Trainer") -> None:
-    """SIGINT, SIGTERM and SIGHUP save and end; a second signal ends at once, even while a checkpoint is written."""
-    began: float | None = None
-
-    def handle(number: int, _: object) -> None:
-        nonlocal began
-        now = time.monotonic()
-        if began is None:
-            began = now
-            trainer.stop(REASONS[number])
-        elif "LOCAL_RANK" in os.environ and now - began < 5:
-            pass  # torchrun passes on the Ctrl-C that the terminal sends to all processes: still the first one
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-        else:
-            raise SystemExit(128 + number)
-
-    handle_signals(handle)
 
 
 def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:
@@ -135,6 +116,42 @@ def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:
     if not finished.complete:
         say(f"{folder}: {reason} at update {finished.update}; the same command resumes")
     elif already:
-        say(f"{folder}: already done ({reason}); to go on give a larger budget, to train anew --restart")
+        say(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
     else:
-        say(f"{folder}: done ({reason}); now: nmtalign translate -m {folder} < in.txt > out.txt")
+        say(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+
+
+def _several() -> bool:
+    """Whether torchrun has started several processes."""
+    return os.environ.get("WORLD_SIZE", "1") != "1"
+
+
+def wait_for_first_rank() -> None:
+    """Under torchrun, lets rank 0 report an error of the start, which all processes probably have.
+
+    torchrun ends the waiting processes as soon as rank 0 has ended.
+    """
+    if not _connected and _several() and os.environ.get("RANK", "0") != "0":
+        time.sleep(5)
+
+
+@contextlib.contextmanager
+def _world(device: Device) -> Iterator["World"]:
+    """The processes that train together, or the only one; an error in one ends all, and is reported once."""
+    global _connected
+    if _several():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # no C++ stack on stderr when a connection breaks
+    from nmtalign.training.distributed import FailedElsewhereError, open_world
+
+    try:
+        world = open_world(device)
+        _connected = world.size > 1
+        with world.together():
+            yield world
+            world.close()
+    except FailedElsewhereError as error:
+        raise typer.Exit(error.exit_code) from None
+    finally:
+        if _several():  # torchrun ends the others when one has ended; this process keeps its own exit code
+            for number in REASONS:
+                signal.signal(number, signal.SIG_IGN)

@@ -64,7 +64,7 @@ class SideBySide:
             # In its own session the process gets signals only from this process, and not from the terminal as well.
             try:
                 process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-P", "-m", "nmtalign.cli.job", *job.arguments],
+                    [sys.executable, "-P", "-m", "nmtalign.cli.app", *job.arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,

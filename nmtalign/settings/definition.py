@@ -96,10 +96,10 @@ class Setting:
         return (f"--{flag}", f"--no-{flag}") if self.base is bool else (f"--{flag}",)
 
 
-_UNDESCRIBED = Setting("", "")
-_DEFINITIONS: dict[type, Mapping[str, Setting]] = {}
 SECTIONS: dict[str, dict[str, Setting]] = {}
 """The settings of each section of nmtalign.toml, by name; filled by `section`."""
+_UNDESCRIBED = Setting("", "")
+_DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
 
 def setting(default: T, help: str, panel: str, **details: Any) -> T:  # noqa: A002
@@ -128,21 +128,23 @@ def section(name: str) -> Callable[[type[T]], type[T]]:
 
 
 def definitions(cls: Any) -> Mapping[str, Setting]:
-    """The settings of a configuration dataclass, by name and in order; of any other dataclass, its fields."""
-    if cls in _DEFINITIONS:
-        return _DEFINITIONS[cls]
-    kinds = get_type_hints(cls)
-    _DEFINITIONS[cls] = {
-        field.name: dataclasses.replace(
-            field.metadata.get("setting", _UNDESCRIBED), name=field.name, kind=kinds[field.name], default=field.default
-        )
-        for field in dataclasses.fields(cls)
-    }
+    """The settings of a configuration dataclass, by name and in order; of another dataclass, its fields."""
+    if cls not in _DEFINITIONS:
+        kinds = get_type_hints(cls)
+        _DEFINITIONS[cls] = {
+            field.name: dataclasses.replace(
+                field.metadata.get("setting", _UNDESCRIBED),
+                name=field.name,
+                kind=kinds[field.name],
+                default=field.default,
+            )
+            for field in dataclasses.fields(cls)
+        }
     return _DEFINITIONS[cls]
 
 
 def field_names(*classes: type) -> list[str]:
-    """The names of all settings of the dataclasses, in order."""
+    """The names of all fields of the dataclasses, in order."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
@@ -202,7 +204,9 @@ def written(origin: str, name: str, value: Any) -> str:
     """A setting as the user wrote it: `--n-best 20`, or `nmtalign.toml: [translate] n_best = 20`."""
     if origin != COMMAND_LINE:
         return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {toml(value)}"
-    return option(name, value) if isinstance(value, bool) else f"{option(name)} {value}"
+    if isinstance(value, bool):
+        return option(name, value)
+    return f"{option(name)} {value:.10g}" if isinstance(value, float) else f"{option(name)} {value}"
 
 
 def option(name: str, value: bool = True) -> str:

@@ -1,7 +1,7 @@
 """Learning curves in the terminal: small charts, and a table of the last and the best figures of each model.
 
-A training is drawn in braille dots, which are finer than letters; a validation is ●, and the one whose weights were
-kept is ◆. Several models differ in colour. Without colours they differ in letters, small for training, large for dev.
+A training is drawn in braille dots, which are finer than letters. A validation is ●, and ◆ if its weights were kept.
+Several models have different colours, or without colours different letters: small for training, capital for dev.
 """
 
 import math
@@ -12,10 +12,10 @@ from statistics import median
 
 from nmtalign.alignment.terminal import cut
 from nmtalign.text.width import columns_of
-from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, Look, panels, short, signatures
+from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, panels, short, signatures
 
 DEV, KEPT = "●", "◆"
-_ROWS, _LEAST, _MOST = 8, 34, 60  # rows of a chart, columns of one at least and at most
+_ROWS, _LEAST, _MOST = 8, 34, 60  # rows of a chart, its smallest and its largest number of columns
 _GAP = 3  # columns between charts
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of a terminal's 256
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -46,14 +46,14 @@ def _beside(parts: Sequence[str], room: int) -> str:
 
 def _legend(curves: Sequence[Curves], names: Sequence[str], width: int, plain: bool, colour: bool) -> list[str]:
     """The signs of the models and of dev, in as many lines as they need."""
-    looks = any(each.looks for each in curves)
+    validated = any(each.validations for each in curves)
     if plain:
         entries = [f"{_letter(model, False)} {cut(name, width - 2)}" for model, name in enumerate(names)]
-        entries += ["capital: dev"] if looks else []
+        entries += ["capital: dev"] if validated else []
     else:
         models = enumerate(names) if colour and len(curves) > 1 else ()
         entries = [_coloured("⠤⠤", model, True) + f" {cut(name, width - 3)}" for model, name in models]
-        entries += [f"{DEV} dev", f"{KEPT} kept as best"] if looks else []
+        entries += [f"{DEV} dev", f"{KEPT} kept as best"] if validated else []
     lines: list[str] = []
     for entry in entries:
         if lines and columns_of(lines[-1]) + 2 + columns_of(entry) <= width:
@@ -213,9 +213,11 @@ def _right(text: str, columns: int) -> str:
 
 def _figures(curves: Curves) -> list[tuple[str, str]]:
     """The rows of a model's column; "-" = unknown."""
-    last, look, best = curves.last, curves.looks[-1] if curves.looks else None, curves.best
+    last, best = curves.last, curves.best
+    dev = curves.validations[-1] if curves.validations else None
     progress = curves.progress[-1] if curves.progress else None
     speeds = [point.words_per_second for point in curves.progress if math.isfinite(point.words_per_second)]
+    bleus = [point.bleu for point in curves.validations if math.isfinite(point.bleu)]
     return [
         ("updates", f"{last.update:,}"),
         ("epochs", f"{last.epoch:.2f}"),
@@ -224,10 +226,10 @@ def _figures(curves: Curves) -> list[tuple[str, str]]:
         ("ended", curves.ended or "-"),
         ("training loss", _number(progress.loss if progress else None, ".3f")),
         ("  perplexity", _number(progress.perplexity if progress else None, ".2f")),
-        ("dev loss", _number(look.loss if look else None, ".3f")),
-        ("  perplexity", _number(look.perplexity if look else None, ".2f")),
-        ("dev BLEU", _number(look.bleu if look else None, ".2f")),
-        ("  highest", _highest(curves.looks)),
+        ("dev loss", _number(dev.loss if dev else None, ".3f")),
+        ("  perplexity", _number(dev.perplexity if dev else None, ".2f")),
+        ("dev BLEU", _number(dev.bleu if dev else None, ".2f")),
+        ("  highest", _number(max(bleus, default=None), ".2f")),
         ("kept: of update", f"{best.update:,}" if best else "-"),
         ("  dev loss", _number(best.loss if best else None, ".3f")),
         ("  dev BLEU", _number(best.bleu if best else None, ".2f")),
@@ -235,11 +237,6 @@ def _figures(curves: Curves) -> list[tuple[str, str]]:
         ("  median", _number(median(speeds) if speeds else None, ",.0f")),
         ("learning rate", _number(progress.learning_rate if progress else None, ".3g")),
     ]
-
-
-def _highest(looks: Sequence[Look]) -> str:
-    known = [look.bleu for look in looks if math.isfinite(look.bleu)]
-    return f"{max(known):.2f}" if known else "-"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -1,7 +1,7 @@
 """Learning curves: loss, perplexity, dev BLEU and speed from the log of a training, over updates, epochs or time.
 
-The log may belong to a running training and end within a line, to a resumed one, to one without a dev set, with losses
-that are not finite, or to an earlier version. Values that it does not have are nan.
+The log may be from a running training and end within a line, from a resumed one, from one without a dev set, with
+losses that are not finite, or from an earlier version. Values that it does not have are nan.
 """
 
 import math
@@ -16,13 +16,13 @@ from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]
 AXES: tuple[Axis, ...] = get_args(Axis)
-_BACKWARD = "backward"  # the folder of the other direction, whose curves are in the first one's log
-_MEND = "give a model directory that `nmtalign train` has written, or its train.jsonl"
+_BACKWARD = "backward"  # the folder of the other direction, whose curves are in the log of the first direction
+_FIX = "give a model directory that `nmtalign train` has written, or its train.jsonl"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A moment of a training; `words` is about the number of target words until then, or nan if it is unknown."""
+    """A moment of a training; `words` is the approximate number of target words until then, nan if unknown."""
 
     update: int
     epoch: float
@@ -35,34 +35,31 @@ class Point:
 
 
 @dataclass(frozen=True)
-class ProgressPoint(Point):
-    """Means over the updates since the last such point; the loss is in nats per target word."""
-
-    loss: float
-    words_per_second: float  # of the target
-    learning_rate: float
-    loss_sentence: float = math.nan
+class _LossPoint(Point):
+    loss: float  # in nats per target word
+    loss_sentence: float
 
     @property
     def perplexity(self) -> float:
         """exp of the loss."""
-        return _exp(self.loss)
+        return math.exp(min(self.loss, 700.0)) if math.isfinite(self.loss) else math.nan
 
 
 @dataclass(frozen=True)
-class Look(Point):
+class ProgressPoint(_LossPoint):
+    """Means over the updates since the last such point."""
+
+    words_per_second: float  # target words
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class ValidationPoint(_LossPoint):
     """One validation."""
 
-    loss: float
     bleu: float
     signature: str
     best: bool  # of all until then, by the metric of the training
-    loss_sentence: float = math.nan
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the loss."""
-        return _exp(self.loss)
 
 
 @dataclass(frozen=True)
@@ -70,28 +67,28 @@ class Curves:
     """All curves of one model, in the order of the updates."""
 
     path: Path
-    progress: tuple[ProgressPoint, ...]
-    looks: tuple[Look, ...]
+    progress: Sequence[ProgressPoint]
+    validations: Sequence[ValidationPoint]
     last: Point  # the last event
     ended: str  # the reason, or "" for a training that runs or was interrupted
-    has_backward: bool  # the log has the curves of the other direction too
-    start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
-    ends: tuple[int, ...] = ()  # updates at which a budget was spent; several where it was made larger afterwards
+    has_backward: bool  # the log also has the curves of the other direction
+    start: Mapping[str, Any]  # the last event of a start: device, parameters, versions
+    ends: Sequence[int]  # updates at which a budget was used up; several if the budget was increased afterwards
 
     @property
-    def best(self) -> Look | None:
+    def best(self) -> ValidationPoint | None:
         """The validation whose weights were kept as the best."""
-        return next((look for look in reversed(self.looks) if look.best), None)
+        return next((point for point in reversed(self.validations) if point.best), None)
 
     @property
     def signature(self) -> str:
-        """Of dev BLEU, or ""."""
-        return next((look.signature for look in reversed(self.looks) if look.signature), "")
+        """The signature of dev BLEU, or ""."""
+        return next((point.signature for point in reversed(self.validations) if point.signature), "")
 
 
 @dataclass(frozen=True)
 class CurveTrace:
-    """A line of a panel; nan where there is a gap."""
+    """A line of a panel; nan is a gap."""
 
     model: int
     dev: bool
@@ -115,10 +112,67 @@ class CurvePanel:
         return [y for trace in self.traces for y in trace.y if math.isfinite(y)]
 
 
-def read_curves(path: Path) -> Curves:
-    """The curves of a model directory, of its train.jsonl, or of model/backward where both directions were trained.
+def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]:
+    """Loss, perplexity, dev BLEU and speed, each over `axis`; a panel without values is left out.
 
-    Raises FormatError naming file and line for what is no such log.
+    Raises UsageError if the axis is words and a log does not contain their number.
+    """
+    for each in curves:
+        if axis == "words" and all(math.isnan(point.words) for point in (*each.progress, *each.validations)):
+            raise UsageError(f"{each.path}: has too little to count words; give --x updates, epochs or hours")
+    loss = _trained(curves, axis, lambda point: point.loss) + _dev(curves, axis, lambda point: point.loss)
+    perplexity = _trained(curves, axis, lambda point: point.perplexity)
+    perplexity += _dev(curves, axis, lambda point: point.perplexity)
+    speed = _trained(curves, axis, lambda point: point.words_per_second)
+    drawn = [
+        CurvePanel("loss a word", loss),
+        CurvePanel("perplexity", perplexity, log=True),
+        CurvePanel("dev BLEU", _dev(curves, axis, lambda point: point.bleu)),
+        CurvePanel("target words a second", speed, from_zero=True),
+    ]
+    return [panel for panel in drawn if panel.values]
+
+
+def _trained(curves: Sequence[Curves], axis: Axis, value: Callable[[ProgressPoint], float]) -> list[CurveTrace]:
+    return [
+        CurveTrace(model, False, [point.at(axis) for point in each.progress], [value(point) for point in each.progress])
+        for model, each in enumerate(curves)
+    ]
+
+
+def _dev(curves: Sequence[Curves], axis: Axis, value: Callable[[ValidationPoint], float]) -> list[CurveTrace]:
+    traces = []
+    for model, each in enumerate(curves):
+        best = (each.best.at(axis), value(each.best)) if each.best else None
+        points = each.validations
+        xs, ys = [point.at(axis) for point in points], [value(point) for point in points]
+        traces.append(CurveTrace(model, True, xs, ys, best if best and math.isfinite(best[1]) else None))
+    return traces
+
+
+def signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
+    """The signatures of dev BLEU: one line if they are all equal, else one line each."""
+    models: dict[str, list[str]] = {}
+    for each, name in zip(curves, names, strict=True):
+        if each.signature:
+            models.setdefault(each.signature, []).append(name)
+    if len(models) == 1:
+        return [f"dev BLEU, greedy: {next(iter(models))}"]
+    return [f"dev BLEU, greedy, of {', '.join(named)}: {signature}" for signature, named in models.items()]
+
+
+def short(value: float) -> str:
+    """A number with at most about four digits, for an axis: 0.05, 12.5, 800, 2.5k, 1.5M."""
+    for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{name}"
+    return f"{value:.4g}"
+
+
+def read_curves(path: Path) -> Curves:
+    """The curves of a model directory, of its train.jsonl, or of model/backward if both directions were trained.
+
+    Raises FormatError with the file and the line if it is not such a log.
     """
     file, backward = _log_of(path)
     reader = _Reader(backward)
@@ -127,87 +181,29 @@ def read_curves(path: Path) -> Curves:
             try:
                 reader.take(event)
             except (KeyError, TypeError, ValueError):
-                raise FormatError(f"{file}: line {line}: not an event of a training; {_MEND}") from None
+                raise FormatError(f"{file}: line {line}: not an event of a training; {_FIX}") from None
     except OSError as error:
-        raise FormatError(f"{file}: cannot read: {error.strerror}; {_MEND}") from None
+        raise FormatError(f"{file}: cannot read: {error.strerror}; {_FIX}") from None
     if reader.last is None:
-        raise FormatError(f"{file}: holds no event yet; {_MEND}")
+        raise FormatError(f"{file}: has no event yet; {_FIX}")
     if backward and not reader.has_backward:
-        raise FormatError(f"{file}: has no curves of the other direction; {_MEND}")
+        raise FormatError(f"{file}: has no curves of the other direction; {_FIX}")
     return Curves(
         file,
-        tuple(reader.progress),
-        tuple(reader.looks),
+        reader.progress,
+        reader.validations,
         reader.last,
         reader.ended,
         reader.has_backward and not backward,
         reader.start,
-        tuple(sorted(reader.ends)),
+        sorted(reader.ends),
     )
 
 
-def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]:
-    """Loss, perplexity, dev BLEU and speed, each over `axis`; a panel of which nothing is known is left out.
-
-    Raises UsageError where the axis is words and a log does not say how many there were.
-    """
-    for each in curves:
-        if axis == "words" and all(math.isnan(point.words) for point in (*each.progress, *each.looks)):
-            raise UsageError(f"{each.path}: says too little to count words; give --x updates, epochs or hours")
-    loss = _traces(curves, axis, lambda point: point.loss) + _dev(curves, axis, lambda look: look.loss)
-    perplexity = _traces(curves, axis, lambda point: point.perplexity)
-    perplexity += _dev(curves, axis, lambda look: look.perplexity)
-    drawn = [
-        CurvePanel("loss a word", loss),
-        CurvePanel("perplexity", perplexity, log=True),
-        CurvePanel("dev BLEU", _dev(curves, axis, lambda look: look.bleu)),
-        CurvePanel(
-            "target words a second", _traces(curves, axis, lambda point: point.words_per_second), from_zero=True
-        ),
-    ]
-    return [panel for panel in drawn if panel.values]
-
-
-def signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
-    """The signatures of dev BLEU: one line if they are all equal, else one line each."""
-    named = [(each.signature, name) for each, name in zip(curves, names, strict=True) if each.signature]
-    different = list(dict.fromkeys(signature for signature, _ in named))
-    if len(different) == 1:
-        return [f"dev BLEU, greedy: {different[0]}"]
-    return [
-        f"dev BLEU, greedy, of {', '.join(name for other, name in named if other == signature)}: {signature}"
-        for signature in different
-    ]
-
-
-def short(value: float) -> str:
-    """A number of at most about four digits, for an axis: 0.05, 12.5, 800, 2.5k, 1.5M."""
-    for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.4g}{name}"
-    return f"{value:.4g}"
-
-
-def _traces(curves: Sequence[Curves], axis: Axis, value: Callable[[ProgressPoint], float]) -> list[CurveTrace]:
-    return [
-        CurveTrace(model, False, [point.at(axis) for point in each.progress], [value(point) for point in each.progress])
-        for model, each in enumerate(curves)
-    ]
-
-
-def _dev(curves: Sequence[Curves], axis: Axis, value: Callable[[Look], float]) -> list[CurveTrace]:
-    traces = []
-    for model, each in enumerate(curves):
-        best = (each.best.at(axis), value(each.best)) if each.best else None
-        xs, ys = [look.at(axis) for look in each.looks], [value(look) for look in each.looks]
-        traces.append(CurveTrace(model, True, xs, ys, best if best and math.isfinite(best[1]) else None))
-    return traces
-
-
 def _log_of(path: Path) -> tuple[Path, bool]:
-    """(the log, whether the other direction is meant)."""
+    """(the log, whether the curves of the other direction are requested)."""
     if not path.exists():
-        raise FormatError(f"{path}: no such file or folder; {_MEND}")
+        raise FormatError(f"{path}: no such file or folder; {_FIX}")
     if not path.is_dir():
         return path, False
     if (path / LOG).is_file():
@@ -215,11 +211,11 @@ def _log_of(path: Path) -> tuple[Path, bool]:
     folder = path.resolve()
     if folder.name == _BACKWARD and (folder.parent / LOG).is_file():
         return path.parent / LOG if path.name == _BACKWARD else folder.parent / LOG, True
-    raise FormatError(f"{path}: no {LOG} in it; {_MEND}")
+    raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
 
 
 def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(number of the line, event); a last line that was cut off is left out."""
+    """(line number, event); an incomplete last line is left out."""
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
@@ -231,75 +227,77 @@ def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                     return
                 event = None
             if not isinstance(event, dict):
-                raise FormatError(f"{file}: line {number}: not an event of a training; {_MEND}")
+                raise FormatError(f"{file}: line {number}: not an event of a training; {_FIX}")
             yield number, event
 
 
 @dataclass
 class _Reader:
-    """Takes the events of a log in turn."""
+    """Takes the events of a log in order."""
 
     backward: bool
     progress: list[ProgressPoint] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    validations: list[ValidationPoint] = field(default_factory=list)
     last: Point | None = None
     ended: str = ""
     has_backward: bool = False
     start: Mapping[str, Any] = field(default_factory=dict)
     ends: set[int] = field(default_factory=set)
     _pairs: float = math.nan
-    _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words seen until then)
-    _a_sentence: float = math.nan  # words
+    _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words until then)
+    _words_per_sentence: float = math.nan
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Notes one event; raises KeyError, TypeError or ValueError for what is none."""
+        """Adds one event; raises KeyError, TypeError or ValueError if it is not an event."""
         name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
         self.has_backward |= event.get("backward_loss") is not None
         if name == "started":
-            self._start(event, *when)
+            self._start(event, when[0])
         elif name == "progressed":
             self._progress(event, when)
         elif name == "validated":
-            loss, bleu = ("backward_loss", "backward_bleu") if self.backward else ("loss", "bleu")
-            signature = str(event.get("signature") or "")
-            best = bool(event.get("best"))
-            point = (*when, self._words(when[1]))
-            a_sentence = math.nan if self.backward else _number(event, "loss_sentence")
-            self.looks.append(Look(*point, _number(event, loss), _number(event, bleu), signature, best, a_sentence))
+            prefix = "backward_" if self.backward else ""
+            self.validations.append(
+                ValidationPoint(
+                    *when,
+                    words=self._words(when[1]),
+                    loss=_number(event, f"{prefix}loss"),
+                    loss_sentence=math.nan if self.backward else _number(event, "loss_sentence"),
+                    bleu=_number(event, f"{prefix}bleu"),
+                    signature=str(event.get("signature") or ""),
+                    best=bool(event.get("best")),
+                )
+            )
         self.last = Point(*when, self._words(when[1]))
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         if name == "finished" and event.get("complete"):
             self.ends.add(when[0])
 
-    def _start(self, event: Mapping[str, Any], update: int, epoch: float, seconds: float) -> None:
+    def _start(self, event: Mapping[str, Any], update: int) -> None:
         """Drops what an earlier run wrote after the checkpoint from which this one resumes."""
         self._pairs, self.start = _number(event, "pairs"), dict(event)
         self.progress = [point for point in self.progress if point.update <= update]
-        self.looks = [look for look in self.looks if look.update <= update]
+        self.validations = [point for point in self.validations if point.update <= update]
         self._counted = (self.progress[-1].epoch, self.progress[-1].words) if self.progress else (0.0, 0.0)
 
     def _progress(self, event: Mapping[str, Any], when: tuple[int, float, float]) -> None:
-        """The words of an epoch are its sentences times the mean words per sentence, the ratio of the two losses."""
-        loss, a_sentence = _number(event, "loss"), _number(event, "loss_sentence")
+        """Adds a point. Words per sentence are the ratio of the two losses."""
+        loss, loss_sentence = _number(event, "loss"), _number(event, "loss_sentence")
         speed, source_speed = _number(event, "target_words_per_second"), _number(event, "source_words_per_second")
-        if loss > 0 and math.isfinite(a_sentence):
-            self._a_sentence = a_sentence / loss * (source_speed / speed if self.backward and speed else 1)
+        if loss > 0 and math.isfinite(loss_sentence):
+            self._words_per_sentence = loss_sentence / loss * (source_speed / speed if self.backward and speed else 1)
         words = self._words(when[1])
         self._counted = (when[1], words)
         if self.backward:
-            loss, speed, a_sentence = _number(event, "backward_loss"), source_speed, math.nan
-        self.progress.append(ProgressPoint(*when, words, loss, speed, _number(event, "learning_rate"), a_sentence))
+            loss, speed, loss_sentence = _number(event, "backward_loss"), source_speed, math.nan
+        self.progress.append(ProgressPoint(*when, words, loss, loss_sentence, speed, _number(event, "learning_rate")))
 
     def _words(self, epoch: float) -> float:
         since, words = self._counted
-        return words if epoch <= since else words + (epoch - since) * self._pairs * self._a_sentence
+        return words if epoch <= since else words + (epoch - since) * self._pairs * self._words_per_sentence
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan where it is missing or null, as a number that is not finite is written."""
+    """A number of an event; nan if it is missing, or null, which stands for a number that is not finite."""
     value = event.get(name)
     return math.nan if value is None else float(value)
-
-
-def _exp(loss: float) -> float:
-    return math.exp(min(loss, 700.0)) if math.isfinite(loss) else math.nan

@@ -13,10 +13,11 @@ from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import load_tensors, model_config
+from nmtalign.model_directory import model_config
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
 from nmtalign.settings.definition import SettingError, field_names
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import load_tensors
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.directions import BACKWARD, turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
@@ -69,9 +70,9 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
     check_files(folder, settings)
     if held == fingerprint:
         return found
-    what = "another corpus" if settings.get("corpus") != corpus.hash else "other settings"
+    what = "on another corpus" if settings.get("corpus") != corpus.hash else "with other settings"
     raise UsageError(
-        f"{folder}: holds a model trained on {what}; give another folder with -o, or train anew over it with --restart"
+        f"{folder}: contains a model trained {what}; give another folder with -o, or replace it with --restart"
     )
 
 

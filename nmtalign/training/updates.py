@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
-from nmtalign.data.batches import Batch, Indices, Pairs
+from nmtalign.data.batches import Batch, Indices
+from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import GuidedLoss, GuidedReading, TrainingConfig
 from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
@@ -151,7 +152,7 @@ class MinibatchGroup:
         return {"sentences": self.sentences, "tokens": self.words, "sum": 1}[normalization]
 
 
-def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
+def cut_groups(pairs: Split, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
     """Groups of `size` minibatches; the last group has the rest. The counts need only the lengths of the pairs."""
     for start in range(0, len(plan), size):
         part = plan[start : start + size]

@@ -177,7 +177,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_reading_and_drawing_import_no_torch() -> None:
     code = (
-        "import sys; from nmtalign.alignment import alignment_writer, directions, evaluation, export_formats; "
+        "import sys; from nmtalign.alignment import alignment_writer, evaluation, export_formats, symmetrized_files; "
         "from nmtalign.alignment import terminal, translation_table; "
         "from nmtalign.alignment.view import alignment_page; "
         "import nmtalign.cli.plot, nmtalign.cli.aer; "

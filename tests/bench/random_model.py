@@ -11,8 +11,9 @@ from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
 from nmtalign.files import atomic_text
-from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BEST
+from nmtalign.tensor_file import save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 

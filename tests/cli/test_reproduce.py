@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.app import main
-from nmtalign.sample import write_sample
+from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.training.loop import Trainer
 
 QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")
@@ -76,7 +76,7 @@ def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, fol
     code, said = reproduce(*QUICK, "--updates", 2)
     assert code == 1, said
     reason = "RuntimeError: CUDA error: an illegal memory access was encountered"
-    assert f"nmtalign: RNNencdec-50 failed, the others go on: {reason}\n" in said
+    assert f"nmtalign: RNNencdec-50 failed, the others continue: {reason}\n" in said
     assert said.endswith("reproduction/report.md: written, with 1 that failed\n")
     assert reason in Path("reproduction/report.md").read_text(encoding="utf-8")
 
@@ -84,11 +84,11 @@ def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, fol
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--updates", 5, "--words", 1e6), "--updates and --words: give one budget"),
+        (("--updates", 5, "--words", 1e6), "--updates 5 does not go with --words 1000000: give one budget"),
         (("--hours", 0), "--hours 0: must be greater than 0"),
         (("--ablations", "spell"), "--ablations spell: unknown; give all, none, or some of encoder,context"),
         (("--models", "Moses"), "--models Moses: unknown"),
-        (("--sentences", "a"), "--sentences 'a': give lines of the test set, counted from 1, as in 3,17"),
+        (("--sentences", "a"), "--sentences a: give lines of the test set, counted from 1, as in 3,17"),
         (("--sentences", "99"), "test.en has lines 1 to 8"),
         (("--seeds", 0), "--seeds 0: must be at least 1"),
     ],
@@ -134,7 +134,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(folder):
         [*command[:-2], "--updates", "1", "--models", "RNNencdec-50"], capture_output=True, text=True, env=environment
     )
     assert again.returncode == 0, again.stderr
-    assert "going on from update" in again.stderr
+    assert "resuming from update" in again.stderr
 
 
 def test_the_commands_of_the_report_give_its_numbers(reproduce, folder, tmp_path_factory):

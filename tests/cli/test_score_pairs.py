@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.command_line import run_nmtalign
+from helpers.command_line import command, run_nmtalign
 
 from nmtalign.cli.app import main
 
@@ -86,9 +86,9 @@ def test_a_number_a_line_through_pipes(texts: Path, models: tuple[Path, Path]) -
 def test_a_parent_that_waits_for_each_score(texts: Path, models: tuple[Path, Path]) -> None:
     os.mkfifo(texts / "targets")
     targets = os.open(texts / "targets", os.O_RDWR)  # does not wait for the reader
-    command = [sys.executable, "-m", "nmtalign", "score-pairs", "-m", str(models[0]), "-", "targets", "-q"]
+    scoring = command("score-pairs", "-m", models[0], "-", "targets", "-q")
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=texts, env=ENVIRONMENT
+        scoring, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=texts, env=ENVIRONMENT
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
@@ -196,7 +196,9 @@ def test_lists_are_written_back_with_a_feature(run: Run, texts: Path, models: tu
     assert gzip.decompress((texts / "new.gz").read_bytes()).decode().splitlines() == found
 
 
-def test_bare_in_a_workspace(run: Run, texts: Path, models: tuple[Path, Path]) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(
+    run: Run, texts: Path, models: tuple[Path, Path]
+) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{models[0]}"\n[corpus]\ntest = ["in.en", "out.fr"]\n'
         "[translate]\nlength_penalty = 0.0\nformat = 'json'\nreplace_unk = true\ntokenized = true\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.cli.naming import name_files
+from nmtalign.cli.common import name_files
 from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -260,7 +260,7 @@ def test_every_system_has_a_name_of_its_own(files: list[str], names: list[str]) 
 
 
 def test_a_name_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="two files are named a; give each NAME=FILE a name of its own"):
+    with pytest.raises(UsageError, match="two files are named a; give each NAME=FILE a different name"):
         name_files([Path("a=x"), Path("a=y")])
 
 

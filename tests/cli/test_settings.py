@@ -1,105 +1,94 @@
-"""A setting means the same on the command line, in nmtalign.toml and in Python; what is only in one is listed here."""
+"""A setting means the same on the command line, in nmtalign.toml and in Python."""
 
 import contextlib
+import inspect
 import io
 import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from nmtalign.cli import score_plan
 from nmtalign.cli.commands import app
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AlignConfig, PrepConfig, ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, definitions, option
-from nmtalign.settings.presets import preset, settings_of
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import load_workspace
+from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_of
 
-COMMANDS: Mapping[str, tuple[type, ...]] = {
-    "prep": (PrepConfig,),
-    "train": (ModelConfig, TrainingConfig),
-    "translate": (TranslateConfig,),
-    "score": (ScoreConfig,),
-    "align": (AlignConfig,),
-}
-SCORE_AND_ALIGN = ("score", "align")  # their options are not made from the definitions yet
-VALUES = {
+VALUES: Mapping[str, Any] = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
-    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "bootstrap": 7, "top_k": 2, "min_length_ratio": 0.5,
-    "attention":
-    "dot", "coverage": "linguistic", "tokenize": "char", "lexicon": "lexicon.txt", "init_from": "first",
-    "guided_alignment": "links.txt",
+    "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "tokenize": "char", "sentences": "3,17",
+    "width": 70, "attention": "dot", "coverage": "linguistic", "target_language": "fr",
 }  # fmt: skip
+"""Values other than the default, for settings whose values have rules of their own."""
 NEEDED = {"candidates": {"lexicon": "lexicon.txt"}, "reverse_source": {"bidirectional": False}}
+CALLBACKS: Mapping[str, Any] = {str(one.name): one.callback for one in app.registered_commands}
 
 
 def parameters(command: str) -> dict[str, Any]:
     return {one.name: one for one in typer.main.get_command(app).commands[command].params}
 
 
-def unusual(cls: type, name: str) -> Any:
-    """A value that is not the usual one."""
-    if name in VALUES:
-        return VALUES[name]
-    usual = getattr(cls(), name)
-    hint = get_type_hints(cls)[name]
-    kinds = [one for one in get_args(hint) or [hint] if one is not type(None)]
-    if get_origin(hint) is Literal:
-        return next(one for one in kinds if one != usual)
-    if get_origin(kinds[0]) is Literal:
-        return get_args(kinds[0])[-1]
-    if kinds[0] is bool:
-        return not usual
-    return {int: 1 if usual != 1 else 3, float: 0.25}[kinds[0]]
+GENERATED = [name for name in SECTIONS if "show_settings" in parameters(name)]
+CASES = [(command, name) for command in GENERATED for name in SECTIONS[command]]
 
 
-def on_command_line(command: str, settings: Mapping[str, Any]) -> list[str]:
+def unusual(one: Setting) -> Any:
+    """A value that is not the default."""
+    if one.name in VALUES:
+        return VALUES[one.name]
+    if one.choices:
+        return next(choice for choice in reversed(one.choices) if choice != one.default)
+    if one.base is bool:
+        return not one.default
+    return {str: "some.file", int: 1 if one.default != 1 else 3, float: 0.25}[one.base]
+
+
+def classes(command: str) -> tuple[type, ...]:
+    """The settings that a command receives, from the type of its first argument."""
+    (made,) = get_args(get_type_hints(inspect.unwrap(CALLBACKS[command]))["chosen"])
+    return get_args(made) if get_origin(made) is tuple else (made,)
+
+
+def on_command_line(settings: Mapping[str, Any]) -> list[str]:
     words = []
     for name, value in settings.items():
         words += [option(name, value)] if isinstance(value, bool) else [option(name), str(value)]
     return words
 
 
-def resolved(command: str, words: list[str], toml: Path) -> dict[str, Any]:
+def resolved(command: str, *words: str) -> dict[str, Any]:
     """The settings that a command makes of its command line and nmtalign.toml."""
-    if command not in SCORE_AND_ALIGN:
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
-            app([command, "--show-settings", "--config", str(toml), *words], standalone_mode=False)
-        return tomllib.loads(shown.getvalue())[command]
-    given = dict(typer.main.get_command(app).commands[command].make_context(command, words).params)
-    flags = score_plan._flags(given) if command == "score" else given
-    (cls,) = COMMANDS[command]
-    return vars(load_workspace(toml).resolve(cls, command, {k: v for k, v in flags.items() if k in definitions(cls)}))
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        app([command, "--show-settings", *words], standalone_mode=False)
+    return tomllib.loads(shown.getvalue())[command]
 
 
-CASES = [(command, name) for command in COMMANDS for name in SECTIONS[command]]
+def test_every_section_is_that_of_a_command() -> None:
+    assert {*SECTIONS} - {*GENERATED} <= {"score"}
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
 def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    cls = next(one for one in COMMANDS[command] if name in definitions(one))
-    settings = {**NEEDED.get(name, {}), name: unusual(cls, name)}
-    empty, toml = Path("empty.toml"), Path("nmtalign.toml")
-    empty.write_text("")
-    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
-    toml.write_text(f"[{command}]\n{lines}")
-    here = resolved(command, on_command_line(command, settings), empty)
+    settings = {**NEEDED.get(name, {}), name: unusual(SECTIONS[command][name])}
+    here = resolved(command, *on_command_line(settings))
     assert here[name] == settings[name]
-    assert resolved(command, [], toml) == here
-    base = (("preset small", preset("small")),) if command == "train" else ()
-    for one in COMMANDS[command]:
-        python = vars(settings_of(one, *base, ("Python", settings)))
-        assert {key: value for key, value in python.items() if key in SECTIONS[command]}.items() <= here.items()
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    Path("nmtalign.toml").write_text(f"[{command}]\n{lines}")
+    assert resolved(command) == here
+    base = ((DEFAULT_PRESET, preset(DEFAULT_PRESET)),) if command == "train" else ()
+    for cls in classes(command):
+        python = vars(settings_of(cls, *base, ("Python", settings)))
+        given = {key: value for key, value in python.items() if key in SECTIONS[command] and value is not None}
+        assert given.items() <= here.items()
 
 
-@pytest.mark.parametrize(("command", "name"), CASES)
+@pytest.mark.parametrize(("command", "name"), [(command, name) for command in SECTIONS for name in SECTIONS[command]])
 def test_a_definition_is_complete(command: str, name: str) -> None:
     one = SECTIONS[command][name]
     assert one.help.endswith(".")
@@ -110,18 +99,36 @@ def test_a_definition_is_complete(command: str, name: str) -> None:
             one.check(-(2.0**70))
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*SCORE_AND_ALIGN}))
-def test_every_setting_is_an_option(command: str) -> None:
+@pytest.mark.parametrize("command", GENERATED)
+def test_every_setting_is_an_option_whose_help_states_the_default(command: str) -> None:
     there = parameters(command)
-    assert {*SECTIONS[command]} <= {*there}
     for name, one in SECTIONS[command].items():
         assert there[name].hidden != one.common
-        assert one.help.split("[")[0] in there[name].help.replace("\\", "")
+        assert (
+            (*there[name].opts, *there[name].secondary_opts)
+            == one.options
+            == ((option(name), option(name, False)) if one.base is bool else (option(name),))
+        )
+        shown = there[name].help.replace("\\[", "[")
+        assert one.help in shown
+        default = PRESETS[DEFAULT_PRESET].get(name, one.default) if command == "train" else one.default
+        if type(default) in (int, float):
+            assert float(shown.split("[default: ")[1].split("]")[0]) == default
 
 
-@pytest.mark.parametrize(
-    "command", ["train", "prep", "translate", "score-pairs", "lexicon", "sample", "reproduce", "info"]
-)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path: Path, monkeypatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        app(["train", "--preset", name, "--show-settings"], standalone_mode=False)
+    Path("nmtalign.toml").write_text(shown.getvalue())
+    found = tomllib.loads(shown.getvalue())["train"]
+    assert found["preset"] == name
+    assert PRESETS[name].items() <= found.items()
+    assert resolved("train") == found
+
+
+@pytest.mark.parametrize("command", sorted({*CALLBACKS} - {"score", "align", "aer", "plot"}))
 def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> None:
     options = [one for one in parameters(command).values() if one.param_type_name == "option"]
     assert sum(not one.hidden for one in options) + 1 <= 20  # and --help
@@ -153,15 +160,6 @@ def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -
     } <= {*lines}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_errors_name_an_option_as_it_is_typed(command: str) -> None:
-    for name, one in parameters(command).items():
-        if name in SECTIONS[command]:
-            assert option(name) in one.opts, name
-            if one.secondary_opts:
-                assert option(name, False) in one.secondary_opts
-
-
 @pytest.mark.parametrize(
     ("below", "above", "candidates"),
     [
@@ -178,10 +176,10 @@ def test_a_lexicon_restricts_the_words_wherever_it_is_given(below: Any, above: A
 
 
 def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
-    from nmtalign.alignment.readings import chosen
+    from nmtalign.alignment.aligning import without_auto
 
     def method(*layers: Mapping[str, Any], models: int = 1) -> str | None:
-        return chosen(settings_of(AlignConfig, *(("", layer) for layer in layers)), models).links
+        return without_auto(settings_of(AlignConfig, *(("", layer) for layer in layers)), models).links
 
     assert method({}) == "argmax"
     assert method({"threshold": 0.4}) == method({"links": "argmax"}, {"threshold": 0.4}) == "threshold"

@@ -7,7 +7,7 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
-from nmtalign.settings.presets import PRESETS, preset
+from nmtalign.settings.presets import PRESETS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, load_workspace
 
@@ -44,19 +44,20 @@ def test_paths_are_resolved_against_the_files_folder(workspace):
 
 def test_precedence_is_preset_file_flag(workspace):
     loaded = load_workspace(workspace)
-    name, model, training = loaded.resolve_training(None, {"embedding": 24, "hidden": None})
-    assert name == "tiny"
+    name = loaded.preset(None)
+    assert (name, loaded.preset("small")) == ("tiny", "small")
+    layers = (name, preset(name)), *loaded.layers("train", {"embedding": 24, "hidden": None})
+    model, training = (settings_of(cls, *layers) for cls in (ModelConfig, TrainingConfig))
     assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
     assert model.hidden == 48  # file over preset
     assert model.embedding == 24  # flag over preset
     assert training.learning_rate == 1.0
-    assert loaded.resolve_training("small", {"hidden": 96})[1].hidden == 96  # flag over file
+    assert loaded.resolve(ModelConfig, "train", {"hidden": 96}).hidden == 96  # flag over file
 
 
 def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    name, model, _ = load_workspace(None).resolve_training(None, {})
-    assert (name, model.hidden, model.embedding) == ("small", 512, 256)
+    assert load_workspace(None).preset(None) == "small"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
         ("[trian]\nhidden = 3", r"nmtalign.toml: unknown setting 'trian'.*'train'"),
         ("[train]\nhidden = '3'", r'hidden = "3": must be a whole number'),
         ("[train]\ncell = 'lstm'", r'cell = "lstm": must be one of paper, cudnn'),
+        ("[train]\npreset = 'smal'", r'\[train\] preset = "smal": must be one of rnnsearch-50, .*tiny'),
         ("[corpus]\ntrain = 'a'", "must be two files"),
         ("[corpus]\ntrian = ['a', 'b']", "nearest known one is 'train'"),
         ("train = 3", "must be a table"),
@@ -81,7 +83,7 @@ def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message)
     path = tmp_path / "nmtalign.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message) as raised:
-        load_workspace(path).resolve_training(None, {})
+        load_workspace(path).resolve(ModelConfig, "train", {})
     assert "\n" not in str(raised.value)
 
 

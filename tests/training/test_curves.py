@@ -65,9 +65,9 @@ def test_what_a_log_says(run: Curves, tmp_path: Path) -> None:
     assert [point.update for point in run.progress] == [10, 20, 30, 40]
     assert [point.loss for point in run.progress] == [5, 3, 2, 1]
     assert run.progress[-1].perplexity == pytest.approx(math.e)
-    assert [(look.loss, look.bleu) for look in run.looks] == [(3.1, 10), (2.9, 20), (3.5, 25)]
-    assert run.best is run.looks[1]
-    assert run.looks[0].perplexity == pytest.approx(math.exp(3.1))
+    assert [(point.loss, point.bleu) for point in run.validations] == [(3.1, 10), (2.9, 20), (3.5, 25)]
+    assert run.best is run.validations[1]
+    assert run.validations[0].perplexity == pytest.approx(math.exp(3.1))
     assert (run.ended, run.last.seconds, run.signature, run.has_backward) == ("40 updates", 41, SIGNATURE, False)
     assert read_curves(tmp_path / "model" / "train.jsonl") == run
 
@@ -82,13 +82,13 @@ def test_what_training_writes_can_be_read(tmp_path: Path) -> None:
     curves = read_curves(tmp_path)
     assert (curves.progress[0].loss, curves.progress[0].words_per_second) == (4, 60)
     assert curves.progress[0].words == pytest.approx(0.2 * 10 * 5)
-    assert math.isnan(curves.looks[0].loss)
+    assert math.isnan(curves.validations[0].loss)
     assert (curves.best, curves.signature, curves.ended) == (None, "", "2 updates")
 
 
 def test_words_seen_are_those_of_the_sentences_seen(run: Curves) -> None:
     assert [point.words for point in run.progress] == pytest.approx([1000, 2000, 3000, 4000])
-    assert [look.words for look in run.looks] == pytest.approx([2000, 3000, 4000])
+    assert [point.words for point in run.validations] == pytest.approx([2000, 3000, 4000])
     assert [run.progress[1].at(axis) for axis in AXES] == pytest.approx([20, 0.2, 20 / 3600, 2000])
 
 
@@ -104,12 +104,12 @@ def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp
     events = [*RUN, started(20), progressed(30, 2.5), validated(30, 3.0, 15.0)]
     curves = read_curves(write(tmp_path, events))
     assert [(point.update, point.loss) for point in curves.progress] == [(10, 5), (20, 3), (30, 2.5)]
-    assert [look.update for look in curves.looks] == [20, 30]
+    assert [point.update for point in curves.validations] == [20, 30]
     assert curves.progress[-1].words == pytest.approx(3000)
     assert curves.ended == ""
     anew = read_curves(write(tmp_path, [*RUN, started(0), progressed(10, 4.0)]))
     assert [(point.update, point.loss) for point in anew.progress] == [(10, 4)]
-    assert anew.looks == ()
+    assert anew.validations == []
 
 
 def test_losses_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_an_old_log_says_less(tmp_path: Path) -> None:
     when = {"update": 5, "epoch": 0.5, "seconds": 2.0}
     events = [{"event": "progressed", **when, "loss": 2.0}, {"event": "validated", **when, "loss": 2.5}]
     curves = read_curves(write(tmp_path, events))
-    assert curves.looks[0].loss == 2.5
+    assert curves.validations[0].loss == 2.5
     assert math.isnan(curves.progress[0].words_per_second)
     assert [panel.title for panel in panels([curves])] == ["loss a word", "perplexity"]
-    with pytest.raises(UsageError, match=r"train\.jsonl: says too little to count words; give --x updates"):
+    with pytest.raises(UsageError, match=r"train\.jsonl: has too little to count words; give --x updates"):
         panels([curves], "words")
 
 
@@ -145,7 +145,7 @@ def test_the_other_direction_is_in_the_log_of_the_first(tmp_path: Path) -> None:
     back = read_curves(tmp_path / "model" / "backward")
     assert there.has_backward
     assert (back.progress[0].loss, back.progress[0].words_per_second) == (4.5, 400)
-    assert (back.looks[0].loss, back.looks[0].bleu, back.looks[0].best) == (3.5, 15, True)
+    assert (back.validations[0].loss, back.validations[0].bleu, back.validations[0].best) == (3.5, 15, True)
     assert (there.progress[0].words, back.progress[0].words) == (pytest.approx(1000), pytest.approx(800))
     (write(tmp_path / "plain", RUN) / "backward").mkdir()
     with pytest.raises(FormatError, match=r"plain/train\.jsonl: has no curves of the other direction"):
@@ -159,7 +159,7 @@ WRONG = [
     ('{"id": 1}\n', "line 1: not an event"),
     (json.dumps(started()) + "\n\nno json\n{}\n", "line 3: not an event"),
     (json.dumps(started()) + '\n{"event": "progressed", "update": "x", "epoch": 1, "seconds": 2}\n', "line 2: not"),
-    ("", "holds no event yet"),
+    ("", "has no event yet"),
 ]
 
 

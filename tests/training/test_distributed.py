@@ -21,8 +21,8 @@ from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import load_tensors
 from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import TIMEOUT_VARIABLE, Ranks, World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
@@ -284,7 +284,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
         assert "exitcode  : 143" in run.log.read_text()
     last = finished["update"] + 1
     again = nmtalign("train", corpus.folder, "-o", "m", *QUICK, *ENDLESS, "--epochs", "0", "--max-updates", last)
-    assert f"going on from update {last - 1}" in again.stderr.decode()
+    assert f"resuming from update {last - 1}" in again.stderr.decode()
 
 
 @torch_distributed

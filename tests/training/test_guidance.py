@@ -13,8 +13,9 @@ from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import load_batches, make_batch
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model, load_tensors
+from nmtalign.model_directory import load_model
 from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss

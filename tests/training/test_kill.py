@@ -18,7 +18,7 @@ import pytest
 from helpers import killed_trainings
 
 from nmtalign.cli.app import main
-from nmtalign.model_directory import load_tensors
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training.state import find_checkpoint
 
 SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
@@ -156,7 +156,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert here([*again, "--quiet"]) == 0
     assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
         f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
-        "going on from the checkpoint before it, update 9"
+        "resuming from the checkpoint before it, update 9"
     ]
     assert both(folder) == whole
     events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]

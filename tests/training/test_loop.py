@@ -10,7 +10,8 @@ from helpers import trainings
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
 from nmtalign.files import alone_in
-from nmtalign.model_directory import load_model, load_tensors
+from nmtalign.model_directory import load_model
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer

@@ -7,8 +7,9 @@ import torch
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import create_model_directory, save_tensors
+from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import save_tensors
 from nmtalign.training import runs
 from nmtalign.training.runs import LATER, find_run, fingerprint_of
 from nmtalign.training.state import Position, save_best, save_last, save_state
@@ -40,7 +41,7 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_again(reversa
 @pytest.mark.parametrize("save", [save_best, save_last])
 def test_weights_whose_checkpoints_are_gone_are_not_trained_over(reversal, folder, model, save):
     save(folder, model, 4, OTHER)
-    with pytest.raises(UsageError, match=r"holds a model trained on other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--restart"):
         find_run(folder, RUN, reversal)
 
 

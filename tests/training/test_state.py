@@ -12,8 +12,8 @@ import torch
 from nmtalign import tensor_file
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.tensor_file import load_tensors
 from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.state import (
     Position,

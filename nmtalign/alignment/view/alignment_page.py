@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.error_rates import LinkCounts, count_links
-from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.link_files import LinkCounts, count_links, read_links
 from nmtalign.alignment.view.page_data import (
     BLOCK_CELLS,
     BLOCK_ENTRIES,

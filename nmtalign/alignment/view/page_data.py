@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.error_rates import count_links
-from nmtalign.alignment.link_files import GoldLinks, LinkFile
+from nmtalign.alignment.link_files import GoldLinks, LinkFile, count_links
 from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.errors import UsageError
 
