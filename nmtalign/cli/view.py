@@ -59,15 +59,17 @@ def view(
 
       nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
     """
-    from nmtalign.alignment.view.alignment_page import PageOptions, write_page
-    from nmtalign.alignment.view.page_data import parse_numbers
+    from nmtalign.alignment.alignment_page import write_page
+    from nmtalign.alignment.page_data import parse_numbers
 
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
     files = alignments or [Path("alignments.h5")]
     numbers = parse_numbers(sentences) if sentences is not None else None
-    options = PageOptions(title, name or (), numbers, limit, gold, gold_base)
-    summary = write_page(files, Path("/dev/stdout") if output == _STDOUT else output, options)
+    out = Path("/dev/stdout") if output == _STDOUT else output
+    summary = write_page(
+        files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
+    )
     tell = notifier(quiet)
     if not summary.complete:
         tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
