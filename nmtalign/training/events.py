@@ -25,7 +25,7 @@ class Event:
     """Something that happened at an update."""
 
     update: int
-    epoch: float  # epochs completed, with the fraction of the present one
+    epoch: float  # epochs completed, with the fraction of the current one
     seconds: float  # of training, over all runs of the command
 
     def as_dict(self) -> Mapping[str, Any]:
