@@ -86,11 +86,8 @@ class DecoderStep:
         already. `previous_context` (N, V) is that of the step before the first one; None at the start of a sentence.
         """
         self.cells, self.attention, self.inputs, self.steps = cells, attention, inputs, steps
-        self._context_weight, self._update_first, self._previous_context = (
-            context_weight,
-            update_first,
-            previous_context,
-        )
+        self._context_weight, self._previous_context = context_weight, previous_context
+        self._update_first = update_first
         self._offset = steps - cells.steps  # 1 where the first step has no update, else 0
 
     @property
@@ -99,7 +96,7 @@ class DecoderStep:
         return self.cells.states[-1]
 
     def run(self) -> None:
-        """All steps, forward."""
+        """Runs all steps forward."""
         for step in range(self.steps):
             if self._update_first:
                 self._update(step)
@@ -109,7 +106,7 @@ class DecoderStep:
                 self._update(step)
 
     def run_backward(self, d_rows: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None) -> Tensor:
-        """All steps, backward, from the gradients of the results (None = zero); returns that of the first state.
+        """Runs all steps backward, from the gradients of the results (None = 0); returns that of the first state.
 
         d_rows (U + 1, *D, B, n) are the gradients of all states, d_contexts (T, B, D) and d_weights (T, B, Tx) those
         of contexts and weights.
@@ -134,21 +131,20 @@ class DecoderStep:
         return d_state
 
     def _attend(self, step: int) -> None:
-        """Contexts and weights of a step, from the newest state."""
+        """Computes contexts and weights of a step, from the newest state."""
         if self.attention is not None:
             newest = step - self._offset + self._update_first
             self.attention.forward(step, self.cells.rows[newest])
 
     def _update(self, step: int) -> None:
-        """The next state, from the previous word and the newest context."""
+        """Computes the next state, from the previous word and the newest context."""
         update = step - self._offset
         if update < 0:
             return
         inputs = self.inputs[update]
         if self.attention is not None:
-            context = self._previous_context
-            if not self._update_first or step:
-                context = self.attention.contexts[step - self._update_first]
+            newest = step - self._update_first
+            context = self._previous_context if newest < 0 else self.attention.contexts[newest]
             if context is None:
                 raise ValueError("an update needs the context of the step before")
             if self._context_weight is None:
@@ -174,7 +170,7 @@ class DecoderStep:
 
 
 class _Pass(torch.autograd.Function):
-    """A whole pass as one node of the graph; the tensors are those of `step`, given once more for autograd to see.
+    """A whole pass as one node of the autograd graph; the tensors are those of `step`, passed again for autograd.
 
     Forward gives the states (U + 1, *D, B, n), the first one included, in the dtype of the products; with attention
     also the contexts (T, B, D) and the weights (T, B, Tx), which are float32.

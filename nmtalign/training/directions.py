@@ -60,7 +60,7 @@ class Direction:
 
 
 def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationModel | BothWays:
-    """The model, or with agreement both; raises UsageError where the models have no attention weights."""
+    """The model, or with agreement both; raises UsageError for models without attention."""
     if not training.agreement:
         return TranslationModel(config)
     if config.attention == "none":
@@ -80,10 +80,10 @@ def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Cor
 
 
 def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfig, restart: bool) -> None:
-    """Creates the directories of all directions. That of the first one comes last, since it marks the run as begun.
+    """Creates the directories of all directions; the first one comes last, because it marks the run as begun.
 
     With `restart` it first removes the weights in them, and the other direction of an earlier run if this run does not
-    train it. Raises UsageError where these are the weights to start from.
+    train it. Raises UsageError if training should start from weights that would be removed.
     """
     first = Path(config.init_from).resolve() if config.init_from else None
     if restart and first in [direction.folder.resolve() for direction in directions]:
@@ -99,7 +99,7 @@ def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfi
 
 
 def _remove_backward(folder: Path) -> None:
-    """Removes the other direction that a run with agreement has left; a model trained there separately stays."""
+    """Removes the other direction of an earlier run with agreement; a model that was trained separately stays."""
     try:
         settings = read_settings(folder)
     except FormatError:

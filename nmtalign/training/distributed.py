@@ -3,10 +3,9 @@
 Every process knows the plan of an epoch and computes its own rows of each minibatch. The gradients are summed over the
 processes, so that together they make the updates that one process would make.
 
-torchrun watches the processes of its machine: when one of them dies, it ends the others. Beyond that, a collective
-operation fails when a connection breaks, or when it has waited for the timeout. The timeout is long, because rank 0 may
-be writing a checkpoint to a slow disk while the others wait. One process reports the error: rank 0 if it has failed
-too, else the first one that fails. The others end without a message.
+If a process dies, torchrun ends the others of its machine. A collective operation fails if a connection breaks, or
+after a timeout. The timeout is long, because rank 0 may be writing a checkpoint to a slow disk while the others wait.
+One process reports an error: rank 0 if it failed too, else the first that failed. The others end without a message.
 """
 
 import contextlib
@@ -30,9 +29,9 @@ from nmtalign.settings.definition import Device
 
 TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
 TIMEOUT = "21600"
-ARRIVAL = timedelta(minutes=10)  # until all processes have come; importing PyTorch over a network can take minutes
-ANSWER = timedelta(seconds=10)  # of torchrun's store, when a process asks whether another one has failed
-TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports an error of all
+ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
+ANSWER = timedelta(seconds=10)  # until torchrun's store answers whether another process has failed
+TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports one that all have
 
 
 class FailedElsewhereError(NmtalignError):
@@ -48,7 +47,7 @@ class ConnectionLostError(TrainingError):
 
 
 class World:
-    """A single process, which has all the work."""
+    """A single process, which does all the work."""
 
     rank, size = 0, 1
 
@@ -61,10 +60,7 @@ class World:
         return self.rank == 0
 
     def share(self, indices: Indices) -> Indices:
-        """The rows of a minibatch that this process computes.
-
-        It takes every `size`-th row, so that all processes have the same number of short and of long sentences.
-        """
+        """Every `size`-th row of a minibatch, so that all processes have equally many short and long sentences."""
         return indices[self.rank :: self.size]
 
     def begin(self, update: int) -> None:
@@ -121,7 +117,7 @@ class Ranks(World):
             )
 
     def begin(self, update: int) -> None:
-        """Notes the update; without its torchrun, which would end it with the others, the process ends by SIGTERM."""
+        """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
         self.update = update
         if os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -179,7 +175,7 @@ class Ranks(World):
             distributed.broadcast(tensor, 0)
 
     def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Sums the gradients over the processes in one operation; a process that has computed none adds zeros."""
+        """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in parameters]
         parts = [gradient.reshape(-1) for gradient in gradients]
         total = sum(map(len, parts))
@@ -226,7 +222,7 @@ class Ranks(World):
             raise named from None
 
     def _is_first_to_fail(self) -> bool:
-        """Whether no other process has failed before; a process that cannot ask reports its own error."""
+        """Whether no other process failed before; if the store does not answer, the process reports its error."""
         if not self.first:
             time.sleep(TURN)
         with contextlib.suppress(RuntimeError):
@@ -240,10 +236,9 @@ class Ranks(World):
 
 
 def open_world(device: Device) -> World:
-    """The processes that the environment describes, as torchrun sets it; each has a GPU, or its share of the CPU.
+    """The processes that torchrun describes in the environment; each has a GPU, or all share the CPU.
 
-    Raises UsageError for an environment that torchrun has not made, ResourceError where the processes cannot connect
-    or have too few GPUs.
+    Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect or have too few GPUs.
     """
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))

@@ -25,7 +25,7 @@ class Event:
     """Something that happened at an update."""
 
     update: int
-    epoch: float  # epochs completed, with the fraction of the present one
+    epoch: float  # epochs completed, with the fraction of the current one
     seconds: float  # of training, over all runs of the command
 
     def as_dict(self) -> Mapping[str, Any]:
@@ -153,10 +153,10 @@ class Meter:
         self._pause += seconds
 
     def add(self, norm: float, minibatches: Iterable[tuple["Batch", "Tensor"]]) -> None:
-        """Adds an update: the norm of its gradient, and each of its minibatches with the sums of its loss.
+        """Adds an update: the norm of its gradient, and its minibatches with the sums of their losses.
 
-        The sums are the negative log-likelihood; with a guide, this and the cost of the attention weights (2,); for
-        both directions, these two, the negative log-likelihood of the other direction and the disagreement (4,).
+        The sums are the negative log-likelihood; with a guide also the cost of the attention weights (2,); with both
+        directions also the negative log-likelihood of the other direction and the disagreement (4,).
         """
         self._norm += norm
         self._updates += 1
@@ -212,7 +212,7 @@ def perplexity(loss: float) -> float:
 
 
 class EventLog:
-    """Appends events to train.jsonl, after it has removed those that follow the checkpoint of an interrupted run."""
+    """Appends events to train.jsonl; first it removes events after the checkpoint of an interrupted run."""
 
     def __init__(self, folder: Path, update: int) -> None:
         self._path = folder / LOG

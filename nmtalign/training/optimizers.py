@@ -44,7 +44,7 @@ class Descent:
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._on_device = self._parameters[0].is_cuda if on_device is None else on_device
-        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the present gradient
+        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the current gradient
 
     def step(self, rate: float) -> Tensor:
         """Makes one step at a learning rate and removes the gradients; returns the norm that they had.

@@ -36,7 +36,7 @@ class Position:
 
     update: int = 0
     epoch: int = 0  # completed epochs
-    batch: int = 0  # completed batches of the present epoch
+    batch: int = 0  # completed batches of the current epoch
     seconds: float = 0.0
     skipped: int = 0
     bad_in_a_row: int = 0

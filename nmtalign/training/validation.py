@@ -55,7 +55,7 @@ def validate(
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
 
-    Each process computes a part of the sentences; all get the whole result.
+    Each process computes a part of the sentences; all receive the complete result.
     """
     training, dev = model.training, corpus.splits["dev"]
     model.eval()
@@ -114,16 +114,16 @@ def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, coun
 
 
 def judge(
-    looks: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
+    validations: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
 ) -> Validated:
     """Records in the position whether this validation is the best so far; returns its event at `when`.
 
     With both directions the sum of their values counts; best_loss and best_bleu are those of the first one. If BLEU is
     equal, as at the beginning, where it is 0, the lower loss is better.
     """
-    seen, *others = looks
-    loss, score = seen.loss, seen.score
-    value = sum(look.value(config) for look in looks)
+    first, *others = validations
+    loss, score = first.loss, first.score
+    value = sum(each.value(config) for each in validations)
     least = math.inf if position.best_loss is None else position.best_loss
     best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
@@ -134,15 +134,15 @@ def judge(
     return Validated(
         *when,
         loss=loss,
-        loss_sentence=seen.nll / max(1, seen.sentences),
+        loss_sentence=first.nll / max(1, first.sentences),
         perplexity=perplexity(loss),
         bleu=score.value if score else None,
         signature=score.signature if score else None,
         best=best,
         patience_left=config.patience - position.since_best if config.patience else None,
-        sample_source=seen.sample[0],
-        sample_translation=seen.sample[1],
-        sample_reference=seen.sample[2],
+        sample_source=first.sample[0],
+        sample_translation=first.sample[1],
+        sample_reference=first.sample[2],
         backward_loss=others[0].loss if others else None,
         backward_bleu=others[0].score.value if others and others[0].score else None,
     )

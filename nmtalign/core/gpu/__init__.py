@@ -1,9 +1,9 @@
-"""Fused kernels for a GPU, written in Triton; `missing` tells whether they run on a device. Else PyTorch does the work.
+"""Fused kernels for a GPU, written in Triton. Where they do not run, PyTorch's operations replace them.
 
-What limits the speed, at paper sizes (both sides 30 words and `</s>`, bf16): the matrix products of a sentence pair
-are 8.6 GFLOP, 10.8 us on a card that does 800 TFLOP/s. The recurrences are 62 dependent steps in each direction,
-whatever the batch, and each launch takes 2 to 5 us: few launches per step matter more than anything else. The kernels
-are tested in Triton's interpreter; they have not yet run on a card.
+Estimates for the paper's model (both sides 30 words and `</s>`, bf16): the matrix products of a sentence pair are 8.6
+GFLOP, 10.8 us on a card with 800 TFLOP/s. The recurrences are 62 dependent steps in each direction, and each launch
+takes 2 to 5 us, so that the number of launches limits the speed. The kernels are tested in Triton's interpreter; they
+have not yet run on a card.
 """
 
 import functools
@@ -17,7 +17,7 @@ _forced: list[bool] = []
 
 
 def missing(device: torch.device) -> str | None:
-    """Why the kernels do not run on a device; None where they do. A small kernel is tried once per device."""
+    """The reason why the kernels do not run on a device; None if they do. A small kernel is tried once per device."""
     if _forced:
         return None if _forced[-1] else "switched off"
     if device.type != "cuda":
@@ -27,7 +27,7 @@ def missing(device: torch.device) -> str | None:
 
 @contextmanager
 def forced(on: bool) -> Iterator[None]:
-    """Uses the kernels always (in Triton's interpreter on the CPU too) or never: for tests and benchmarks."""
+    """Uses the kernels always (in Triton's interpreter on the CPU too) or never; for tests and benchmarks."""
     _forced.append(on)
     try:
         yield
@@ -45,7 +45,7 @@ def _try(index: int) -> str | None:
     try:
         adadelta_(*weights, rate=1.0, rho=0.9, epsilon=1e-6)
         torch.cuda.synchronize(weights.device)
-    except Exception as error:  # no C compiler, an old driver or card: PyTorch's operations serve in any case
+    except Exception as error:  # such as no C compiler, or an old driver or card
         first_line = str(error).strip().partition("\n")[0]
         return f"Triton's kernels do not run here ({type(error).__name__}: {first_line})"
     return None
