@@ -42,7 +42,7 @@ LATER: Mapping[str, object] = {
 def fingerprint_of(
     corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
 ) -> str:
-    """SHA-256 of what must be equal for a run to resume: the corpus, the model and the settings that change the updates.
+    """SHA-256 of what must be equal for a run to resume: corpus, model, and the settings that change the updates.
 
     `files` are the hashes of the files that settings name, by setting.
     """
