@@ -4,7 +4,6 @@ Only this module needs matplotlib, and it imports it only when a picture is draw
 """
 
 import contextlib
-import hashlib
 import io
 import re
 import textwrap
@@ -32,7 +31,6 @@ _FIRST = "DejaVu Sans"  # comes with matplotlib
 _BOXES = "Last Resort High-Efficiency"  # may come with it too; its glyphs are boxes
 _USUAL = ("400", "normal", "regular", "book")
 _TRUETYPE = (b"\x00\x01\x00\x00", b"true")
-_ID, _USE = re.compile(r'\s+id="([^"]*)"'), re.compile(r'(href="|url\()#([^")]*)')
 
 
 def check_figure_name(path: Path) -> str:
@@ -86,25 +84,30 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
 
 
 def svg_for_page(figure: Any, title: str) -> str:
-    """Returns the figure as an `<svg>` element for HTML, with a title for screen readers.
-
-    The element has no prolog and no metadata, and its style affects nothing outside. Its ids contain a hash of its
-    content, so that they differ from those of other figures.
-    """
+    """Returns the figure as an `<svg>` element with a title, without prolog, metadata and style, for `to_page`."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :].rstrip("\n")
-    for name in ("metadata", "style"):
-        text = re.sub(rf"\s*<{name}\b.*?</{name}>", "", text, flags=re.S)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:8]
-    used = {match[2] for match in _USE.finditer(text)}
-    text = _ID.sub(lambda match: f' id="{mark}-{match[1]}"' if match[1] in used else "", text)
-    text = _USE.sub(lambda match: f"{match[1]}#{mark}-{match[2]}", text)
-    start, rest = text.split(">", 1)
-    # These attributes replace the removed style element.
-    start += f' stroke-linejoin="round" stroke-linecap="butt" role="img" aria-label="{escape(title)}">'
-    return f"{start}\n <title>{escape(title)}</title>{rest}"
+    text = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", stream.getvalue(), flags=re.S)
+    start, rest = text[text.index("<svg") :].rstrip("\n").split(">", 1)
+    # The attributes replace the removed style.
+    return f'{start} stroke-linejoin="round" stroke-linecap="butt">\n <title>{escape(title)}</title>{rest}'
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """The colour, dashes and marks of a line, different for the first ten lines."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
+
+
+def plain_axes(axes: Any) -> None:
+    """Small ticks, no frame at the top and at the right, and a grid, if there is one, behind the lines."""
+    axes.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
 def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:

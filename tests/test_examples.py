@@ -1,12 +1,15 @@
 """Every script in examples/ is run, on a corpus of 400 pairs and for a few updates."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import command_line
 
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
 QUICK = ["--preset", "tiny", "--max-updates", "4"]
 
@@ -16,7 +19,7 @@ def shell(tmp_path_factory):
     """Runs a script of examples/ with an `nmtalign` on the PATH."""
     binaries = tmp_path_factory.mktemp("bin")
     command = binaries / "nmtalign"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400", "BEAM": "1"}
     environment["SUBWORDS"] = "300"

@@ -7,11 +7,13 @@ import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import command_line
 from typer.main import get_command
 
 from nmtalign.cli.commands import app
@@ -53,7 +55,7 @@ def environment(tmp_path_factory):
     """The environment of a reader who has installed nmtalign."""
     binaries = tmp_path_factory.mktemp("bin")
     command = binaries / "nmtalign"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
     command.chmod(0o755)
     return {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 

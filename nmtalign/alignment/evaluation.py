@@ -32,7 +32,7 @@ Side = Sequence[Sequence[str]] | None  # the words of each line, if they are kno
 
 
 class LengthBucket(Protocol):
-    """A range of sentence lengths, as `nmtalign.scoring.lengths.Bucket`."""
+    """A range of sentence lengths, as `nmtalign.scoring.buckets.Bucket`."""
 
     @property
     def label(self) -> str:

@@ -17,7 +17,7 @@ from nmtalign.settings.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
-    from nmtalign.scoring.lengths import Bucket
+    from nmtalign.scoring.buckets import Bucket
 
 STDIN = Path("-")
 _ALIGNMENTS = Path("alignments.h5")
@@ -112,7 +112,7 @@ def aer(
     settings = workspace.resolve(ScoreConfig, "score", {"buckets": buckets})
 
     from nmtalign.alignment import evaluation
-    from nmtalign.scoring.lengths import parse_buckets
+    from nmtalign.scoring.buckets import parse_buckets
 
     bounds = parse_buckets(settings.buckets) if by_length or buckets else None
     found = evaluation.aer(

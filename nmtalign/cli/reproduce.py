@@ -1,7 +1,6 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,6 @@ from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
 
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan
-    from nmtalign.reproduction.running import Happening
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the report.")]
 
@@ -78,9 +76,7 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
 
     tell = notifier(quiet)
     begin_folder(plan)
-    reproduction = Reproduction(
-        plan, lambda happening: _tell(happening, tell), lambda folder: make_listener(folder, quiet, None)
-    )
+    reproduction = Reproduction(plan, tell, lambda folder: make_listener(folder, quiet, None))
     with stopping(reproduction.stop) as came:
         try:
             outcome = reproduction.run()
@@ -92,15 +88,3 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
     tell(f"{report}: written" + (f", with {failed} that failed" if failed else ""))
     if failed:
         raise typer.Exit(1)
-
-
-def _tell(happening: "Happening", tell: Callable[[str], None]) -> None:
-    from nmtalign.reproduction.running import Failed, StepBegun
-
-    if isinstance(happening, StepBegun):
-        done = ": done before" if happening.already else ""
-        tell(f"[{happening.number}/{happening.total}] {happening.what}{done}")
-    elif isinstance(happening, Failed):
-        tell(f"{happening.name} failed, the others continue: {happening.problem}")
-    else:
-        tell(happening.text)

@@ -26,7 +26,7 @@ def sample(
 
       nmtalign sample demo/ --pairs 20000 && cd demo && nmtalign prep && nmtalign train
     """
-    from nmtalign.sample import write_sample
+    from nmtalign.sample.sample_corpus import write_sample
 
     with chosen.naming():
         summary = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)

@@ -261,14 +261,13 @@ def _page(
     task: ScoreTask, report: "Report", texts: "SystemTexts", panels: "Mapping[int, Sequence[tuple[str, Panel]]]"
 ) -> str:
     """The page of --html: all tables and figures, and the settings that it takes to get it again."""
-    from nmtalign.scoring.figure import by_length_svg, by_place_svg, words_svg
+    from nmtalign.scoring.figure import breakdown_svg, words_svg
     from nmtalign.scoring.score_document import build_page
     from nmtalign.scoring.system_attention import svgs
 
     metric, figures = report.metrics[0], []
     for cut in report.systems[0].everything.breakdowns:
-        draw = by_length_svg if cut.by == "length" else by_place_svg
-        figures.append((f"{metric} {cut.title}", draw(report, metric)))
+        figures.append((f"{metric} {cut.title}", breakdown_svg(report, metric, cut.by)))
     names = [system.name for system in report.systems]
     figures += [(f"F1 of {table.title}", words_svg(table, names)) for table in report.words]
     settings = {

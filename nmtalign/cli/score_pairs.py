@@ -3,8 +3,7 @@
 import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
@@ -20,11 +19,10 @@ from nmtalign.cli.common import (
     notifier,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
@@ -77,44 +75,6 @@ WordScores = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What is scored, and what comes out."""
-
-    source: Path
-    target: Path
-    lists: bool  # whether the target is an n-best list
-    feature: str
-    rescore: bool
-    json: bool
-    word_scores: bool
-    as_score: bool
-    quiet: bool
-
-
-@dataclass
-class _Tally:
-    pairs: int = 0
-    words: int = 0  # target tokens, `</s>` counted, of pairs that the models were asked for
-    unknown: int = 0
-    log_prob: float = 0.0
-
-    def count(self, pair: "ScoredPair") -> None:
-        self.pairs += 1
-        if not pair.blank:
-            self.words += len(pair.token_log_probs)
-            self.unknown += pair.target_unknown
-            self.log_prob += pair.log_prob
-
-    def summary(self) -> str:
-        mean = self.log_prob / max(self.words, 1)
-        perplexity = math.exp(-mean) if mean > -700 else math.inf
-        return (
-            f"{self.pairs:,} pairs, {self.words:,} target tokens with </s>: log-probability {mean:.4f} a token, "
-            f"perplexity {perplexity:.2f}; {self.unknown / max(self.words, 1):.2%} of the tokens are unknown"
-        )
-
-
 @with_settings(TranslateConfig, section="translate", only=_SETTINGS)
 def score_pairs(
     chosen: Chosen[TranslateConfig],
@@ -145,43 +105,49 @@ def score_pairs(
 
       nmtalign score-pairs --n-best-list list.txt -s in.en --rescore > best-first.txt
     """
-    _, options = chosen.layers[-1]
-    task = _Task(
-        *_files(chosen.workspace, source, target, n_best_list, n_best_source),
-        feature=feature,
-        rescore=rescore,
-        json=format == "json",
-        word_scores=word_scores,
-        as_score=any(name in options for name in _PENALTIES),
-        quiet=quiet,
-    )
-    if task.lists and task.json:
+    test = chosen.workspace.pairs.get("test", (None, None))
+    source, target = _files(test, source, target, n_best_list, n_best_source)
+    if n_best_list and format == "json":
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
-    if (rescore or feature != "nmtalign") and not task.lists:
+    if (rescore or feature != "nmtalign") and not n_best_list:
         raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
     translator = _load(chosen, model or [chosen.workspace.model], which)
-    tally = _Tally()
+    from nmtalign.translating.inputs import are_files
+    from nmtalign.translating.output_formats import pair_json, pair_line
+    from nmtalign.translating.rescoring import score_files, score_n_best_list
+
+    as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
+    lines: Iterator[tuple[str, ScoredPair]]
+    if n_best_list:
+        found = score_n_best_list(translator, target, source, feature, rescore, word_scores)
+        lines = ((str(line), pair) for line, pair in found)
+    else:
+        pairs = score_files(translator, source, target)
+        json = format == "json"
+        lines = ((pair_json(pair) if json else pair_line(pair, as_score, word_scores), pair) for pair in pairs)
     with _output(output) as stream:
-        _write(task, translator, stream, tally)
-    notifier(quiet)(tally.summary())
+        summary = _write(lines, stream, flush=not are_files(source, target), quiet=quiet)
+    notifier(quiet)(summary)
 
 
 def _files(
-    workspace: Workspace, source: Path | None, target: Path | None, n_best: Path | None, n_best_source: Path | None
-) -> tuple[Path, Path, bool]:
-    """(source, target or list, whether it is a list); what was not given is the workspace's test set."""
-    test = workspace.pairs.get("test", (None, None))
-    lists = n_best is not None
-    if lists and (source or target):
+    test: tuple[Path | None, Path | None],
+    source: Path | None,
+    target: Path | None,
+    n_best: Path | None,
+    n_best_source: Path | None,
+) -> tuple[Path, Path]:
+    """(source, target or list); what is not given is the workspace's test set."""
+    if n_best and (source or target):
         raise UsageError("--n-best-list goes with -s SOURCE, not with SOURCE TARGET")
-    if n_best_source and not lists:
+    if n_best_source and not n_best:
         raise UsageError("-s is for n-best lists: give --n-best-list FILE too, or the pairs as SOURCE TARGET")
-    if lists:
+    if n_best:
         source, target = n_best_source or test[0], n_best
+        if source is None:
+            raise UsageError("--n-best-list needs the source text: give -s SOURCE")
     elif source is None:
         source, target = test
-    if source is None and lists:
-        raise UsageError("--n-best-list needs the source text: give -s SOURCE")
     if source is None:
         raise UsageError(
             "no pairs to score: give SOURCE TARGET, or --n-best-list FILE -s SOURCE, or name a test set in "
@@ -191,7 +157,7 @@ def _files(
         raise UsageError(f"{source}: one text is given; give the source and its translation: SOURCE TARGET")
     if source == target == STDIN:
         raise UsageError("only one of the two texts can be stdin")
-    return source, target, lists
+    return source, target
 
 
 def _load(chosen: Chosen[TranslateConfig], folders: list[Path], which: Literal["best", "last"]) -> "Translator":
@@ -214,40 +180,21 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     yield sys.stdout
 
 
-def _write(task: _Task, translator: "Translator", stream: TextIO, tally: _Tally) -> None:
-    """Scores everything, each line going out as it comes; flushed at once where the input may trickle."""
-    from nmtalign.translating.inputs import Inputs
-
-    at_hand = Inputs((task.source, task.target)).at_hand
-    lines = _list_lines(task, translator, tally, at_hand) if task.lists else _lines(task, translator, tally, at_hand)
-    for line in counted(lines, "scoring", "pairs", task.quiet or stream.isatty()):
+def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool, quiet: bool) -> str:
+    """Writes each line as it comes; returns a summary of the pairs."""
+    pairs = words = unknown = 0
+    total = 0.0
+    for line, pair in counted(lines, "scoring", "pairs", quiet or stream.isatty()):
         stream.write(line + "\n")
-        if not at_hand:
+        if flush:
             stream.flush()
-
-
-def _lines(task: _Task, translator: "Translator", tally: _Tally, at_hand: bool) -> Iterator[str]:
-    from nmtalign.text.lines import read_pairs
-    from nmtalign.translating.output_formats import pair_json, pair_line
-    from nmtalign.translating.rescoring import score_pairs as scored_pairs
-    from nmtalign.translating.stream import AtHand
-
-    pairs: Iterable[tuple[str, str]] = read_pairs(task.source, task.target)
-    for scored in scored_pairs(translator, AtHand(pairs) if at_hand else pairs):
-        if scored.number != tally.pairs:
-            raise NmtalignError(f"pair {tally.pairs} came out as {scored.number}; this is a bug of nmtalign")
-        tally.count(scored)
-        yield pair_json(scored) if task.json else pair_line(scored, task.as_score, task.word_scores)
-
-
-def _list_lines(task: _Task, translator: "Translator", tally: _Tally, at_hand: bool) -> Iterator[str]:
-    from nmtalign.translating.rescoring import best_first, check_feature_name, read_n_best, rescore
-
-    check_feature_name(task.feature)
-    found = rescore(translator, read_n_best(task.target, task.source), at_hand)
-    for line, scored in best_first(found) if task.rescore else found:
-        tally.count(scored)
-        line = line.with_feature(task.feature, [scored.log_prob])
-        if task.word_scores:
-            line = line.with_feature("WordScores", scored.token_log_probs)
-        yield str(line.with_score(scored.score) if task.rescore else line)
+        pairs += 1
+        if not pair.blank:
+            words, unknown = words + len(pair.token_log_probs), unknown + pair.target_unknown
+            total += pair.log_prob
+    mean = total / max(words, 1)
+    perplexity = math.exp(-mean) if mean > -700 else math.inf
+    return (
+        f"{pairs:,} pairs, {words:,} target tokens with </s>: log-probability {mean:.4f} per token, "
+        f"perplexity {perplexity:.2f}; {unknown / max(words, 1):.2%} of the tokens are unknown"
+    )

@@ -238,7 +238,7 @@ def attention_files(task: ScoreTask) -> dict[str, Path]:
 
 def _check(task: ScoreTask, given: Mapping[str, Any]) -> None:
     """Raises for every mistake that would otherwise be found only after long work."""
-    from nmtalign.scoring.lengths import parse_buckets
+    from nmtalign.scoring.buckets import parse_buckets
 
     settings = task.settings
     parse_buckets(settings.buckets, settings.cumulative)

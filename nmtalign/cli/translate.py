@@ -1,20 +1,37 @@
 """`nmtalign translate`: raw text in, raw text out, one line for one line."""
 
-from collections.abc import Sequence
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nmtalign.cli.common import ModelsOption, QuietOption, WhichOption, bound_caches, choose_wait_policy
+from nmtalign.cli.common import (
+    ModelsOption,
+    QuietOption,
+    WhichOption,
+    bound_caches,
+    choose_wait_policy,
+    notifier,
+    say,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
+from nmtalign.files import stays_in_place
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SEARCH, TEXT
+from nmtalign.text.lines import STDIN
 
-STDIN = Path("-")
+if TYPE_CHECKING:
+    from nmtalign.translating.file_translation import FileTranslation
+    from nmtalign.translating.translator import Translator
+
+_EVERY = 0.1  # seconds between two changes of the progress display
 
 Inputs = Annotated[
     list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files; - is stdin, the default.")
@@ -88,45 +105,45 @@ def translate(
 
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
     """
-    paths = tuple(inputs or (STDIN,))
-    files = [*paths, prefix_file, phrase_file]
-    _check(chosen.settings, files, output, resume, phrase_file)
-    _check_alignments(save_alignments, save_alignments_of == "n-best", files, output)
+    paths, folders = tuple(inputs or (STDIN,)), tuple(model or (chosen.workspace.model,))
+    n_best_alignments = save_alignments_of == "n-best"
+    output = None if output == STDIN else output
+    _check(chosen.settings, [*paths, prefix_file, phrase_file], output, resume)
+    _check_alignments(save_alignments, n_best_alignments, [*paths, prefix_file, phrase_file], output)
     choose_wait_policy()
     bound_caches()
-    folders = tuple(model or (chosen.workspace.model,))
     check_ahead(folders, which)
-    with Signals() as signals:
-        from nmtalign.cli.translate_alignments import Alignments
-        from nmtalign.cli.translate_job import Job
+    with Signals() as signals, chosen.naming():
+        from nmtalign.translating.file_translation import FileTranslation, SavedAlignments
         from nmtalign.translating.inputs import Inputs
 
-        alignments = None
-        if save_alignments is not None:
-            alignments = Alignments(save_alignments, save_alignments_of == "n-best", weights, resume=resume)
-        job = Job(
-            Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file),
-            folders,
-            which,
-            None if output == STDIN else output,
-            resume,
-            alignments,
-            chosen.settings,
-            quiet,
-        )
-        with chosen.naming():
-            job.run(signals)
+        saved = SavedAlignments(save_alignments, n_best_alignments, weights) if save_alignments else None
+        sources = Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file)
+        files = FileTranslation(sources, output or sys.stdout.buffer, chosen.settings, resume, saved, say)
+        if files.is_done():
+            notifier(quiet)(f"{output}: already done: it contains the translations of all {files.done:,} lines")
+            return
+        translator = _translator(folders, which, chosen.settings, save_alignments is not None)
+        signals.detail = files.left
+        if not quiet and STDIN in paths and sys.stdin.isatty():
+            say("reading from the terminal, a sentence a line; Ctrl-D ends it")
+        # Lines on stdout would be mixed with those of the display if both go to the terminal.
+        shown = not quiet and sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
+        started = time.monotonic()
+        with _live_progress(files, sources.size()) if shown else contextlib.nullcontext(_no_progress) as progress:
+            files.run(translator, lambda request: progress(request.end), signals.whole)
+        notifier(quiet)(_summary(files, translator, time.monotonic() - started))
 
 
-def _check(
-    settings: TranslateConfig, files: Sequence[Path | None], output: Path | None, resume: bool, phrase_file: Path | None
-) -> None:
-    """Raises UsageError for options that do not go together."""
+def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path | None, resume: bool) -> None:
+    """Raises UsageError for options that do not go together; the last two files are of prefixes and phrases."""
     if files.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once; give all but one as files")
-    if resume and output in (None, STDIN):
-        raise UsageError("--resume continues a file: give -o FILE too")
-    if settings.sample and phrase_file:
+    if resume and (output is None or stays_in_place(output)):
+        raise UsageError(f"--resume continues a file, and {output or 'standard output'} is none; give -o FILE")
+    if resume and output in files[:-2]:
+        raise UsageError(f"{output}: is the input; give another file with -o")
+    if settings.sample and files[-1]:
         raise UsageError("sampling cannot be made to contain phrases: leave out --sample or --phrase-file")
     if settings.input_format == "json" and any(files[-2:]):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
@@ -142,3 +159,61 @@ def _check_alignments(alignments: Path | None, n_best: bool, files: Sequence[Pat
         raise UsageError(f"{output}: is given for -o and for --save-alignments; give two files")
     if alignments in files:
         raise UsageError(f"{alignments}: is an input; give another file with --save-alignments")
+
+
+def _translator(
+    folders: Sequence[Path], which: Literal["best", "last"], settings: TranslateConfig, saves_alignments: bool
+) -> "Translator":
+    """Raises UsageError if alignments are wanted of a model without attention."""
+    from nmtalign.translating.translator import Translator, load_models
+
+    wanted = saves_alignments or settings.alignment != "none"
+    translator = Translator(load_models(folders, settings, which), settings, alignments=wanted)
+    if wanted and not translator.alignments:
+        option = "--save-alignments" if saves_alignments else "--alignment"
+        raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
+    return translator
+
+
+def _summary(files: "FileTranslation", translator: "Translator", seconds: float) -> str:
+    from nmtalign.text.tokenizer import SentencePieces
+
+    unit = "pieces" if isinstance(translator.loaded.tokenizers.source, SentencePieces) else "words"
+    seconds = max(seconds, 1e-3)
+    before = f" after the {files.done:,} of an earlier run" if files.done else ""
+    return (
+        f"{files.lines:,} lines{before}, {files.words:,} source {unit} in {seconds:.1f} s "
+        f"({files.lines / seconds:.1f} lines/s, {files.words / seconds:,.0f} {unit}/s); "
+        f"{files.unknown / max(files.words, 1):.2%} of the source {unit} are unknown"
+    )
+
+
+def _no_progress(end: int) -> None:
+    """Shows nothing."""
+
+
+@contextlib.contextmanager
+def _live_progress(files: "FileTranslation", size: int | None) -> Iterator[Callable[[int], None]]:
+    """Shows a line on stderr; yields a function that is called with the byte of the input at which a line ends.
+
+    `size` in bytes gives the line a bar.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    clock = (BarColumn(), TimeRemainingColumn()) if size else (TimeElapsedColumn(),)
+    started = shown = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"), *clock, console=Console(stderr=True), transient=True, redirect_stdout=False
+    ) as display:
+        task = display.add_task("translating", total=size)
+
+        def update(end: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown > _EVERY:
+                rate = files.words / (now - started)
+                display.update(task, completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
+                shown = now
+
+        yield update

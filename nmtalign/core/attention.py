@@ -1,12 +1,16 @@
-"""Attention over the annotations (section 3.1): a softmax over energies, and the context that the weights sum up.
+"""Attention over the annotations (section 3.1), and the paper's alignment model (appendix A.1.2).
+
+An alignment model computes energies from the decoder's state and the annotations. Their softmax are the weights
+(equation 6), and the context is the sum of the annotations by their weights (equation 5). The paper's energies are
+v_a . tanh(W_a s_{i-1} + U_a annotations[j]), without bias.
 
 An alignment model is two classes. The `Attention` has the parameters, and computes the keys once per sentence. Its
-`AttentionPass` runs the attention steps of one pass, forward and, in training, backward. The scores of Luong et al.
-(2015), "dot" and "general", are here; the paper's own score is in `additive_attention`.
+`AttentionPass` runs the attention steps of one pass, forward and, in training, backward. Other alignment models are in
+`attention_variants`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -14,13 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.functional import wide
+from nmtalign.core.functional import over_steps, tanh, wide
+from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
 # MKL's strict reproducibility does not include batched products: those of fewer rows or positions are rounded
 # differently, and so is a softmax over fewer positions.
-MIN_ROWS, _MIN_POSITIONS = 4, 16
+MIN_ROWS, MIN_POSITIONS = 4, 16
+KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' elements; where there are more, the backward pass computes tanh again
+_CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
+_PARTIAL_SUMS = 16
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -32,9 +40,9 @@ if TYPE_CHECKING:
 class Memory:
     """What the decoder reads of B encoded sentences.
 
-    `values` are what a context is a weighted sum of: the annotations (B, Tx, 2n), or, folded for search, what the
-    cell's candidate and gates and the readout compute from each annotation, (B, Tx, 3n + 2l). Without attention they
-    are the fixed context (B, c) of each sentence, or its folded form (B, 3n + 2l).
+    `values` are summed up to contexts: the annotations (B, Tx, 2n), or, folded for search, the products (B, Tx, 3n +
+    2l) of each annotation with the weights of the cell and of the readout. Without attention they are the fixed
+    context (B, c) of each sentence, or its products (B, 3n + 2l).
     """
 
     values: Tensor
@@ -49,35 +57,40 @@ class Memory:
 
 
 def select_rows(record: "R", rows: Tensor | slice) -> "R":
-    """A dataclass of tensors (or None) with the same first dimension, as one of some of the rows."""
+    """Selects some of the rows of every tensor of a dataclass; the fields are tensors or None."""
     parts = {field.name: getattr(record, field.name) for field in fields(record)}
     return replace(record, **{name: part[rows] for name, part in parts.items() if part is not None})
 
 
-class AttentionPass(ABC):
-    """The attention steps of one pass over T steps, forward and backward, with buffers for all of them.
+@dataclass(frozen=True)
+class AttentionInputs:
+    """The arguments of an `AttentionPass` over T steps.
 
     There are N = B * R rows: R adjacent rows share a sentence, such as the hypotheses of a beam. The backward pass
     needs R = 1.
     """
 
-    def __init__(
-        self,
-        memory: Memory,
-        rows: int,
-        steps: int,
-        differentiate: bool,
-        coverage: Tensor | None = None,
-    ) -> None:
-        """`memory` with keys; N rows; `coverage` (N, Tx) at the start, for a score that depends on it."""
+    memory: Memory
+    parameters: tuple[Tensor, ...]  # the tensors of `Attention.parameters_in`
+    rows: int  # N
+    steps: int = 1  # T
+    differentiate: bool = False  # whether a backward pass follows
+    coverage: Tensor | None = None  # (N, Tx) before the first step; None = zero
+    kept_bytes: int = KEPT_BYTES
+
+
+class AttentionPass(ABC):
+    """The attention steps of one pass, forward and backward, with buffers for all of them."""
+
+    def __init__(self, inputs: AttentionInputs) -> None:
+        memory = inputs.memory
         if memory.keys is None:
             raise ValueError("the memory of a model without attention cannot be attended to")
         self.keys, self.values, self.padding = memory.keys, memory.values, memory.padding
-        batch, length, _ = self.keys.shape
-        self.batch, self.rows_each, self.length = batch, rows // batch, length
-        self.differentiate = differentiate
-        self.contexts = self.values.new_empty(steps, rows, self.values.shape[-1])
-        self.weights = self.keys.new_empty(steps, rows, length, dtype=wide(self.keys.dtype))
+        self.batch, self.length, _ = self.keys.shape
+        self.rows_each, self.differentiate = inputs.rows // self.batch, inputs.differentiate
+        self.contexts = self.values.new_empty(inputs.steps, inputs.rows, self.values.shape[-1])
+        self.weights = self.keys.new_empty(inputs.steps, inputs.rows, self.length, dtype=wide(self.keys.dtype))
 
     @abstractmethod
     def energies(self, step: int, row: Tensor) -> Tensor:
@@ -106,7 +119,7 @@ class AttentionPass(ABC):
             torch.softmax(energies, -1, out=weights)
             torch.bmm(weights.to(self.values.dtype), self.values, out=contexts)
         else:  # padded, so that no row depends on the shape of its batch
-            positions, rows = max(0, _MIN_POSITIONS - self.length), max(0, MIN_ROWS - self.rows_each)
+            positions, rows = max(0, MIN_POSITIONS - self.length), max(0, MIN_ROWS - self.rows_each)
             weights.copy_(F.pad(energies, (0, positions), value=-torch.inf).softmax(-1)[..., : self.length])
             narrow = F.pad(weights.to(self.values.dtype), (0, 0, 0, rows))
             contexts.copy_(torch.bmm(narrow, self.values)[:, : self.rows_each])
@@ -129,12 +142,12 @@ class AttentionPass(ABC):
         return torch.bmm(weights, self.d_contexts.transpose(0, 1))
 
     def new_coverage(self, step: int) -> Tensor | None:
-        """The coverage (N, Tx) after a step; None for a score that does not depend on it."""
+        """The coverage (N, Tx) after a step; None for an alignment model that does not depend on it."""
         return None
 
 
 class Attention(Initialised, ABC):
-    """The parameters of an alignment model, which computes energies from a state and the keys of the annotations.
+    """The parameters of an alignment model.
 
     Energies are divided by the temperature before the softmax: below 1 the weights are sharper.
     """
@@ -144,97 +157,139 @@ class Attention(Initialised, ABC):
         "key_weight": Role.ATTENTION,
         "vector": Role.ENERGY,
     }
-    pass_class: type[AttentionPass]
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self._temperature = temperature
+        self._temperature = config.attention_temperature
 
     @abstractmethod
     def keys(self, annotations: Tensor) -> Tensor:
         """The part of the energies that no step changes: (B, Tx, 2n) to (B, Tx, .)."""
 
+    @abstractmethod
+    def begin(self, inputs: AttentionInputs) -> AttentionPass:
+        """A pass of this alignment model."""
+
     def parameters_in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """The tensors that `begin` takes, in a dtype, in the order of `AttentionPass.d_parameters`."""
+        """The parameters of a pass, in a dtype, in the order of `AttentionPass.d_parameters`."""
         return ()
 
-    def begin(
-        self,
-        memory: Memory,
-        rows: int,
-        steps: int,
-        differentiate: bool,
-        coverage: Tensor | None,
-        parameters: tuple[Tensor, ...],
-    ) -> AttentionPass:
-        """A pass of this attention, with arguments as in `AttentionPass`."""
-        return self.pass_class(memory, rows, steps, differentiate, coverage, *parameters)
 
+class AdditiveAttentionPass(AttentionPass):
+    """Each step computes tanh for n' units at every source position."""
 
-class DotAttentionPass(AttentionPass):
-    """energies[i, j] = s . keys[j] (Luong et al. 2015); the sums are wide beside bf16 too."""
-
-    def __init__(
-        self, memory: Memory, rows: int, steps: int, differentiate: bool, coverage: Tensor | None = None
-    ) -> None:
-        super().__init__(memory, rows, steps, differentiate)
-        self._wide_keys = self.keys.to(self.weights.dtype)
+    def __init__(self, inputs: AttentionInputs) -> None:
+        super().__init__(inputs)
+        self.query_weight, self.vector, *_ = inputs.parameters
+        self._partial_vectors = _in_partial_sums(self.vector)
+        self.queries = self.keys.new_empty(inputs.steps, inputs.rows, self.keys.shape[2])
+        self._keep = self.differentiate and inputs.steps * self.keys.nbytes <= inputs.kept_bytes
+        self._kept: dict[int, Tensor] = {}
 
     def energies(self, step: int, row: Tensor) -> Tensor:
-        """s . keys."""
-        queries = row.to(self.weights.dtype).view(self.batch, self.rows_each, -1)
-        keys = self._wide_keys
-        if not self.differentiate:
-            queries = F.pad(queries, (0, 0, 0, max(0, MIN_ROWS - self.rows_each)))
-            keys = F.pad(keys, (0, 0, 0, max(0, _MIN_POSITIONS - self.length)))
-        return torch.bmm(queries, keys.mT)[:, : self.rows_each, : self.length]
+        """v_a . tanh(W_a s + keys); without a backward pass on a CPU a few sentences at a time."""
+        torch.mm(row, self.query_weight.t(), out=self.queries[step])
+        energies = self.weights.new_empty(self.batch, self.rows_each, self.length)
+        for sentences, rows in self._portions():
+            there = energies[sentences, rows]
+            hidden = tanh(self._sums(step, sentences, rows), smallest=1)
+            if self._keep:
+                self._kept[step] = hidden
+            sums = hidden.view(-1, hidden.shape[-1]) @ self._partial_vectors
+            there.copy_(sums.sum(-1, dtype=there.dtype).view(there.shape))
+        return energies
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
         super().start_backward()
-        self._d_energies = torch.empty_like(self.weights)
+        self._d_queries = torch.empty_like(self.queries)
+        self._d_energies = torch.zeros_like(self.weights[0])
+        self._weighted_squares = torch.zeros_like(self.keys, dtype=self.weights.dtype)
+        self._wide_squares = torch.empty_like(self._weighted_squares)
+        self._d_vector = torch.zeros_like(self.vector, dtype=self.weights.dtype)
 
     def energies_backward(self, step: int, d_energies: Tensor) -> Tensor:
-        """The sum of d_energies * keys over the positions."""
-        self._d_energies[step] = d_energies
-        return torch.bmm(d_energies[:, None], self._wide_keys).squeeze(1)
+        """Through tanh and the query's product."""
+        narrow = d_energies.to(self.queries.dtype)
+        hidden = self._kept.pop(step) if self._keep else tanh(self._sums(step, slice(None), slice(None)), smallest=1)
+        hidden = hidden.view(self.keys.shape)
+        self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, hidden.shape[-1]))[0]
+        squares = hidden.square_()
+        # The query's gradient sums d_energy * (1 - tanh^2) * v_a over the source. The d_energies of a softmax sum to
+        # 0, so the 1 cancels; left in, rounding in bf16 would cost a tenth of the gradient.
+        d_query = torch.bmm(narrow[:, None], squares, out=self._d_queries[step][:, None]).squeeze(1)
+        d_query.mul_(self.vector).neg_()
+        # That of the keys is v_a * (sum of d_energy - sum of d_energy * tanh^2), the sums over the steps.
+        self._d_energies += d_energies
+        self._weighted_squares.addcmul_(self._wide_squares.copy_(squares), d_energies[..., None])
+        self._coverage_backward(step, d_energies, squares)
+        return d_query @ self.query_weight
 
     def d_keys(self, rows: Tensor) -> Tensor:
-        """The sum of d_energies * s over the steps: one product (B, Tx, n)."""
-        wide_rows = rows.transpose(0, 1).to(self.weights.dtype)
-        return torch.bmm(self._d_energies.permute(1, 2, 0), wide_rows).to(self.keys.dtype)
+        """The gradient of the keys (B, Tx, n')."""
+        total = self._weighted_squares.neg_().add_(self._d_energies[..., None]).mul_(self.vector)
+        return total.to(self.keys.dtype)
+
+    def d_parameters(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of W_a (n', n) and v_a (n',)."""
+        return over_steps(self._d_queries, rows), self._d_vector.to(self.vector.dtype)
+
+    def _portions(self) -> Iterator[tuple[slice, slice]]:
+        """(sentences, rows of each) that are computed together."""
+        if self.differentiate or self.keys.device.type != "cpu":
+            yield slice(None), slice(None)
+            return
+        most_rows = max(1, _CACHED_ELEMENTS // (self.length * self.keys.shape[2]))
+        sentences = max(1, most_rows // self.rows_each)  # each with all its rows, if they fit
+        rows = min(self.rows_each, most_rows)
+        for start in range(0, self.batch, sentences):
+            for row in range(0, self.rows_each, rows):
+                yield slice(start, start + sentences), slice(row, row + rows)
+
+    def _sums(self, step: int, sentences: slice, rows: slice) -> Tensor:
+        """W_a s + keys of some sentences and rows, (b, r, Tx, n')."""
+        queries = self.queries[step].view(self.batch, self.rows_each, -1)
+        return self.keys[sentences, None] + queries[sentences, rows, None]
+
+    def _coverage_backward(self, step: int, d_energies: Tensor, squares: Tensor) -> None:
+        """Takes the gradient of the coverage from those of the energies (B, Tx) and tanh^2 (B, Tx, n')."""
 
 
-class DotAttention(Attention):
-    """Luong et al.'s score "dot": no parameters, so state and key must have the same size n.
+class AdditiveAttention(Attention):
+    """The paper's alignment model: W_a, U_a and v_a with n' units."""
 
-    With two directions the key is the sum of the two halves of an annotation, forward_j + backward_j; with one
-    direction it is the annotation itself. Contexts are sums of whole annotations.
+    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
+        super().__init__(config)
+        size = config.attention_hidden
+        self.query_weight = nn.Parameter(torch.empty(size, config.hidden))  # W_a
+        self.key_weight = nn.Parameter(torch.empty(size, annotation_size))  # U_a
+        self.vector = nn.Parameter(torch.empty(size))  # v_a
+
+    def keys(self, annotations: Tensor) -> Tensor:
+        """U_a annotations: (B, Tx, 2n) to (B, Tx, n')."""
+        return F.linear(annotations, self.key_weight.to(annotations.dtype))
+
+    def parameters_in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """W_a, and v_a over the temperature: so no energy has to be divided."""
+        vector = self.vector if self._temperature == 1 else self.vector / self._temperature
+        return self.query_weight.to(dtype), vector.to(dtype)
+
+    def begin(self, inputs: AttentionInputs) -> AttentionPass:
+        """A pass; with fused kernels on a GPU that runs them, for one row per sentence."""
+        if inputs.rows > len(inputs.memory.values) or missing(inputs.memory.values.device):
+            return AdditiveAttentionPass(inputs)
+        from nmtalign.core.gpu.fused_attention import FusedAttentionPass
+
+        return FusedAttentionPass(inputs)
+
+
+def _in_partial_sums(vector: Tensor) -> Tensor:
+    """v_a (n',) as (n', P), whose product with a row gives P partial sums of an energy; P = 1 in float32.
+
+    An energy that is rounded to bf16 only once, at the end, was the larger half of the error of bf16 in the
+    log-probability of a translation.
     """
-
-    pass_class = DotAttentionPass
-
-    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__(config.attention_temperature)
-        self._size = config.hidden
-
-    def keys(self, annotations: Tensor) -> Tensor:
-        """The sum of the directions, over the temperature: (B, Tx, 2n) to (B, Tx, n)."""
-        first, *others = annotations.split(self._size, -1)
-        return self._over_temperature(first + others[0] if others else annotations)
-
-    def _over_temperature(self, keys: Tensor) -> Tensor:
-        """Energies are linear in the keys, so dividing the keys divides the energies."""
-        return keys if self._temperature == 1 else keys / self._temperature
-
-
-class GeneralAttention(DotAttention):
-    """Luong et al.'s score "general": energies[i, j] = s . W_a annotations[j], with one parameter W_a (n, 2n)."""
-
-    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__(config, annotation_size)
-        self.key_weight = nn.Parameter(torch.empty(config.hidden, annotation_size))  # W_a
-
-    def keys(self, annotations: Tensor) -> Tensor:
-        """W_a annotations, over the temperature: (B, Tx, 2n) to (B, Tx, n)."""
-        return self._over_temperature(F.linear(annotations, self.key_weight.to(annotations.dtype)))
+    if vector.dtype == wide(vector.dtype):
+        return vector[:, None]
+    units = torch.arange(len(vector), device=vector.device)
+    return vector[:, None] * (units[:, None] % _PARTIAL_SUMS == units[:_PARTIAL_SUMS])

@@ -21,7 +21,7 @@ from nmtalign.settings.training_settings import Cell
 
 
 class CellPass(ABC):
-    """One pass of a cell over U steps. Shapes are (*D, U, B, .): the encoder has D directions, the decoder has none."""
+    """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none."""
 
     def __init__(
         self,
@@ -34,21 +34,29 @@ class CellPass(ABC):
     ) -> None:
         """initial (*D, B, n) is the first state, weight (*D, 3n, n) the recurrent one, bias (*D, n) or None.
 
-        skip (*D, U, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
-        buffers keep what `backward` needs.
+        skip (U, *D, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
+        buffers keep the inputs of `backward`.
         """
-        *lead, batch, size = initial.shape
-        self.size, self.count, self.skip, self.bias = size, steps, skip, bias
-        self.dtype, self._kept = weight.dtype, differentiate
+        self.size, self.steps, self.skip = initial.shape[-1], steps, skip
+        self.weight, self.bias = weight, bias
         # Contiguous, because a product that is batched over the directions would copy them at every step.
-        self.gates_weight, self.candidate_weight = (part.contiguous() for part in weight.split([2 * size, size], -2))
-        self._shape = (*lead, steps, batch)
-        self.states = initial.new_empty(*lead, steps + 1, batch, size)
-        self.rows = self.states if self.dtype == initial.dtype else torch.empty_like(self.states, dtype=self.dtype)
-        self.states.select(-3, 0).copy_(initial)
-        if self.rows is not self.states:
-            self.rows.select(-3, 0).copy_(initial)
-        self._allocate(weight)
+        self.gates_weight, self.candidate_weight = (
+            part.contiguous() for part in weight.split([2 * self.size, self.size], -2)
+        )
+        self._kept_steps = steps if differentiate else 1
+        self.states = initial.new_empty(steps + 1, *initial.shape)
+        self.states[0] = initial
+        # The states in the dtype of the products: the same tensor unless they are narrower.
+        self.rows = self.states
+        if weight.dtype != initial.dtype:
+            self.rows = torch.empty_like(self.states, dtype=weight.dtype)
+            self.rows[0] = initial
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Allocates the buffers that forward steps fill."""
+        self.gates = self._buffer(2 * self.size, self.states.dtype)
+        self.candidates = self._buffer(self.size, self.states.dtype)
 
     @abstractmethod
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -56,7 +64,7 @@ class CellPass(ABC):
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
-        self.d_inputs = self._empty(3 * self.size, self.dtype)
+        self.d_inputs = self._buffer(3 * self.size, self.weight.dtype)
 
     @abstractmethod
     def backward(self, step: int, d_state: Tensor) -> None:
@@ -70,32 +78,19 @@ class CellPass(ABC):
         """The gradient (*D, n) of the bias inside the recurrence; None where there is no such bias."""
         return None
 
-    def _allocate(self, weight: Tensor) -> None:
-        """Allocates the buffers that forward steps fill; a subclass may need more, or the whole recurrent weight."""
-        self.gates = self._buffer(2 * self.size, self.states.dtype)
-        self.candidates = self._buffer(self.size, self.states.dtype)
-
-    def _slot(self, buffer: Tensor, step: int) -> Tensor:
-        return buffer.select(-3, step if self._kept else 0)
-
-    def _empty(self, size: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(*self._shape, size, dtype=dtype, device=self.states.device)
-
     def _buffer(self, size: int, dtype: torch.dtype) -> Tensor:
         """Room for every step, or for one step where there is no backward pass."""
-        if self._kept:
-            return self._empty(size, dtype)
-        return torch.empty(*self._shape[:-2], 1, self._shape[-1], size, dtype=dtype, device=self.states.device)
+        return self.states.new_empty(self._kept_steps, *self.states.shape[1:-1], size, dtype=dtype)
+
+    def _slot(self, buffer: Tensor, step: int) -> Tensor:
+        """The part of a buffer that a step fills."""
+        return buffer[step % self._kept_steps]
 
     def _interpolate(self, step: int, old: Tensor, end: Tensor, share: Tensor) -> None:
         """State `step` + 1 = old + share * (end - old)."""
-        state = self.states.select(-3, step + 1)
-        torch.lerp(old, end, share, out=state)
+        torch.lerp(old, end, share, out=self.states[step + 1])
         if self.rows is not self.states:
-            self.rows.select(-3, step + 1).copy_(state)
-
-    def _rows_before(self) -> Tensor:
-        return self.rows.narrow(-3, 0, self.count)
+            self.rows[step + 1] = self.states[step + 1]
 
 
 class GatedCell(Initialised):
@@ -121,12 +116,19 @@ class GatedCell(Initialised):
         self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
 
     def inputs(self, x: Tensor) -> Tensor:
-        """The input products of all steps: (..., m) to (..., 3n), or (D, U, B, m) to (D, U, B, 3n)."""
+        """The input products of all steps: (..., m) to (..., 3n), or (U, D, B, m) to (U, D, B, 3n)."""
         weight, bias = self.input_weight.to(x.dtype), self.input_bias().to(x.dtype)
         if weight.dim() == 2:
             return F.linear(x, weight, bias)
-        flat = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT)
-        return flat.view(*x.shape[:-1], flat.shape[-1])
+        by_direction = x.transpose(0, 1)
+        flat = torch.baddbmm(bias[:, None], by_direction.flatten(1, 2), weight.mT)
+        return flat.view(*by_direction.shape[:-1], flat.shape[-1]).transpose(0, 1).contiguous()
+
+    def context_inputs(self, contexts: Tensor) -> Tensor:
+        """The products with contexts (..., D), which are added to `inputs`: (..., 3n)."""
+        if self.context_weight is None:
+            raise ValueError("the encoder's cell has no context")
+        return F.linear(contexts, self.context_weight.to(contexts.dtype))
 
     def input_bias(self) -> Tensor:
         """The bias (*D, 3n) of the inputs."""
@@ -141,49 +143,40 @@ class GatedCell(Initialised):
         bias = self.inner_bias()
         return self.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
 
-    def begin(
-        self,
-        initial: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        skip: Tensor | None,
-        steps: int,
-        differentiate: bool,
-    ) -> CellPass:
-        """A pass of this cell, with arguments as in `CellPass`: fused kernels on a GPU that runs them, else PyTorch."""
-        cls = self.pass_class
-        if not missing(initial.device):
-            from nmtalign.core.gpu.cells import FUSED
+    def pass_on(self, device: torch.device) -> type[CellPass]:
+        """The class of a pass of this cell: fused kernels on a GPU that runs them, else PyTorch's operations."""
+        if missing(device):
+            return self.pass_class
+        from nmtalign.core.gpu.fused_cells import FUSED_PASSES
 
-            cls = FUSED.get(cls, cls)
-        return cls(initial, weight, bias, skip, steps, differentiate)
+        return FUSED_PASSES.get(self.pass_class, self.pass_class)
 
 
 class PaperCellPass(CellPass):
     """The paper's hidden unit: `gates` holds z and r, `products` holds r * state, the input of the candidate."""
 
-    def _allocate(self, weight: Tensor) -> None:
-        super()._allocate(weight)
-        self.products = self._buffer(self.size, self.dtype)
+    def _allocate(self) -> None:
+        super()._allocate()
+        self.products = self._buffer(self.size, self.weight.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states.select(-3, step), self.rows.select(-3, step)
+        state, row = self.states[step], self.rows[step]
         gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
         update, reset = gates.chunk(2, -1)
         products = torch.mul(reset, state, out=self._slot(self.products, step))
         sums = product(products, self.candidate_weight, candidate_inputs)
         candidate = self._slot(self.candidates, step).copy_(sums).tanh_()
         if self.skip is not None:
-            update.masked_fill_(self.skip.select(-3, step), 0)
+            update.masked_fill_(self.skip[step], 0)
         self._interpolate(step, state, candidate, update)
 
     def backward(self, step: int, d_state: Tensor) -> None:
         """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
-        state, candidate = self.states.select(-3, step), self.candidates.select(-3, step)
-        update, reset = self.gates.select(-3, step).chunk(2, -1)
-        d_inputs = self.d_inputs.select(-3, step)
+        state, candidate = self.states[step], self.candidates[step]
+        update, reset = self.gates[step].chunk(2, -1)
+        d_inputs = self.d_inputs[step]
         d_update, d_reset, d_candidate = d_inputs.chunk(3, -1)
         taken = d_state * update
         torch.mul(taken, one_minus_square(candidate), out=d_candidate)
@@ -198,7 +191,7 @@ class PaperCellPass(CellPass):
     def d_weight(self) -> Tensor:
         """The gates multiply the state, the candidate multiplies r * state."""
         d_gates, d_candidate = self.d_inputs.split([2 * self.size, self.size], -1)
-        return torch.cat([over_steps(d_gates, self._rows_before()), over_steps(d_candidate, self.products)], -2)
+        return torch.cat([over_steps(d_gates, self.rows[:-1]), over_steps(d_candidate, self.products)], -2)
 
 
 class PaperCell(GatedCell):
@@ -214,33 +207,33 @@ class PaperCell(GatedCell):
 class CudnnCellPass(CellPass):
     """PyTorch's GRU: `gates` holds r and z, `hidden` holds U s + b_U, which the reset gate multiplies."""
 
-    def _allocate(self, weight: Tensor) -> None:
-        super()._allocate(weight)
+    def _allocate(self) -> None:
+        super()._allocate()
         self.hidden = self._buffer(self.size, self.states.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states.select(-3, step), self.rows.select(-3, step)
+        state, row = self.states[step], self.rows[step]
         bias = None if self.bias is None else self.bias[..., None, :].expand(row.shape)
         gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
         hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, bias))
         reset, keep = gates.chunk(2, -1)
         candidate = self._slot(self.candidates, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
         if self.skip is not None:
-            keep.masked_fill_(self.skip.select(-3, step), 1)
+            keep.masked_fill_(self.skip[step], 1)
         self._interpolate(step, candidate, state, keep)
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
         super().start_backward()
-        self.d_hidden = self._empty(self.size, self.dtype)
+        self.d_hidden = self._buffer(self.size, self.weight.dtype)
 
     def backward(self, step: int, d_state: Tensor) -> None:
         """With d the gradient of s_new: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
-        state, candidate, hidden = (buffer.select(-3, step) for buffer in (self.states, self.candidates, self.hidden))
-        reset, keep = self.gates.select(-3, step).chunk(2, -1)
-        d_inputs, d_hidden = self.d_inputs.select(-3, step), self.d_hidden.select(-3, step)
+        state, candidate, hidden = self.states[step], self.candidates[step], self.hidden[step]
+        reset, keep = self.gates[step].chunk(2, -1)
+        d_inputs, d_hidden = self.d_inputs[step], self.d_hidden[step]
         d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
         kept = d_state * keep
         d_new = d_state.sub_(kept).mul_(one_minus_square(candidate))
@@ -256,12 +249,12 @@ class CudnnCellPass(CellPass):
 
     def d_weight(self) -> Tensor:
         """Gates and candidate both multiply the state."""
-        rows = self._rows_before()
-        return torch.cat([over_steps(self.d_inputs[..., : 2 * self.size], rows), over_steps(self.d_hidden, rows)], -2)
+        d_gates, rows = self.d_inputs[..., : 2 * self.size], self.rows[:-1]
+        return torch.cat([over_steps(d_gates, rows), over_steps(self.d_hidden, rows)], -2)
 
     def d_bias(self) -> Tensor | None:
         """The gradient of the candidate's b_U."""
-        return self.d_hidden.flatten(-3, -2).sum(-2, dtype=self.states.dtype)
+        return sum_over_rows(self.d_hidden, self.states.dtype)
 
 
 class CudnnCell(GatedCell):
@@ -289,6 +282,6 @@ class CudnnCell(GatedCell):
 CELLS: Mapping[Cell, type[GatedCell]] = {"paper": PaperCell, "cudnn": CudnnCell}
 
 
-def make_cell(kind: Cell, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> GatedCell:
-    """The cell named `kind`."""
-    return CELLS[kind](input_size, size, context_size, directions)
+def sum_over_rows(gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    """The sum (*D, n) of a gradient (U, *D, B, n) over steps and rows."""
+    return gradient.movedim(0, -3).flatten(-3, -2).sum(-2, dtype=dtype)

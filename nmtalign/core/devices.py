@@ -78,16 +78,20 @@ def make_products_reproducible() -> None:
 def products_are_reproducible() -> bool:
     """Whether MKL's strict reproducibility is active for float32 products on the CPU.
 
-    MKL accepts the mode on processors of AMD too, but has no effect there: its automatic branch is then none of those
-    for which Intel documents the strict mode.
+    MKL accepts the mode on AMD processors too, but it has no effect there: Intel documents the strict mode only for
+    some branches, and the automatic branch of these processors is none of them.
     """
     get_mode = _mkl_function("MKL_CBWR_Get", "mkl_serv_cbwr_get")
     get_branch = _mkl_function("MKL_CBWR_Get_Auto_Branch", "mkl_serv_cbwr_get_auto_branch")
     if get_mode is None or get_branch is None:
         return False
-    mode = get_mode(_CBWR_ALL)
+    return strict_mode_has_effect(get_mode(_CBWR_ALL), get_branch())
+
+
+def strict_mode_has_effect(mode: int, automatic_branch: int) -> bool:
+    """Whether MKL's mode is strict, and its branch (the automatic one, unless the mode names another) supports it."""
     branch = mode & ~_CBWR_STRICT
-    return bool(mode & _CBWR_STRICT) and (get_branch() if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
+    return bool(mode & _CBWR_STRICT) and (automatic_branch if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
 
 
 def _mkl_function(*names: str) -> Callable[..., int] | None:
@@ -102,8 +106,8 @@ def _mkl_function(*names: str) -> Callable[..., int] | None:
 def keep_memory() -> None:
     """Lets the C library keep freed memory for the next batch of training.
 
-    By default it returns every array of more than a few megabytes to the system, which fills the next one with zeros
-    page by page: 30,000 page faults per batch, a tenth of the time. This is possible with glibc only.
+    By default it returns every large array to the system, which fills the next one with zeros page by page: 30,000 page
+    faults per batch, a tenth of the time. Only glibc can do this.
     """
     map_from, trim_from = 1 << 28, 2**31 - 1  # bytes
     try:
@@ -115,10 +119,10 @@ def keep_memory() -> None:
 
 
 def return_memory() -> None:
-    """Gives the memory that is free back to the system, where the C library would keep it.
+    """Returns freed memory to the system; only glibc can do this.
 
-    A search frees arrays of many sizes in several threads. What is free lies scattered, and glibc keeps it: the process
-    grows for a long time though it uses no more. Only glibc can be told; elsewhere nothing changes.
+    A search frees arrays of many sizes in several threads. glibc keeps the scattered free memory, and the process grows
+    for a long time though it uses no more.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

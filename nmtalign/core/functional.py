@@ -57,10 +57,10 @@ def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> None:
 
 
 def over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
-    """A weight's gradient (*D, out, in) as one product over all steps: (*D, U, B, out) and (*D, U, B, in)."""
+    """A weight's gradient (*D, out, in) as one product over all steps: (U, *D, B, out) and (U, *D, B, in)."""
     if gradient.dim() == 3:
         return gradient.flatten(0, 1).t() @ rows.flatten(0, 1)
-    return torch.stack([over_steps(*direction) for direction in zip(gradient, rows, strict=True)])
+    return torch.stack([over_steps(*direction) for direction in zip(gradient.unbind(1), rows.unbind(1), strict=True)])
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The decoder for search: the model's weights with everything multiplied in advance that no step changes.
+"""The model prepared for search: products that are equal at every step are computed once.
 
 The context enters the cell and the readout linearly: C_c and C_o (appendix A.2.2) are multiplied with each annotation
 once per sentence, not with each context at each step. Likewise the input weights of cell and readout are multiplied
@@ -28,11 +28,10 @@ _NEW_WORDS = 16  # words of each product for words that occur for the first time
 class Inference:
     """A model ready for search, without gradients. Products are in `dtype`, states and softmax in float32.
 
-    The weights are those at the time of construction, except the word vectors, which are read when a word first
-    occurs. In float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the
-    numbers of a sentence do not depend, to the last bit, on the other sentences and hypotheses, or on the number of
-    threads. Elsewhere, and for models of fewer than 32 hidden units, they depend on them within the rounding of
-    float32.
+    The weights are copied at construction, except the word vectors, which are read when a word first occurs. In
+    float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the numbers of
+    a sentence do not depend on the other sentences and hypotheses, or on the number of threads. Elsewhere, and for
+    models of fewer than 32 hidden units, they may differ by the rounding of float32.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
@@ -63,9 +62,9 @@ class Inference:
         return self.output_weight.device
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
-        """The folded memory of sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
+        """The folded memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
         count = len(source)
-        if few := max(0, MIN_ROWS - count):  # more sentences, of `</s>` alone
+        if few := max(0, MIN_ROWS - count):  # adds sentences that contain only `</s>`
             source = F.pad(source, (0, 0, 0, few))
             source_mask = F.pad(source_mask, (0, 0, 0, few))
             source_mask[count:, 0] = True
@@ -101,7 +100,7 @@ class Inference:
         features = maxout(total)
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        keep_context = step.update_first and attention is not None
+        keep_context = self._decoder.update_first and attention is not None
         return DecoderState(step.hidden, contexts if keep_context else None, coverage), features, weights
 
     def _cast(self, weight: Tensor) -> Tensor:
@@ -115,11 +114,11 @@ class Inference:
 
 
 class WordTable:
-    """The products of weights (out, m) and a bias (out,) with each word's vector, without gradients.
+    """The products of weights (out, m) with each word's vector, plus a bias (out,), without gradients.
 
     A translation uses a few thousand words of a large vocabulary: only their rows are computed, and only their pages
-    of the table take memory. Threads may share a table. On a GPU, where asking would cost more than it saves, all rows
-    are computed at once.
+    of the table take memory. Threads may share a table. On a GPU all rows are computed at once, because the check for
+    new words would take longer.
     """
 
     def __init__(self, embedding: nn.Module, weight: Tensor, bias: Tensor) -> None:

@@ -12,7 +12,7 @@ from nmtalign.settings.training_settings import Initialisation
 
 
 class Role(Enum):
-    """What a parameter is for, which decides how it is initialised. Each module names the roles of its parameters."""
+    """The kind of a parameter, which decides how it is initialised."""
 
     BIAS = "bias"
     RECURRENT = "recurrent"  # (*D, 3n, n), blocks that multiply the state

@@ -1,4 +1,9 @@
-"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A)."""
+"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A).
+
+Read this file first: the encoder turns the source into annotations, the decoder (`step`) runs along the target words
+and attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` has the
+same equations as plain loops.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,30 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.additive_attention import AdditiveAttention, Coverage
-from nmtalign.core.attention import Attention, DotAttention, GeneralAttention, Memory
-from nmtalign.core.cells import make_cell
+from nmtalign.core.attention import Memory
+from nmtalign.core.cells import CELLS
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
-from nmtalign.core.readout import Readout
-from nmtalign.core.step import DecoderState, DecoderStep, attention_parameters, unroll, unroll_attending
+from nmtalign.core.readout import Readout, linear_cross_entropy
+from nmtalign.core.step import Decoder, DecoderPass, unroll
 from nmtalign.settings.training_settings import ModelConfig
-
-SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
-    "additive": AdditiveAttention,
-    "dot": DotAttention,
-    "general": GeneralAttention,
-}
 
 
 @dataclass(frozen=True)
 class Activations:
-    """How a pass computes: part of the arguments of every pass, so that the model itself has no modes.
+    """How a pass computes; an argument of every pass, so that the model itself has no modes.
 
     `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
-    bf16. With `static_shapes` no shape and no decision depends on what the masks contain, so that nothing waits for
-    the device and the pass can be captured as a CUDA graph; the logits of padding are computed too. A GPU always has
-    them. `sparse_gradients` gives the embeddings gradients of the words of the batch only.
+    bf16. With `static_shapes`, which a GPU always has, no shape depends on the content of the masks: the host never
+    waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too. With
+    `sparse_gradients` the gradients of the embeddings contain only the words of the batch.
     """
 
     dtype: torch.dtype | None = None
@@ -44,9 +42,9 @@ DEFAULT = Activations()
 
 @dataclass(frozen=True)
 class Forced:
-    """A forced decoding of B pairs."""
+    """The result of decoding B given target sentences."""
 
-    log_probs: Tensor  # (B, Ty) of each target word, `</s>` included, 0 at padding
+    log_probs: Tensor  # (B, Ty), of each target word, `</s>` included; 0 at padding
     weights: Tensor | None  # (B, Ty, Tx), None without attention
 
 
@@ -54,20 +52,9 @@ class Forced:
 class Loss:
     """Sums over the target words of a batch, `</s>` included."""
 
-    objective: Tensor  # what is differentiated: nll, with label smoothing where it is on
+    objective: Tensor  # the loss with a gradient: nll, with label smoothing if it is on
     nll: Tensor  # negative log-likelihood, in nats
-    weights: Tensor | None  # (Ty, B, Tx) of the same pass, with a gradient; None without attention
-
-
-@dataclass(frozen=True)
-class DecoderPass:
-    """The inputs of the readout at all steps along given targets."""
-
-    memory: Memory
-    words: Tensor  # (Ty, B, m), the vectors of the previous words; zero at the first step
-    states: Tensor  # (Ty, B, n)
-    contexts: Tensor  # (Ty, B, D)
-    weights: Tensor | None  # (Ty, B, Tx)
+    weights: Tensor | None  # (Ty, B, Tx), with a gradient; None without attention
 
 
 class Embedding(Initialised):
@@ -81,7 +68,7 @@ class Embedding(Initialised):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, words: Tensor, sparse: bool = False) -> Tensor:
-        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient, of the words alone."""
+        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient."""
         return F.embedding(words, self.weight, sparse=sparse) + self.bias
 
 
@@ -89,17 +76,17 @@ class Encoder(nn.Module):
     """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
-    direction is the forward one, or, with the source reversed (Sutskever et al. 2014), the backward one. Annotations
-    stay at the positions of their words in either case.
+    direction is the forward one, or the backward one if the source is reversed (Sutskever et al. 2014). The annotation
+    of a word is at the position of the word in either case.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        # For each direction, whether it reads the source from its end.
+        # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
         self.size = config.hidden
-        self.cell = make_cell(config.cell, config.embedding, config.hidden, directions=self.directions)
+        self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
 
     @property
     def output_size(self) -> int:
@@ -112,117 +99,17 @@ class Encoder(nn.Module):
         inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1)))
         skip = None if padding is None else self._in_order(padding.t())[..., None]
         initial = embedded.new_zeros(self.directions, batch, self.size, dtype=wide(embedded.dtype))
-        states = unroll(self.cell, inputs, initial, skip).states[:, 1:]
-        ways = [way.flip(0) if back else way for way, back in zip(states, self._backward, strict=True)]
+        states = unroll(self.cell, inputs, initial, skip)[1:]
+        ways = [way.flip(0) if back else way for way, back in zip(states.unbind(1), self._backward, strict=True)]
         return torch.stack([way.transpose(0, 1) for way in ways], 2).view(batch, length, -1)
 
     def _in_order(self, steps: Tensor) -> Tensor:
-        """The inputs of each direction in the order of its steps: (Tx, ...) to (D, Tx, ...)."""
-        return torch.stack([steps.flip(0) if back else steps for back in self._backward])
-
-
-class Decoder(Initialised):
-    """The decoder's parameters: its cell, its alignment model, and its first state (appendix A.2.2)."""
-
-    roles: ClassVar[Mapping[str, Role]] = {"initial_weight": Role.MATRIX, "initial_bias": Role.BIAS}
-
-    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__()
-        self.update_first = config.order == "look-generate-update"
-        self._reversed = config.reverse_source
-        attends = config.attention != "none"
-        self.initial_weight = nn.Parameter(torch.empty(config.hidden, config.hidden if attends else annotation_size))
-        self.initial_bias = nn.Parameter(torch.zeros(config.hidden))
-        self.cell = make_cell(config.cell, config.embedding, config.hidden, context_size=annotation_size)
-        self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
-        covers = config.coverage == "linguistic"
-        self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
-
-    def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
-
-        The last state of each direction has read the whole sentence. It is at `</s>` for the forward net and at the
-        first word for the backward net, and for a single direction that reads the source reversed.
-        """
-        size = len(self.initial_bias)
-        last = mask.sum(1) - 1
-        ends = [annotations[:, 0, -size:]]
-        if not self._reversed:
-            ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
-        if annotations.shape[-1] == size:
-            ends = ends[:1]
-        if self.attention is None:
-            context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
-            return Memory(context, None, padding, self._initial_state(context))
-        shares = None if self.coverage is None else self.coverage.shares(annotations)
-        return Memory(annotations, self.attention.keys(annotations), padding, self._initial_state(ends[-1]), shares)
-
-    def _initial_state(self, summary: Tensor) -> Tensor:
-        """s_0 = tanh(W_s backward_1 + b_s), (B, n), in float32 even beside bf16."""
-        weight, bias = self.initial_weight.to(summary.dtype), self.initial_bias.to(summary.dtype)
-        return F.linear(summary, weight, bias).to(wide(summary.dtype)).tanh()
-
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
-        length = len(words)
-        inputs = self.cell.inputs(words[1:] if self.update_first else words)
-        weights = None
-        if self.attention is None:
-            unrolled = unroll(self.cell, inputs + self._context_inputs(memory.values), memory.initial)
-            contexts = memory.values.expand(length, -1, -1)
-        else:
-            unrolled = unroll_attending(
-                self.cell, self.attention, self.coverage, memory, inputs, length, self.update_first
-            )
-            if unrolled.contexts is None:
-                raise ValueError("a pass with attention has contexts")
-            contexts, weights = unrolled.contexts, unrolled.weights
-        states = unrolled.states[:length] if self.update_first else unrolled.states[1:]
-        return DecoderPass(memory, words, states, contexts, weights)
-
-    def step(self, memory: Memory, state: DecoderState, word_inputs: Tensor, first: bool) -> DecoderStep:
-        """One step of search for N rows over a folded memory, without a gradient; word_inputs (N, 3n).
-
-        The rows of one sentence are adjacent. At the `first` step of a sentence the order look-generate-update has no
-        update, and does not use the word.
-        """
-        rows, dtype = len(state.hidden), word_inputs.dtype
-        attention = None
-        if self.attention is None:
-            fixed = memory.values[:, : word_inputs.shape[-1]]
-            word_inputs = word_inputs + fixed.repeat_interleave(rows // len(fixed), 0)
-        else:
-            parameters = attention_parameters(self.attention, self.coverage, memory, dtype)
-            attention = self.attention.begin(memory, rows, 1, False, state.coverage, parameters)
-        updates = 0 if first and self.update_first else 1
-        cells = self.cell.begin(state.hidden, *self.cell.recurrent(dtype), None, updates, False)
-        inputs = word_inputs[None]
-        step = DecoderStep(cells, attention, inputs, None, self.update_first, state.context, 1)
-        step.run()
-        return step
-
-    def states_given(self, run: DecoderPass, contexts: Tensor) -> Tensor:
-        """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
-
-        In the order look-generate-update they do not depend on them. In the other order the update comes between: one
-        step of the cell, for all steps of the pass at once.
-        """
-        if self.update_first:
-            return run.states
-        initial = run.memory.initial
-        before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)])
-        inputs = self.cell.inputs(run.words) + self._context_inputs(contexts)
-        return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1)).states[1].view_as(run.states)
-
-    def _context_inputs(self, contexts: Tensor) -> Tensor:
-        """The products of the cell with contexts (..., D): (..., 3n)."""
-        if self.cell.context_weight is None:
-            raise ValueError("the decoder's cell has no context")
-        return F.linear(contexts, self.cell.context_weight.to(contexts.dtype))
+        """The inputs of each direction in the order of its steps: (Tx, ...) to (Tx, D, ...)."""
+        return torch.stack([steps.flip(0) if back else steps for back in self._backward], 1)
 
 
 class TranslationModel(nn.Module):
-    """Encoder, decoder and readout over word ids; it knows nothing of words, files or modes of computation."""
+    """Encoder, decoder and readout over word ids."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -232,11 +119,11 @@ class TranslationModel(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, self.encoder.output_size)
         self.readout = Readout(config, self.encoder.output_size)
-        if not self.source_embedding.weight.is_meta:  # a model on the meta device is given its weights later
+        if not self.source_embedding.weight.is_meta:  # a model on the meta device receives its weights later
             initialise(self, config.initialisation)
 
     def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
-        """The memory of sentences: ids (B, Tx) and mask (B, Tx), True = a real token; each ends with `</s>`."""
+        """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
         padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
         embedded = self._dropout(self._embed(self.source_embedding, source, how))
         annotations = self._dropout(self.encoder(embedded, padding))
@@ -256,7 +143,8 @@ class TranslationModel(nn.Module):
         run = self._run(source, source_mask, target, how)
         features, targets = self._features(run, target, None if static else target_mask)
         weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
-        objective, nll = self.readout.cross_entropy(features, targets, label_smoothing, weights)
+        softmax = self.readout.output_weight, self.readout.output_bias
+        objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights)
         return Loss(objective, nll, run.weights)
 
     @torch.no_grad()
@@ -275,13 +163,13 @@ class TranslationModel(nn.Module):
     def force_posterior(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
     ) -> Forced:
-        """As `force`, with the weights as they are once each word is known; a model without attention has none.
+        """As `force`, but the weights are posteriors given each target word; None without attention.
 
-        The weights of a step are chosen before its word is known: weights[t, j] is a prior over what the word y_t
-        comes from. Bayes' rule gives posterior[t, j], proportional to weights[t, j] * p(y_t | context =
-        annotations[j]) (Shankar & Sarawagi 2019, who train so). To compute p at each of Tx annotations would take Tx
-        softmaxes. To the first order around the context c_t, log p(y_t | annotations[j]) = log p(y_t | c_t) + g_t .
-        (annotations[j] - c_t), and g_t = d log p(y_t) / d c_t takes one.
+        The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
+        y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
+        context = annotations[j]) (Shankar & Sarawagi 2019 train with it). The exact p would take a softmax for each of
+        Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) is log p(y_t | c_t) +
+        g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
         """
         if self.decoder.attention is None:
             return self.force(source, source_mask, target, target_mask, how)
@@ -304,9 +192,9 @@ class TranslationModel(nn.Module):
         """Runs the decoder along the targets (B, Ty)."""
         memory = self.encode(source, source_mask, how)
         words = self._dropout(self._embed(self.target_embedding, target.t()[:-1], how))
-        # At the first step there is no previous word: its vector is zero, embedding bias and all.
-        nothing = memory.values.new_zeros(1, len(target), self.config.embedding)
-        return self.decoder.unroll(memory, torch.cat([nothing, words]))
+        # At the first step there is no previous word: its vector is zero, without the embedding's bias.
+        no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
+        return self.decoder.unroll(memory, torch.cat([no_word, words]))
 
     def _features(self, run: DecoderPass, target: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
         """(features (N, r), target words (N,)) of the chosen (B, Ty) words, or of all, ordered by step."""

@@ -4,7 +4,6 @@ The cross-entropy is computed block by block, so that the logits of a batch, (N,
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -18,8 +17,8 @@ from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
-CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together: what the processor's cache has room for
-_SMALLEST = 1e-30  # a smaller probability may have lost digits
+CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together, because they fit into the processor's cache
+_SMALLEST = 1e-30  # smaller probabilities are imprecise
 
 
 class Readout(Initialised):
@@ -62,29 +61,25 @@ class Readout(Initialised):
         hidden = F.dropout(apply(_Maxout, total), dropout)
         return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
 
-    def log_probs(self, features: Tensor) -> Tensor:
-        """Log-probabilities (N, K) of the words, in float32 (float64 for float64)."""
-        logits = F.linear(features, self.output_weight.to(features.dtype), self.output_bias.to(features.dtype))
-        return logits.to(wide(logits.dtype)).log_softmax(-1)
-
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, without a gradient."""
-        parts = [
-            self.log_probs(features[rows]).gather(1, targets[rows, None]).squeeze(1)
-            for rows in slices(len(targets), len(self.output_bias), CHUNK_CELLS)
-        ]
-        return torch.cat(parts) if parts else features.new_zeros(0, dtype=wide(features.dtype))
+        """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
+        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(features.dtype)
+        found = features.new_empty(len(targets), dtype=wide(features.dtype))
+        for rows in slices(len(targets), len(bias), CHUNK_CELLS):
+            log_probs = F.linear(features[rows], weight, bias).to(found.dtype).log_softmax(-1)
+            found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
+        return found
 
     def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """As the function `token_gradients`, for this softmax."""
-        return token_gradients(features, self.output_weight, self.output_bias, targets)
-
-    def cross_entropy(
-        self, features: Tensor, targets: Tensor, label_smoothing: float = 0.0, row_weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """As the function `linear_cross_entropy`, for this softmax."""
-        weight, bias = self.output_weight, self.output_bias
-        return linear_cross_entropy(features, weight, bias, targets, label_smoothing, row_weights)
+        """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r)."""
+        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
+        nll, log_sums = features.new_empty(2, len(targets), dtype=bias.dtype)
+        gradients = torch.empty_like(features)
+        for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
+            logits = features[rows] @ weight.t()
+            _to_gradient(logits, bias, targets[rows], 0.0, None, nll[rows], log_sums[rows])
+            torch.mm(logits, weight, out=gradients[rows]).neg_()
+        return -nll, gradients
 
 
 def maxout(values: Tensor) -> Tensor:
@@ -119,6 +114,7 @@ def linear_cross_entropy(
     targets: Tensor,
     label_smoothing: float = 0.0,
     row_weights: Tensor | None = None,
+    block_cells: int = BLOCK_CELLS,
 ) -> tuple[Tensor, Tensor]:
     """(objective, nll) of targets (N,) under softmax(features W^T + b), both summed; the objective has a gradient.
 
@@ -127,26 +123,9 @@ def linear_cross_entropy(
     are computed together with the loss. Products are in the dtype of the features, softmax and sums in float32
     (float64 for float64).
     """
-    rows = _Rows(features.detach(), weight.detach(), bias.detach(), targets, label_smoothing, row_weights)
-    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, rows, torch.is_grad_enabled())
+    constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
+    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, *constants)
     return objective, nll
-
-
-def token_gradients(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r).
-
-    weight (K, r), bias (K,). Products are in the dtype of the features, the softmax in float32 (float64 for float64).
-    """
-    weight, dtype = weight.to(features.dtype), wide(features.dtype)
-    log_probs, gradients = features.new_empty(len(targets), dtype=dtype), torch.empty_like(features)
-    for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
-        logits = (features[rows] @ weight.t()).to(dtype) + bias
-        picked = targets[rows, None]
-        chosen = logits.gather(1, picked)
-        log_probs[rows] = (chosen - logits.logsumexp(-1, keepdim=True))[:, 0]
-        probs = logits.softmax(-1).scatter_add_(1, picked, torch.full_like(chosen, -1.0))
-        torch.mm(probs.to(features.dtype), weight, out=gradients[rows]).neg_()
-    return log_probs, gradients
 
 
 def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
@@ -158,82 +137,77 @@ def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
         yield slice(start, min(rows, start + size))
 
 
-@dataclass(frozen=True)
-class _Gradients:
-    features: Tensor
-    weight: Tensor
-    bias: Tensor
-
-
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, rows: "_Rows", differentiate: bool
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        row_weights: Tensor | None,
+        block_cells: int,
+        differentiate: bool,
     ) -> tuple[Tensor, Tensor]:
-        objective, nll, gradients = rows.compute(differentiate)
-        ctx.gradients = gradients
-        ctx.mark_non_differentiable(nll)
-        return objective, nll
+        dtype = wide(features.dtype)
+        narrow_weight, wide_bias = weight.to(features.dtype), bias.to(dtype)
+        nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
+        d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
+        d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
+        for rows in slices(len(targets), len(bias), block_cells):
+            block = features[rows]
+            logits = block @ narrow_weight.t()
+            scale = None if row_weights is None else row_weights[rows]
+            _to_gradient(logits, wide_bias, targets[rows], smoothing, scale, nll[rows], log_sums[rows])
+            if differentiate:
+                torch.mm(logits, narrow_weight, out=d_features[rows])
+                d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
+                _add_product(d_weight, logits, block)
+            del logits  # before those of the next block are computed
+        counted = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
+        if row_weights is not None:
+            nll, log_sums = nll * row_weights, log_sums * row_weights
+        objective = total = nll.sum()
+        if smoothing:
+            gradients = (d_features, d_weight, d_bias) if differentiate else None
+            smooth = _smooth(features, narrow_weight, wide_bias, log_sums.sum(), counted, smoothing, gradients)
+            objective = (1 - smoothing) * total + smooth
+        ctx.gradients = d_features, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
+        ctx.mark_non_differentiable(total)
+        return objective.clone(), total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        found: _Gradients = take_once(ctx, "gradients")
+        gradients: tuple[Tensor, ...] = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would change this branch alone by up to 0.4%.
-        return *(each.mul_(gradient) for each in (found.features, found.weight, found.bias)), None, None
+        return *(each.mul_(gradient) for each in gradients), None, None, None, None, None
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The arguments of `linear_cross_entropy`, and its computation by blocks of rows."""
+def _smooth(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    log_sum: Tensor,
+    counted: Tensor,
+    smoothing: float,
+    gradients: tuple[Tensor, Tensor, Tensor] | None,
+) -> Tensor:
+    """smoothing * the mean over K words of -log p = log_sum - logit, summed over all rows at once.
 
-    features: Tensor
-    weight: Tensor
-    bias: Tensor
-    targets: Tensor
-    smoothing: float
-    row_weights: Tensor | None
-
-    def compute(self, differentiate: bool) -> tuple[Tensor, Tensor, _Gradients | None]:
-        """(objective, nll, gradients of the objective)."""
-        features, targets = self.features, self.targets
-        dtype = wide(features.dtype)
-        weight, bias = self.weight.to(features.dtype), self.bias.to(dtype)
-        nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
-        d_features, d_bias = torch.empty_like(features), torch.zeros_like(bias)
-        d_weight = self.weight.new_zeros(self.weight.shape if differentiate else 0, dtype=dtype)
-        for rows in slices(len(targets), len(bias), BLOCK_CELLS):
-            block = features[rows]
-            logits = block @ weight.t()
-            scale = None if self.row_weights is None else self.row_weights[rows]
-            _to_gradient(logits, bias, targets[rows], self.smoothing, scale, nll[rows], log_sums[rows])
-            if differentiate:
-                torch.mm(logits, weight, out=d_features[rows])
-                d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
-                _add_product(d_weight, logits, block)
-            del logits  # before those of the next block are computed
-        if self.row_weights is not None:
-            nll, log_sums = nll * self.row_weights, log_sums * self.row_weights
-        gradients = _Gradients(d_features, d_weight, d_bias) if differentiate else None
-        objective = total = nll.sum()
-        if self.smoothing:
-            objective = (1 - self.smoothing) * total + self._smooth(log_sums, weight, bias, gradients)
-        if gradients is not None and d_weight.dtype != self.weight.dtype:
-            gradients = _Gradients(d_features, d_weight.to(self.weight.dtype), d_bias.to(self.bias.dtype))
-        return objective.clone(), total, gradients
-
-    def _smooth(self, log_sums: Tensor, weight: Tensor, bias: Tensor, gradients: _Gradients | None) -> Tensor:
-        """smoothing * the mean over the words of -log p = log_sum - logit, for all words at once."""
-        share = self.smoothing / len(bias)
-        counted = torch.ones_like(log_sums) if self.row_weights is None else self.row_weights.to(log_sums.dtype)
-        feature_sum = counted @ self.features.to(log_sums.dtype)
-        weight_sum = weight.sum(0, dtype=log_sums.dtype)
-        logit_sum = feature_sum @ weight_sum + counted.sum() * bias.sum()
-        if gradients is not None:
-            gradients.features.sub_((counted[:, None] * (share * weight_sum)).to(self.features.dtype))
-            gradients.weight.sub_(share * feature_sum)
-            gradients.bias.sub_(share * counted.sum())
-        return self.smoothing * log_sums.sum() - share * logit_sum
+    `counted` (N,) are the weights of the rows, and `log_sum` is their weighted sum. Adds to the gradients.
+    """
+    share = smoothing / len(bias)
+    feature_sum = counted @ features.to(counted.dtype)
+    weight_sum = weight.sum(0, dtype=counted.dtype)
+    logit_sum = feature_sum @ weight_sum + counted.sum() * bias.sum()
+    if gradients is not None:
+        d_features, d_weight, d_bias = gradients
+        d_features.sub_((counted[:, None] * (share * weight_sum)).to(features.dtype))
+        d_weight.sub_(share * feature_sum)
+        d_bias.sub_(share * counted.sum())
+    return smoothing * log_sum - share * logit_sum
 
 
 def _add_product(total: Tensor, d_logits: Tensor, block: Tensor) -> None:
@@ -262,7 +236,7 @@ def _to_gradient(
     that is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
     if not missing(logits.device):
-        from nmtalign.core.gpu.softmax import softmax_gradient
+        from nmtalign.core.gpu.one_pass import softmax_gradient
 
         return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from nmtalign.core.additive_attention import FERTILITY_LIMIT, AdditiveAttention
-from nmtalign.core.attention import GeneralAttention
+from nmtalign.core.attention import AdditiveAttention
+from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
 from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
-from nmtalign.core.model import Decoder, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.core.readout import Readout
+from nmtalign.core.step import Decoder
 from nmtalign.settings.training_settings import ModelConfig
 
 Context = Callable[[int, Tensor], Tensor]

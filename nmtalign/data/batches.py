@@ -1,53 +1,26 @@
-"""Minibatches: how pairs are ordered, cut into batches, padded, and read ahead in a thread."""
+"""Minibatches: how pairs are ordered, cut into batches, padded, and prefetched by a thread."""
 
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nmtalign.data.corpus import Flat, Split
 from nmtalign.text.vocabulary import EOS_ID
 
 T = TypeVar("T")
 Ids = Sequence[int] | npt.NDArray[np.integer]
 Indices = npt.NDArray[np.integer]
-Flat = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
 
-AHEAD = 8  # batches made before they are asked for
+AHEAD = 8  # batches that are prefetched
 _BLOCK = 1 << 20  # pairs sorted at a time
-
-
-class Pairs(Protocol):
-    """Sentence pairs, such as a split of a prepared corpus."""
-
-    @property
-    def source_lengths(self) -> Indices:
-        """(N,) tokens per source sentence, without `</s>`."""
-
-    @property
-    def target_lengths(self) -> Indices:
-        """(N,) tokens per target sentence, without `</s>`."""
-
-    def __len__(self) -> int: ...
-
-    def pair(self, index: int) -> tuple[Ids, Ids]:
-        """(source ids, target ids) without `</s>`."""
-        ...
-
-
-@runtime_checkable
-class FlatPairs(Protocol):
-    """Pairs whose sentences are stored one after the other, so that a batch is gathered in one operation."""
-
-    def flat(self) -> tuple[Flat, Flat]:
-        """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,38 +35,32 @@ class Batch:
     target: Tensor  # (B, Ty)
     target_mask: Tensor  # (B, Ty)
     indices: Indices  # (B,) positions of the pairs in their corpus
-    source_words: int  # real tokens, `</s>` counted
-    target_words: int  # likewise
+    source_words: int  # real tokens, `</s>` included
+    target_words: int
     sentences: int  # B
-    guide: Tensor | None = None  # (B, Ty, Tx) bool, the cells of the weights that are linked, where links are given
+    guide: Tensor | None = None  # (B, Ty, Tx) bool: the weights with a given link, if links are given
     linked: int = 0  # target tokens with such cells
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; the host does not wait for a copy from pinned memory."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
         """The same batch in pinned memory, from which a CUDA device copies without the host."""
-        return self._each(Tensor.pin_memory)
+        return self._map(Tensor.pin_memory)
 
     def inputs(self) -> tuple[Tensor, ...]:
         """The inputs of a loss: source, source_mask, target, target_mask, and the guide where there is one."""
         tensors = self.source, self.source_mask, self.target, self.target_mask
         return tensors if self.guide is None else (*tensors, self.guide)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        return dataclasses.replace(
-            self,
-            source=change(self.source),
-            source_mask=change(self.source_mask),
-            target=change(self.target),
-            target_mask=change(self.target_mask),
-            guide=None if self.guide is None else change(self.guide),
-        )
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        changed: dict[str, Any] = {name: change(value) for name, value in vars(self).items() if torch.is_tensor(value)}
+        return dataclasses.replace(self, **changed)
 
 
 def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """(ids (B, Tx), mask (B, Tx)) of sentences without `</s>`, which is appended; padding is id 0, mask False."""
+    """Returns ids (B, Tx) and mask (B, Tx) of sentences; it appends `</s>` to each and pads with id 0, mask False."""
     lengths = np.array([len(sentence) + 1 for sentence in sentences])
     ids = np.full((len(sentences), int(lengths.max())), EOS_ID, np.int64)
     for row, sentence in zip(ids, sentences, strict=True):
@@ -103,7 +70,7 @@ def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
 
 
 def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indices | None = None) -> Batch:
-    """The padded batch of pairs of ids without `</s>`; `indices` are stored in it."""
+    """Returns the padded batch of pairs of ids without `</s>`; `indices` are stored in it."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
@@ -153,8 +120,8 @@ class EpochPlan(Sequence[Indices]):
         return self._order[self._bounds[turn] : self._bounds[turn + 1]]
 
 
-def eligible(pairs: Pairs, max_length: int) -> Indices:
-    """The pairs with no empty side and no side longer than `max_length` (0 = no limit), without `</s>`."""
+def eligible(pairs: Split, max_length: int) -> Indices:
+    """Returns the pairs with no empty side and at most `max_length` tokens per side (0 = no limit), without `</s>`."""
     keep = np.minimum(pairs.source_lengths, pairs.target_lengths) > 0
     if max_length:
         keep &= np.maximum(pairs.source_lengths, pairs.target_lengths) <= max_length
@@ -162,15 +129,15 @@ def eligible(pairs: Pairs, max_length: int) -> Indices:
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
-def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -> EpochPlan:
+def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -> EpochPlan:
     """The batches of an epoch (0, 1, ...), as indices of pairs; equal policies and epochs give equal plans."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
     longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
-    pairs_a_batch = policy.size
+    pairs_per_batch = policy.size
     if policy.unit == "tokens":
-        pairs_a_batch = max(1, int(policy.size / float(longest[chosen].mean())))
-    span = pairs_a_batch * max(1, policy.window)
+        pairs_per_batch = max(1, int(policy.size / float(longest[chosen].mean())))
+    span = pairs_per_batch * max(1, policy.window)
     _sort_windows(order, span, pairs)
     bounds = [_cut(longest[order[start : start + span]], policy) + start for start in range(0, len(order), span)]
     counts = [len(part) for part in bounds]
@@ -186,7 +153,7 @@ def plan_epoch(pairs: Pairs, chosen: Indices, policy: BatchPolicy, epoch: int) -
     )
 
 
-def _sort_windows(order: Indices, span: int, pairs: Pairs) -> None:
+def _sort_windows(order: Indices, span: int, pairs: Split) -> None:
     """Sorts each `span` of `order` in place, by the longer side, then source, then target; the sort is stable."""
     base = int(max(pairs.source_lengths.max(initial=0), pairs.target_lengths.max(initial=0))) + 1
     rows = max(1, _BLOCK // span) * span
@@ -213,7 +180,7 @@ def _cut(longest: Indices, policy: BatchPolicy) -> Indices:
     return np.array(starts)
 
 
-def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
+def useful_work(pairs: Split, plan: Iterable[Indices]) -> float:
     """The share of all positions, on both sides, that are real tokens, `</s>` included."""
     real = padded = 0
     for indices in plan:
@@ -224,7 +191,7 @@ def useful_work(pairs: Pairs, plan: Iterable[Indices]) -> float:
 
 
 def load_batches(
-    pairs: Pairs, plan: Iterable[Indices], pin: bool = False, complete: Callable[[Batch], Batch] | None = None
+    pairs: Split, plan: Iterable[Indices], pin: bool = False, complete: Callable[[Batch], Batch] | None = None
 ) -> Iterator[Batch]:
     """The planned batches in order, read and padded by a thread before they are needed.
 
@@ -232,24 +199,20 @@ def load_batches(
     device. Close or delete the iterator to end early.
     """
     device = torch.cuda.current_device() if pin else None
-    return prefetched(_batches(pairs, plan, device, complete), AHEAD)
+
+    def batches() -> Iterator[Batch]:
+        if device is not None:
+            torch.cuda.set_device(device)  # each thread has its own; pinning would initialise device 0
+        for indices in plan:
+            batch = _read(pairs, indices)
+            if complete is not None:
+                batch = complete(batch)
+            yield batch if device is None else batch.pinned()
+
+    return prefetched(batches(), AHEAD)
 
 
-def _batches(
-    pairs: Pairs, plan: Iterable[Indices], device: int | None, complete: Callable[[Batch], Batch] | None
-) -> Iterator[Batch]:
-    if device is not None:
-        torch.cuda.set_device(device)  # each thread has its own; pinning would initialise device 0
-    for indices in plan:
-        batch = _read(pairs, indices)
-        if complete is not None:
-            batch = complete(batch)
-        yield batch if device is None else batch.pinned()
-
-
-def _read(pairs: Pairs, indices: Indices) -> Batch:
-    if not isinstance(pairs, FlatPairs):
-        return make_batch([pairs.pair(int(index)) for index in indices], indices)
+def _read(pairs: Split, indices: Indices) -> Batch:
     source, target = pairs.flat()
     source_ids, source_mask, source_words = _gather(source, indices)
     target_ids, target_mask, target_words = _gather(target, indices)
@@ -278,9 +241,9 @@ class _End:
 
 
 def prefetched(items: Iterator[T], ahead: int) -> Iterator[T]:
-    """The items in order; a thread makes at most `ahead` of them before they are asked for.
+    """Yields the items in order; a thread prefetches at most `ahead` of them.
 
-    The thread starts when the first item is asked for. An error of `items` is raised in the place of its item. The
+    The thread starts with the request for the first item. An error of `items` is raised in the place of its item. The
     thread has ended when the last item is taken, or when the iterator is closed or deleted before.
     """
     ready: SimpleQueue[T | _End] = SimpleQueue()

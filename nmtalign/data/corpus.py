@@ -1,13 +1,13 @@
 """The prepared corpus: `corpus.h5` beside its vocabularies and tokeniser, read by memory map.
 
-Layout of corpus.h5, format 1: a group for each split (train, and dev and test where they were given), in it the groups
-`source` and `target`, in those the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
+Layout of corpus.h5, format 1: a group for each split (train, and optionally dev and test). It contains the groups
+`source` and `target`, each with the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
-hold `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train holds `line` (int32): on which line of the text, from
-0, each pair stood; its attribute `total` says how many lines there were. Files of earlier versions lack it.
+have `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train has `line` (int32): the line of each pair in the
+text, counted from 0; its attribute `total` is the number of lines. Files of earlier versions lack it.
 
-The attribute `content_sha256` has the SHA-256 of each side of each split. Since files are sealed (nmtalign.hdf5), it is
-compared only where the seal is missing; every id and offset is checked in any case.
+The attribute `content_sha256` has the SHA-256 of each side of each split. It is compared only if the file has no seal
+(nmtalign.hdf5); every id and offset is checked in any case.
 """
 
 import functools
@@ -35,14 +35,7 @@ FORMAT, FORMAT_VERSION = "nmtalign corpus", 1
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 _FILES = frozenset((*VOCABULARY_FILES, TOKENIZER_FILE, *MODEL_FILES))
-_TEXT_ATTRIBUTES = (
-    "nmtalign_version",
-    "source_language",
-    "target_language",
-    "settings",
-    "sha256",
-    "content_sha256",
-)
+_TEXT_ATTRIBUTES = ("nmtalign_version", "source_language", "target_language", "settings", "sha256", "content_sha256")
 _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
     "ids": (np.uint16, np.uint32),
     "offsets": (np.int64,),
@@ -51,78 +44,124 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
     "line": (np.int32,),
 }
 
+Array = npt.NDArray[Any]
+Flat = tuple[Array, Array]  # (ids, offsets); sentence i is ids[offsets[i]:offsets[i + 1]]
 
-class Split:
-    """The sentence pairs of one split, mapped from the file, not read into memory.
 
-    `arrays` maps "source/ids", "source/offsets" and so on to the datasets; `text_lines` is how many lines the text had.
-    """
+class SplitSide:
+    """One side of a split, memory-mapped from the file; dev and test have the raw text, too."""
 
-    def __init__(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], text_lines: int | None = None) -> None:
-        self.name = name
-        self.text_lines = text_lines
-        self._arrays = dict(arrays)
-        self._source = arrays["source/ids"], arrays["source/offsets"]
-        self._target = arrays["target/ids"], arrays["target/offsets"]
+    def __init__(
+        self, ids: Array, offsets: Array, text: Array | None = None, text_offsets: Array | None = None
+    ) -> None:
+        self.ids, self.offsets = ids, offsets
+        self._text, self._text_offsets = text, text_offsets
 
     def __len__(self) -> int:
-        return len(self._source[1]) - 1
+        return len(self.offsets) - 1
 
     @functools.cached_property
-    def source_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens a source sentence, `</s>` not counted."""
-        return _lengths(self._source[1])
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """(N,) tokens per sentence, without `</s>`."""
+        lengths = np.empty(len(self), np.int32)
+        np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="unsafe")
+        return lengths
 
-    @functools.cached_property
-    def target_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens a target sentence, `</s>` not counted."""
-        return _lengths(self._target[1])
+    def sentence(self, index: int) -> Array:
+        """The ids (uint16 or uint32) of a sentence, without `</s>`."""
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
-    def flat(self) -> tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-        """(ids, offsets) of each side; sentence i is ids[offsets[i]:offsets[i + 1]]."""
-        return self._source, self._target
+    def text(self, index: int) -> str:
+        """The raw line; raises FormatError if the side has no text or if it is not UTF-8."""
+        if self._text is None or self._text_offsets is None:
+            raise FormatError("this part of a corpus has no raw text")
+        raw = self._text[self._text_offsets[index] : self._text_offsets[index + 1]].tobytes()
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            message = f"{CORPUS_FILE}: damaged: text {index + 1} is not UTF-8; run nmtalign prep again"
+            raise FormatError(message) from None
 
-    def pair(self, index: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The ids (uint16 or uint32) of both sentences, without `</s>`."""
-        (sources, source_offsets), (targets, target_offsets) = self._source, self._target
-        return (
-            sources[source_offsets[index] : source_offsets[index + 1]],
-            targets[target_offsets[index] : target_offsets[index + 1]],
-        )
+    def check(self, name: str, size: int, shortest: int) -> None:
+        """Raises ValueError unless all offsets rise by `shortest` or more, and all ids are in the vocabulary."""
+        _check_offsets(f"{name}/ids", self.ids, self.offsets, shortest)
+        if self._text is not None and self._text_offsets is not None:
+            _check_offsets(f"{name}/text", self._text, self._text_offsets)
+            if len(self._text_offsets) != len(self.offsets):
+                raise ValueError(f"{name} has more or fewer lines than sentences")
+        if len(self.ids) and self.ids.max() >= size:
+            raise ValueError(f"an id of {name} is not in the vocabulary")
 
-    def reversed(self) -> "Split":
-        """The same pairs, source and target in each other's place."""
-        other = dict(zip(SIDES, reversed(SIDES), strict=True))
-        arrays = {"/".join(other.get(part, part) for part in name.split("/")): x for name, x in self._arrays.items()}
-        return Split(self.name, arrays, self.text_lines)
+    def content_hash(self) -> str:
+        """The SHA-256 of the ids, offsets and text, in little-endian byte order."""
+        digest = hashlib.sha256()
+        for array, first in ((self.ids, 0), (self.offsets, 1), (self._text, 0), (self._text_offsets, 1)):
+            if array is not None:
+                digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
+        return digest.hexdigest()
+
+
+def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) -> None:
+    """Raises ValueError unless the offsets rise from 0 to the length of `flat`."""
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(flat):
+        raise ValueError(f"the offsets do not fit {name}")
+    if len(offsets) > 1 and (offsets[1:] - offsets[:-1]).min() < shortest:
+        raise ValueError(f"the offsets of {name} do not rise")
+
+
+class Split:
+    """The sentence pairs of one split.
+
+    `lines` (N,) are the lines of the training text, counted from 0, on which the pairs were, in rising order;
+    `text_lines` is the number of lines of that text. Both are None if the file does not have them.
+    """
+
+    def __init__(self, name: str, source: SplitSide, target: SplitSide) -> None:
+        self.name, self.source, self.target = name, source, target
+        self.lines: npt.NDArray[np.int32] | None = None
+        self.text_lines: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
 
     @property
-    def lines(self) -> npt.NDArray[np.int32] | None:
-        """(N,) the line of the training text, from 0, on which each pair stood, rising; None where it was not kept."""
-        return self._arrays.get("line")
+    def source_lengths(self) -> npt.NDArray[np.int32]:
+        """(N,) tokens per source sentence, without `</s>`."""
+        return self.source.lengths
 
-    def has(self, name: str) -> bool:
-        """Whether the split has an array."""
-        return name in self._arrays
+    @property
+    def target_lengths(self) -> npt.NDArray[np.int32]:
+        """(N,) tokens per target sentence, without `</s>`."""
+        return self.target.lengths
 
-    def check_offsets(self, name: str, flat: str, shortest: int = 0) -> None:
-        """Raises ValueError unless the offsets rise from 0 to the length of `flat`, one sentence for each pair."""
-        offsets, length = self._arrays[name], len(self._arrays[flat])
-        if len(offsets) != len(self) + 1 or len(offsets) == 0:
+    def flat(self) -> tuple[Flat, Flat]:
+        """All sentences of each side, one after the other."""
+        return (self.source.ids, self.source.offsets), (self.target.ids, self.target.offsets)
+
+    def pair(self, index: int) -> tuple[Array, Array]:
+        """The ids of both sentences, without `</s>`."""
+        return self.source.sentence(index), self.target.sentence(index)
+
+    def source_text(self, index: int) -> str:
+        """The raw source line (dev and test only)."""
+        return self.source.text(index)
+
+    def target_text(self, index: int) -> str:
+        """The raw target line (dev and test only)."""
+        return self.target.text(index)
+
+    def reversed(self) -> "Split":
+        """The same pairs with source and target exchanged."""
+        other = Split(self.name, self.target, self.source)
+        other.lines, other.text_lines = self.lines, self.text_lines
+        return other
+
+    def check(self, sizes: tuple[int, int]) -> None:
+        """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
+        if len(self.source) != len(self.target):
             raise ValueError(f"{self.name} has sides of unequal length")
-        if offsets[0] != 0 or offsets[-1] != length:
-            raise ValueError(f"{self.name}/{name} does not fit {flat}")
-        if len(self) and (offsets[1:] - offsets[:-1]).min() < shortest:
-            raise ValueError(f"{self.name}/{name} does not rise")
-
-    def check_ids(self, name: str, size: int) -> None:
-        """Raises ValueError for an id that is not in a vocabulary of `size` words."""
-        ids = self._arrays[name]
-        if len(ids) and ids.max() >= size:
-            raise ValueError(f"an id of {self.name} is not in the vocabulary")
-
-    def check_lines(self) -> None:
-        """Raises ValueError unless there is a line for each pair, rising and within the text."""
+        for side, part, size in zip(SIDES, (self.source, self.target), sizes, strict=True):
+            part.check(f"{self.name}/{side}", size, shortest=1 if self.name == "train" else 0)
         lines, total = self.lines, self.text_lines
         if lines is None or total is None:
             return
@@ -130,41 +169,6 @@ class Split:
             raise ValueError(f"{self.name}/line does not fit the pairs")
         if len(lines) > 1 and not (lines[1:] > lines[:-1]).all():
             raise ValueError(f"{self.name}/line does not rise")
-
-    def content_hash(self, side: str) -> str:
-        """The SHA-256 of the ids, offsets and text of one side, in little-endian byte order."""
-        digest = hashlib.sha256()
-        for name, first in (("ids", 0), ("offsets", 1), ("text", 0), ("text_offsets", 1)):
-            array = self._arrays.get(f"{side}/{name}")
-            if array is not None:
-                digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
-        return digest.hexdigest()
-
-    def source_text(self, index: int) -> str:
-        """The raw source line (dev and test only)."""
-        return self._text("source", index)
-
-    def target_text(self, index: int) -> str:
-        """The raw target line (dev and test only)."""
-        return self._text("target", index)
-
-    def _text(self, side: str, index: int) -> str:
-        if f"{side}/text" not in self._arrays:
-            raise FormatError(f"the {self.name} part of a corpus holds no raw text")
-        offsets = self._arrays[f"{side}/text_offsets"]
-        raw = self._arrays[f"{side}/text"][offsets[index] : offsets[index + 1]].tobytes()
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError:
-            raise FormatError(
-                f"{CORPUS_FILE}: damaged: text {index + 1} of {self.name}/{side} is not UTF-8; run nmtalign prep again"
-            ) from None
-
-
-def _lengths(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    lengths = np.empty(len(offsets) - 1, np.int32)
-    np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
-    return lengths
 
 
 class Corpus:
@@ -184,17 +188,17 @@ class Corpus:
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
-        """The tokenisers that the text went through."""
+        """The tokenisers of the text."""
         return Tokenizers.load(self.folder)
 
     @functools.cached_property
     def hash(self) -> str:
-        """SHA-256 over settings, vocabularies, tokeniser and every id: what a resumed training compares."""
+        """SHA-256 over settings, vocabularies, tokeniser and every id, which a resumed training compares."""
         identity = {key: str(value) for key, value in self.attributes.items() if key != "nmtalign_version"}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def info(self) -> dict[str, Any]:
-        """What `nmtalign info` says of it."""
+        """The description that `nmtalign info` prints."""
         return {
             "kind": "corpus",
             "format_version": int(self.attributes["format_version"]),
@@ -220,7 +224,7 @@ class Corpus:
     def open(cls, folder: Path) -> "Corpus":
         """Opens the corpus in `folder` (or at the path of its corpus.h5).
 
-        Raises FormatError where there is none, or it is foreign or damaged, or a file beside it was changed.
+        Raises FormatError if there is none, if it is foreign or damaged, or if a file beside it was changed.
         """
         path = folder if folder.is_file() else folder / CORPUS_FILE
         if not path.is_file():
@@ -236,9 +240,12 @@ class Corpus:
             _check_files(path.parent, _texts(attributes, "sha256"))
             corpus = cls(path.parent, attributes, splits)
             corpus.sealed = sealed
-            _check_values(corpus)
-            if not sealed:
-                _check_content(splits, _texts(attributes, "content_sha256"))
+            expected = _texts(attributes, "content_sha256")
+            for name, split in splits.items():
+                split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
+                for side, part in zip(SIDES, (split.source, split.target), strict=True):
+                    if not sealed and part.content_hash() != expected[f"{name}/{side}"]:
+                        raise ValueError(f"{name}/{side} does not match its SHA-256: changed since it was written")
         return corpus
 
 
@@ -293,16 +300,14 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
-    parts = [f"{side}/{part}" for side in SIDES for part in ("ids", "offsets")]
-    parts += [
-        f"{side}/{part}" for side in SIDES for part in ("text", "text_offsets") if f"{name}/{side}/text" in datasets
-    ]
-    arrays = {part: _mapped(path, datasets[f"{name}/{part}"]) for part in parts}
-    total = None
-    if f"{name}/line" in datasets:
-        line = datasets[f"{name}/line"]
-        arrays["line"], total = _mapped(path, line), int(plain_attributes(line)["total"])
-    return Split(name, arrays, total)
+    def mapped_side(side: str) -> SplitSide:
+        parts = ("ids", "offsets", "text", "text_offsets") if f"{name}/{side}/text" in datasets else ("ids", "offsets")
+        return SplitSide(*(_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts))
+
+    split = Split(name, mapped_side("source"), mapped_side("target"))
+    if (line := datasets.get(f"{name}/line")) is not None:
+        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(line)["total"])
+    return split
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
@@ -326,23 +331,3 @@ def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
             raise FormatError(f"{file}: missing, but {CORPUS_FILE} needs it; run nmtalign prep again")
         if sha256_of(file) != expected:
             raise FormatError(f"{file}: changed since {CORPUS_FILE} was made; put it back or run nmtalign prep again")
-
-
-def _check_values(corpus: Corpus) -> None:
-    """Raises ValueError unless all offsets, ids and line numbers can be what they say."""
-    sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-    for split in corpus.splits.values():
-        for side, size in zip(SIDES, sizes, strict=True):
-            split.check_offsets(f"{side}/offsets", f"{side}/ids", shortest=1 if split.name == "train" else 0)
-            if split.has(f"{side}/text"):
-                split.check_offsets(f"{side}/text_offsets", f"{side}/text")
-            split.check_ids(f"{side}/ids", size)
-        split.check_lines()
-
-
-def _check_content(splits: Mapping[str, Split], expected: Mapping[str, str]) -> None:
-    """Raises ValueError unless each side of each split has the SHA-256 that was computed when it was written."""
-    for split in splits.values():
-        for side in SIDES:
-            if split.content_hash(side) != expected[f"{split.name}/{side}"]:
-                raise ValueError(f"{split.name}/{side} does not match its SHA-256: changed since it was written")

@@ -51,7 +51,7 @@ def write_corpus(
     content: dict[str, str] = {}
     with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w", userblock_size=USER_BLOCK) as file:
         for name, spool in spools.items():
-            sides = zip(SIDES, (spool.source, spool.target), tables[name], sizes, strict=True)
+            sides = zip(SIDES, spool.sides, tables[name], sizes, strict=True)
             for side, part, table, size in sides:
                 group = file.create_group(f"{name}/{side}")
                 content[f"{name}/{side}"] = part.store(group, table, "u2" if size <= 1 << 16 else "u4")

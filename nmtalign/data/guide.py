@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nmtalign.data.batches import Batch, Flat
-from nmtalign.data.corpus import Corpus
+from nmtalign.data.batches import Batch
+from nmtalign.data.corpus import Corpus, Flat
 from nmtalign.errors import FormatError, InputError
 from nmtalign.text.lines import bounded_lines, open_bytes, shown
 from nmtalign.text.tokenizer import WORD_START, SentencePieces

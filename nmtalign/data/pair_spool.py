@@ -1,8 +1,8 @@
-"""Tokenised pairs in temporary files with provisional ids, so that memory holds only counts; and their summary."""
+"""Tokenised pairs in temporary files with provisional ids, so that memory contains only counts; and their summary."""
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,7 +15,7 @@ from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import Side, WordIndex
 from nmtalign.text.vocabulary import UNK_ID, Vocabulary
 
-_BLOCK = 1 << 20  # ids copied at a time
+_BLOCK = 1 << 20  # numbers copied at a time
 
 
 class SideSpool:
@@ -33,8 +33,8 @@ class SideSpool:
         self._paths = {part: folder / f"{name}.{part}" for part in names}
         self._streams: dict[str, BinaryIO] = {part: path.open("wb") for part, path in self._paths.items()}
 
-    def append(self, side: Side, lines: Sequence[str] = ()) -> None:
-        """Adds the sentences of a chunk, and their raw lines where these are kept."""
+    def append(self, side: Side, lines: Sequence[str]) -> None:
+        """Adds the sentences of a chunk, and their raw lines if the split keeps its text."""
         words = side.words()
         table = np.fromiter(map(self.index.__getitem__, words), dtype=np.uint32, count=len(words))
         if len(self.index) > len(self._counts):
@@ -67,6 +67,11 @@ class SideSpool:
         """The words with the number of their occurrences."""
         return zip(self.index, self.counts.tolist(), strict=True)
 
+    def summary(self, table: npt.NDArray[np.uint32]) -> "SideSummary":
+        """The counts of this side; `table` (types,) maps provisional ids to ids of the vocabulary."""
+        unknown = table == UNK_ID
+        return SideSummary(self.tokens, len(self.index), int((~unknown).sum()), int(self.counts[unknown].sum()))
+
     def table(self, vocabulary: Vocabulary) -> npt.NDArray[np.uint32]:
         """(types,) the vocabulary's id of each provisional id."""
         return np.asarray(vocabulary.encode(self.index), dtype=np.uint32)
@@ -74,37 +79,46 @@ class SideSpool:
     def store(self, group: h5py.Group, table: npt.NDArray[np.uint32], dtype: str) -> str:
         """Writes the datasets of this side into `group` and returns the SHA-256 of their content."""
         digest = hashlib.sha256()
-        ids = group.create_dataset("ids", shape=(self.tokens,), dtype=dtype)
-        self._copy("ids", np.uint32, ids, digest, table)
-        self._offsets(group, "offsets", "lengths", digest)
+        ids = (table[block].astype(dtype) for block in self._blocks("ids", np.uint32))
+        _store(group.create_dataset("ids", (self.tokens,), dtype), ids, digest)
+        self._store_offsets(group, "offsets", "lengths", digest)
         if "text" in self._paths:
-            text = group.create_dataset("text", shape=(self.text_bytes,), dtype="u1")
-            self._copy("text", np.uint8, text, digest, None)
-            self._offsets(group, "text_offsets", "text_lengths", digest)
+            _store(group.create_dataset("text", (self.text_bytes,), "u1"), self._blocks("text", np.uint8), digest)
+            self._store_offsets(group, "text_offsets", "text_lengths", digest)
         return digest.hexdigest()
 
-    def _copy(
-        self, part: str, dtype: type, dataset: h5py.Dataset, digest: Any, table: npt.NDArray[np.uint32] | None
-    ) -> None:
-        start = 0
-        with self._paths[part].open("rb") as stream:
-            while raw := stream.read(_BLOCK * np.dtype(dtype).itemsize):
-                values: npt.NDArray[Any] = np.frombuffer(raw, dtype=dtype)
-                block = (values if table is None else table[values]).astype(dataset.dtype)
-                dataset[start : start + len(block)] = block
-                digest.update(block.tobytes())
-                start += len(block)
+    def _store_offsets(self, group: h5py.Group, name: str, part: str, digest: Any) -> None:
+        dataset = group.create_dataset(name, (self.sentences + 1,), "i8")
+        dataset[0] = 0
+        _store(dataset, _running_totals(self._blocks(part, np.int32)), digest, start=1)
 
-    def _offsets(self, group: h5py.Group, name: str, part: str, digest: Any) -> None:
-        dataset = group.create_dataset(name, shape=(self.sentences + 1,), dtype="i8")
-        dataset[0] = start = 0
-        total = 0
-        with self._paths[part].open("rb") as stream:
-            while raw := stream.read(_BLOCK * 4):
-                ends = total + np.cumsum(np.frombuffer(raw, dtype=np.int32), dtype=np.int64)
-                dataset[start + 1 : start + 1 + len(ends)] = ends
-                digest.update(ends.tobytes())
-                start, total = start + len(ends), int(ends[-1])
+    def _blocks(self, part: str, dtype: type) -> Iterator[npt.NDArray[Any]]:
+        return _blocks(self._paths[part], dtype)
+
+
+def _blocks(path: Path, dtype: type) -> Iterator[npt.NDArray[Any]]:
+    """The numbers of a file."""
+    with path.open("rb") as stream:
+        block: npt.NDArray[Any]
+        while len(block := np.fromfile(stream, dtype, _BLOCK)):
+            yield block
+
+
+def _running_totals(blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[np.int64]]:
+    total = 0
+    for block in blocks:
+        totals = total + np.cumsum(block, dtype=np.int64)
+        yield totals
+        total = int(totals[-1])
+
+
+def _store(dataset: h5py.Dataset, blocks: Iterable[npt.NDArray[Any]], digest: Any = None, start: int = 0) -> None:
+    """Writes blocks one after the other into a dataset, and adds them to a digest."""
+    for block in blocks:
+        dataset[start : start + len(block)] = block
+        start += len(block)
+        if digest is not None:
+            digest.update(block.tobytes())
 
 
 class PairSpool:
@@ -112,7 +126,7 @@ class PairSpool:
 
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.name = name
-        self.source, self.target = (SideSpool(folder, f"{name}.{side}", with_text) for side in SIDES)
+        self.source, self.target = self.sides = tuple(SideSpool(folder, f"{name}.{side}", with_text) for side in SIDES)
         self._lines_path = folder / f"{name}.line"
         self._lines = self._lines_path.open("wb")
 
@@ -122,14 +136,9 @@ class PairSpool:
 
     def store_lines(self, group: h5py.Group, total: int) -> None:
         """Writes the dataset `line` (N,) int32 into `group`; `total` is the number of lines of the text."""
-        dataset = group.create_dataset("line", shape=(self.source.sentences,), dtype="i4")
+        dataset = group.create_dataset("line", (self.source.sentences,), "i4")
         dataset.attrs["total"] = total
-        start = 0
-        with self._lines_path.open("rb") as stream:
-            while raw := stream.read(_BLOCK * 4):
-                block: npt.NDArray[np.int32] = np.frombuffer(raw, dtype=np.int32)
-                dataset[start : start + len(block)] = block
-                start += len(block)
+        _store(dataset, _blocks(self._lines_path, np.int32))
 
     def close(self) -> None:
         """Closes the files."""
@@ -149,28 +158,22 @@ class SeenPairs:
 
     def first_time(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each pair occurs for the first time; blanks at the ends do not count."""
-        raw = b"".join(_digest(source, target) for source, target in pairs)
+        # No line contains `\n`, so it separates the two sides.
+        texts = (f"{source.strip()}\n{target.strip()}".encode() for source, target in pairs)
+        raw = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)
         for run in self._runs:
             places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
             new &= run[places] != hashes
-        self._add(hashes[new])
+        merged = hashes[new]
+        while len(merged) and self._runs and len(self._runs[-1]) < 2 * len(merged):
+            merged = np.sort(np.concatenate((self._runs.pop(), merged)))
+        if len(merged):
+            self._runs.append(merged)
         answer = np.zeros(len(pairs), dtype=bool)
         answer[first[new]] = True
-        return [bool(value) for value in answer]
-
-    def _add(self, run: npt.NDArray[np.uint64]) -> None:
-        if not len(run):
-            return
-        while self._runs and len(self._runs[-1]) < 2 * len(run):
-            run = np.sort(np.concatenate((self._runs.pop(), run)))
-        self._runs.append(run)
-
-
-def _digest(source: str, target: str) -> bytes:
-    # No line contains `\n`, so it separates the two sides.
-    return hashlib.blake2b(f"{source.strip()}\n{target.strip()}".encode(), digest_size=8).digest()
+        return answer.tolist()
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class SideSummary:
 
     @property
     def coverage(self) -> float:
-        """The share of tokens that are in the vocabulary (1 where there are none)."""
+        """The share of tokens that are in the vocabulary (1 if there are none)."""
         return 1.0 - self.unknown_rate
 
     @property
@@ -228,24 +231,3 @@ class Summary:
                 values: SideSummary = getattr(split, side)
                 plain["splits"][name][side] |= {"coverage": values.coverage, "unknown_rate": values.unknown_rate}
         return plain
-
-
-def summarize_side(side: SideSpool, table: npt.NDArray[np.uint32]) -> SideSummary:
-    """The counts of a side; `table` (types,) maps provisional ids to ids of the vocabulary."""
-    unknown = table == UNK_ID
-    return SideSummary(
-        tokens=side.tokens,
-        types=len(side.index),
-        known_types=int((~unknown).sum()),
-        unknown_tokens=int(side.counts[unknown].sum()),
-    )
-
-
-def summarize_split(
-    spool: PairSpool, pairs: int, dropped: Mapping[str, int], tables: tuple[npt.NDArray[np.uint32], ...]
-) -> SplitSummary:
-    """The counts of both sides."""
-    source, target = tables
-    return SplitSummary(
-        pairs, dict(dropped), summarize_side(spool.source, source), summarize_side(spool.target, target)
-    )

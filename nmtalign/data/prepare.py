@@ -20,7 +20,7 @@ from nmtalign.data.corpus_writer import (
     write_corpus,
     write_files,
 )
-from nmtalign.data.pair_spool import PairSpool, SeenPairs, Summary, summarize_split
+from nmtalign.data.pair_spool import PairSpool, SeenPairs, SplitSummary, Summary
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
 from nmtalign.data.subwords import pieces_vocabulary, spooled_lines, train_pieces
 from nmtalign.errors import InputError
@@ -120,8 +120,8 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
     job.notify("choosing the vocabularies")
     vocabularies = _vocabularies(job.config, tokenizers, spools["train"])
     tables: dict[str, Tables] = {
-        name: tuple(side.table(words) for side, words in zip((pair.source, pair.target), vocabularies, strict=True))
-        for name, pair in spools.items()
+        name: tuple(side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True))
+        for name, spool in spools.items()
     }
     source_language, target_language = job.languages
     summary = Summary(
@@ -131,7 +131,11 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
         target_vocabulary_size=len(vocabularies[1]),
         settings=_settings(job.config),
         splits={
-            name: summarize_split(spool, tallies[name].pairs, tallies[name].dropped(), tables[name])
+            name: SplitSummary(
+                tallies[name].pairs,
+                tallies[name].dropped(),
+                *(side.summary(table) for side, table in zip(spool.sides, tables[name], strict=True)),
+            )
             for name, spool in spools.items()
         },
     )
@@ -218,9 +222,8 @@ def _spool(job: _Job, name: str, tokenizers: Tokenizers, blocks: Iterator[Pairs]
             tally.spacing.update(chunk.spacing)
             tally.empty += chunk.empty
             tally.too_long += chunk.too_long
-            for number, (side, part) in enumerate(((spool.source, chunk.source), (spool.target, chunk.target))):
-                lines = () if training else [block[kept][number] for kept in chunk.kept]
-                side.append(part, lines)
+            for number, side in enumerate(spool.sides):
+                side.append((chunk.source, chunk.target)[number], [block[kept][number] for kept in chunk.kept])
             if training:
                 spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
                 job.progress(read + len(block))

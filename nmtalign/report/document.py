@@ -1,7 +1,7 @@
-"""The content of a report: headings, paragraphs, tables, figures, sentences. It holds no Markdown and no HTML.
+"""The content of a report: headings, paragraphs, tables, figures, sentences. It contains no Markdown and no HTML.
 
 Text is of two kinds. A plain `str` is prose of the program, in which `backquotes` mark code. A `Span` is literal text:
-names, sentences and everything else that comes from a user belong into a `Span`.
+names, sentences and everything else that comes from a user must be a `Span`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import Literal
 
 NOTHING = "–"  # a value that does not exist
 SIGNS = {"winner": "★", "tie": "≈"}
-# No page or Markdown file may contain these: a control character is shown by its picture, half of a surrogate pair and
-# what is no character by U+FFFD.
+# Characters that no page or Markdown file may contain. A control character is replaced by its picture; half of a
+# surrogate pair and code points without a character are replaced by U+FFFD.
 _SHOWN = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     **dict.fromkeys((0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD),
@@ -28,14 +28,14 @@ class Span:
     text: str
     style: Style = ""
     tip: str = ""
-    target: str = ""  # Markdown, where nothing can be linked to, leaves such a span out
+    target: str = ""  # Markdown has no links, so it leaves out a span with a target
 
 
 Inline = str | Span | tuple[str | Span, ...]
 
 
 def spans(text: Inline) -> list[Span]:
-    """The text as spans, with code in backquotes as spans of their own; a single backquote is only itself."""
+    """The text as spans, with code in backquotes as separate spans; a single backquote is a normal character."""
     if isinstance(text, Span):
         return [text]
     if isinstance(text, tuple):
@@ -112,7 +112,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table; the first `words` columns hold text, the others hold numbers."""
+    """A table; the first `words` columns contain text, the others contain numbers."""
 
     head: Sequence[Inline | Column]
     rows: Sequence[Sequence[Inline | Cell]] = ()
@@ -191,19 +191,11 @@ class SentenceTexts:
 
 
 @dataclass(frozen=True)
-class ScoreCard:
-    """The main number of one system."""
-
-    name: str
-    metric: str
-    score: Cell
-
-
-@dataclass(frozen=True)
 class ScoreCards:
-    """The main numbers at a glance, at the top of the page; tables repeat them, so Markdown leaves them out."""
+    """The main number of each system, at the top of the page; tables repeat them, so Markdown leaves them out."""
 
-    cards: Sequence[ScoreCard]
+    metric: str
+    scores: Sequence[tuple[str, Cell]]  # (system, number)
 
 
 Block = (

@@ -1,4 +1,4 @@
-"""A document as Markdown (GitHub's dialect). No text of a corpus or of a user is taken for markup."""
+"""A document as Markdown (GitHub's dialect). Text of a corpus or of a user never becomes markup."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from nmtalign.report.document import (
 )
 
 _MARKUP = re.compile(r"([\\*_\[\]<>|#~$&!`])")
-_ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$))")  # where a list or a rule would begin
+_ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$))")  # the start of a list or of a rule
 _AROUND = {"right": "**", "wrong": "~~", "odd": "*"}
 
 
@@ -37,7 +37,7 @@ def to_markdown(document: Document) -> str:
 
 
 def escaped(text: str) -> str:
-    """Literal text in one line, with a backslash before everything that Markdown could take for markup."""
+    """Literal text in one line, with a backslash before everything that could be markup."""
     return _at_start(_MARKUP.sub(r"\\\1", printable(" ".join(text.split()))))
 
 

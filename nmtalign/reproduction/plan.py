@@ -2,13 +2,20 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.reproduction.experiments import BASELINE, PAPER_MODELS, EqualBudget, Experiment, Scale, chosen_ablations
+from nmtalign.reproduction.experiments import (
+    BASELINE,
+    PAPER_MODELS,
+    EqualBudget,
+    Experiment,
+    Scale,
+    Settings,
+    chosen_ablations,
+)
 from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
 from nmtalign.settings.presets import preset, translate_config
@@ -16,7 +23,6 @@ from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
 
 PathPair = tuple[Path, Path]
-Settings = Mapping[str, Any]
 TOGETHER = "together"  # the name of all test sets as one
 WORK = "work"  # the folder of corpora and models, within the folder of the report
 FIRST_SEED = 1234
@@ -58,6 +64,10 @@ class SystemPlan:
         """The name in every table."""
         return self.experiment.name
 
+    def trains_like(self, other: "SystemPlan") -> bool:
+        """Whether the two share their models: they differ at most in their search."""
+        return (self.model, self.training, self.prep) == (other.model, other.training, other.prep)
+
 
 @dataclass(frozen=True)
 class ReproductionPlan:
@@ -97,26 +107,31 @@ class ReproductionPlan:
     def corpus_folder(self, system: SystemPlan) -> Path:
         """The folder of a system's prepared corpus."""
         name = next(name for name, prep in self.corpora.items() if prep == system.prep)
-        return self.work / "corpora" / name
+        return self.corpora_folder / name
+
+    @property
+    def corpora_folder(self) -> Path:
+        """The folder of all prepared corpora."""
+        return self.work / "corpora"
 
     @property
     def base_corpus(self) -> Path:
         """The corpus whose vocabularies decide which sentences have no unknown word."""
-        return self.work / "corpora" / _BASE_CORPUS
+        return self.corpora_folder / _BASE_CORPUS
 
     @property
     def of_paper(self) -> tuple[SystemPlan, ...]:
         """The systems of the article, without the ablations."""
         return tuple(system for system in self.systems if not system.experiment.ablation)
 
-    def named(self, name: str) -> SystemPlan | None:
-        """The system of that name, or None."""
-        return next((system for system in self.systems if system.name == name), None)
+    def named(self, name: str) -> SystemPlan:
+        """The system of that name."""
+        return next(system for system in self.systems if system.name == name)
 
     @property
     def baseline(self) -> SystemPlan:
         """The system with which the others are compared: RNNencdec-50, or the first model if it is not trained."""
-        return self.named(BASELINE) or self.of_paper[0]
+        return next((system for system in self.systems if system.name == BASELINE), self.of_paper[0])
 
 
 def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
@@ -126,14 +141,14 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
     systems: list[SystemPlan] = []
     for experiment in _experiments(request):
         system = _resolved(request, workspace, experiment, base_prep)
-        systems.append(dataclasses.replace(system, trained_as=_same_model(system, systems)))
+        same = (other for other in systems if other.trains_like(system))
+        systems.append(dataclasses.replace(system, trained_as=next(same, system).trained_as))
     corpora = {_BASE_CORPUS: base_prep}
     for system in systems:
         if system.prep not in corpora.values():
             corpora[system.name] = system.prep
-    return ReproductionPlan(
-        request, workspace, tuple(systems), corpora, tests, workspace.resolve(ScoreConfig, "score", {})
-    )
+    scoring = workspace.resolve(ScoreConfig, "score", {})
+    return ReproductionPlan(request, workspace, tuple(systems), corpora, tests, scoring)
 
 
 def _tests(workspace: Workspace) -> dict[str, PathPair]:
@@ -148,7 +163,7 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
         if name in first or name == TOGETHER or not re.fullmatch(r"[\w.-]+", name):
             raise UsageError(
                 f"{workspace.file}: [corpus.tests] {name}: give it another name, of letters, digits, - and _; "
-                f"test and {TOGETHER} have a meaning of their own"
+                f"the names test and {TOGETHER} are reserved"
             )
     return {**first, **workspace.tests}
 
@@ -195,11 +210,3 @@ def _resolved(
         ),
         experiment.name,
     )
-
-
-def _same_model(system: SystemPlan, before: Sequence[SystemPlan]) -> str:
-    """Returns the name of the first system with the same model, corpus and training, or the system's own name."""
-    for other in before:
-        if (other.model, other.training, other.prep) == (system.model, system.training, system.prep):
-            return other.trained_as
-    return system.name

@@ -1,28 +1,53 @@
-"""The tables of a report beside those of the article: Table 1 (BLEU), Table 2 (training), seeds, and the claims."""
+"""The tables of a report beside those of the article: Table 1 (BLEU), Table 2 (training), seeds, ablations, AER."""
 
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass
 
 from nmtalign.report.document import NOTHING, Block, DataTable, Heading, Paragraph
-from nmtalign.reproduction.experiments import BASELINE, FLAGSHIP
-from nmtalign.reproduction.paper import DATA, MOSES, MOSES_CAVEAT, OTHERS, PAPER, PaperRow
-from nmtalign.reproduction.reproduction_results import LONG, Results, Scored
-from nmtalign.reproduction.translations import UNKNOWN
+from nmtalign.reproduction.plan import SystemPlan
+from nmtalign.reproduction.reproduction_results import Results, Scored
+from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.scoring.report import Part, Report, SystemReport
 
-Systems = Mapping[str, SystemReport]
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of Tables 1 and 2 of Bahdanau et al. (2015); None where the article has no number."""
+
+    bleu: float  # tokenised BLEU of all sentences of newstest2014
+    no_unk: float  # of the sentences without an unknown word, where the model must not write <unk>
+    updates: int | None = None
+    epochs: float | None = None
+    hours: int | None = None
+    device: str = ""
+    train_loss: float | None = None  # nats per sentence
+    dev_loss: float | None = None
+
+
+PAPER: Mapping[str, PaperRow] = {
+    "RNNencdec-30": PaperRow(13.93, 24.19, 846_000, 6.4, 109, "TITAN BLACK", 28.1, 53.0),
+    "RNNsearch-30": PaperRow(21.50, 31.44, 471_000, 3.6, 113, "TITAN BLACK", 26.7, 47.2),
+    "RNNencdec-50": PaperRow(17.82, 26.71, 600_000, 4.5, 108, "Quadro K-6000", 44.0, 43.6),
+    "RNNsearch-50": PaperRow(26.75, 34.16, 288_000, 2.2, 111, "Quadro K-6000", 40.7, 38.1),
+}
+_OTHERS: Mapping[str, PaperRow] = {
+    "RNNsearch-50*": PaperRow(28.45, 36.15, 667_000, 5.0, 252, "Quadro K-6000", 36.7, 35.2),
+    "Moses (more text)": PaperRow(33.30, 35.63),
+}
+_DATA = (
+    "The paper's numbers are of another experiment: WMT14 English-French, 348M words chosen from 850M, 30,000 words a "
+    "side, layers of 1,000 units, about 110 hours on a GPU for each model, tested on the 3,003 sentences of "
+    "newstest2014. Compare the shape of the results, not the numbers. RNNsearch-50* was trained until it stopped "
+    "improving on dev. Moses, the phrase-based system of the paper, had 418M words of monolingual text more than the "
+    "neural models."
+)
 
 
 def number(value: float | None, digits: int = 2) -> str:
     """`1,234.56`, or a dash for no value."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
-
-
-def count(value: float | None) -> str:
-    """`1,234`."""
-    return number(value, 0)
 
 
 def score(part: Part, metric: int) -> str:
@@ -36,10 +61,15 @@ def p_value(part: Part, first: Part, metric: int) -> str:
     """The p-value of the paired bootstrap against the first system of the report; a dash for equal scores."""
     values = part.p_values.get("bs", ())
     found = values[metric] if values and part.values[metric] != first.values[metric] else None
-    return NOTHING if found is None else f"{found:.3f}"
+    return number(found, 3)
 
 
-def mean_and_spread(values: Sequence[float]) -> str:
+def by_name(report: Report | None) -> dict[str, SystemReport]:
+    """The systems of a score report by their names."""
+    return {system.name: system for system in report.systems} if report else {}
+
+
+def _mean_and_spread(values: Sequence[float]) -> str:
     """`26.75 ± 0.31`: mean and standard deviation over seeds; only the value if there is one seed."""
     if not values or not all(map(math.isfinite, values)):
         return NOTHING
@@ -47,21 +77,11 @@ def mean_and_spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f}{spread}"
 
 
-def short(value: float) -> str:
+def _short(value: float) -> str:
     """Three significant digits: `0.0042`, `1.23`, `109`."""
     if not math.isfinite(value) or value >= 1000:
-        return count(value)
+        return number(value, 0)
     return f"{value:.4f}" if value < 0.1 else f"{value:.3g}"
-
-
-def share(value: float | None) -> str:
-    """`87.3%`."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
-
-
-def by_name(report: Report) -> dict[str, SystemReport]:
-    """The systems of a score report by their names."""
-    return {system.name: system for system in report.systems}
 
 
 def opening(results: Results) -> Iterator[Block]:
@@ -69,87 +89,79 @@ def opening(results: Results) -> Iterator[Block]:
     plan = results.plan
     scale, seeds = plan.request.scale, ", ".join(map(str, plan.seeds))
     yield Paragraph(
-        f"Models of one scale, `{scale.name}` ({scale.what}), each trained on the same text with the same budget "
-        f"({plan.budget} a model), the same optimiser, batches and search (beam {plan.baseline.search.beam}); seed "
-        f"{seeds}. What differs from row to row is what the row says. Weights are those with the least loss on dev "
-        f"within the budget. {_unknown_words(results)}"
+        f"All models have the scale `{scale.name}` ({scale.what}), the same training text, the same budget "
+        f"({plan.budget} for each model), the same optimiser and batches, and the same search (beam "
+        f"{plan.baseline.search.beam}). Seeds of the models: {seeds}. Each row says what is different. A "
+        "model is tested with the weights that had the smallest loss on dev within the budget. "
+        f"{_unknown_words(results)}"
     )
     tests = ", ".join(f"{test.name} ({len(test.source.lines):,} sentences)" for test in results.outcome.tests)
-    yield Paragraph(f"Test sets: {tests}. {DATA} {MOSES_CAVEAT}")
+    yield Paragraph(f"Test sets: {tests}. {_DATA}")
     failures = results.outcome.failures
     if failures:
         rows = [(name, str(seed), problem) for (name, seed), problem in failures.items()]
         yield Heading("What failed", 2)
         yield DataTable(("experiment", "seed", "problem"), rows, words=3)
-    for note in results.notes:
-        yield Paragraph(note)
+    yield from map(Paragraph, results.notes)
 
 
 def _unknown_words(results: Results) -> str:
     search = results.plan.baseline.search
     if search.replace_unk:
-        return "Unknown words are replaced through the alignment, and never written where a sentence has none."
+        return (
+            "Unknown words are replaced through the alignment. The models never write an unknown word for a sentence "
+            "that has none."
+        )
     if search.allow_unk:
         return (
-            f"As in the paper, the word for unknown words may be written ({UNKNOWN}, one wrong word), but not in the "
-            "column of the sentences that have none."
+            f"As in the paper, the models may write the word for unknown words ({UNKNOWN}, one wrong word), but not in "
+            "the column of the sentences that have none."
         )
-    return "The word for unknown words is never written, in any column."
+    return "The models never write the word for unknown words, in any column."
 
 
 def table_one(results: Results) -> Iterator[Block]:
     """Table 1: BLEU of all sentences and of those without an unknown word, for each test set."""
     yield Heading("Table 1: BLEU")
     for scored in results.scored:
-        yield _table_one(results, scored)
+        report, systems = scored.paper, by_name(scored.paper)
+        head = ["model"]
+        for metric in report.metrics:
+            head += [metric, f"{metric}, no unknown word"]
+        head += [f"p against {results.plan.baseline.name}", "paper", "paper, no unknown word"]
+        names = [system.name for system in results.plan.of_paper]
+        rows = [_row_one(systems.get(name), name, report, PAPER[name]) for name in names]
+        rows += [_row_one(None, name, report, row) for name, row in _OTHERS.items()]
+        caption = (
+            f"{scored.test.name}: {scored.sentences:,} sentences, {scored.sentences_known:,} of them without an "
+            "unknown word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU "
+            "(multi-bleu) on other data, after another training."
+        )
+        yield DataTable(head, rows, caption)
     if len(results.plan.seeds) > 1:
-        yield _seeds(results)
+        yield _seeds(results, results.scored[0])
 
 
-def _table_one(results: Results, scored: Scored) -> DataTable:
-    report = scored.paper
-    systems = by_name(report)
-    first = results.plan.baseline.name
-    head = ["model"]
-    for metric in report.metrics:
-        head += [metric, f"{metric}, no unknown word"]
-    head += [f"p against {first}", "paper", "paper, no unknown word"]
-    rows = [
-        _row_one(systems.get(system.name), system.name, report, PAPER.get(system.name))
-        for system in results.plan.of_paper
-    ]
-    rows += [_row_one(None, name, report, row) for name, row in OTHERS.items()]
-    caption = (
-        f"{scored.test.name}: {scored.sentences:,} sentences, {scored.sentences_known:,} of them without an unknown "
-        "word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU (multi-bleu) "
-        "on other data, after another training."
-    )
-    return DataTable(head, rows, caption)
-
-
-def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow | None) -> list[str]:
+def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow) -> list[str]:
     cells = []
     for metric, _ in enumerate(report.metrics):
         for section in (system.everything, system.no_unk) if system else (None, None):
             cells.append(score(section.whole, metric) if section else NOTHING)
     first, last = report.systems[0].everything.whole, len(report.metrics) - 1
     p = p_value(system.everything.whole, first, last) if system else NOTHING
-    ours = [number(paper.bleu), number(paper.no_unk)] if paper else [NOTHING, NOTHING]
-    return [f"{name} (more text)" if name == MOSES else name, *cells, p, *ours]
+    return [name, *cells, p, number(paper.bleu), number(paper.no_unk)]
 
 
-def _seeds(results: Results) -> DataTable:
-    scored = results.scored[0]
+def _seeds(results: Results, scored: Scored) -> DataTable:
     rows = []
     for system in results.plan.systems:
-        keys = [key for key in scored.bleu if key[0] == system.name]
-        values = [scored.bleu[key] for key in keys]
-        known = [scored.known[key] for key in keys if key in scored.known]
-        each = ", ".join(number(value) for value in values)
-        rows.append((system.name, str(len(keys)), mean_and_spread(values), mean_and_spread(known), each))
+        values = [value for (name, _), value in scored.bleu.items() if name == system.name]
+        known = [value for (name, _), value in scored.known.items() if name == system.name]
+        each = ", ".join(map(number, values))
+        rows.append((system.name, str(len(values)), _mean_and_spread(values), _mean_and_spread(known), each))
     metric = scored.paper.metrics[-1]
     caption = (
-        f"{scored.test.name}, over seeds: mean and standard deviation of {metric}. All other tables are of the first "
+        f"{scored.test.name}: mean and standard deviation of {metric} over seeds. All other tables are of the first "
         "seed."
     )
     return DataTable(("model", "seeds", metric, f"{metric}, no unknown word", "each"), rows, caption)
@@ -161,95 +173,76 @@ def table_two(results: Results) -> Iterator[Block]:
     head = ("model", "seed", "updates", "epochs", "hours", "device", "target words", "parameters", "words/s")
     rows = []
     for (name, seed), trained in results.trained.items():
-        facts = [count(trained.updates), number(trained.epochs), short(trained.hours), trained.device]
-        facts += [count(trained.words), count(trained.parameters), count(trained.words_per_second)]
+        facts = [number(trained.updates, 0), number(trained.epochs), _short(trained.hours), trained.device]
+        facts += [number(value, 0) for value in (trained.words, trained.parameters, trained.words_per_second)]
         rows.append([name, str(seed), *facts, number(trained.train_loss, 1), number(trained.dev_loss, 1)])
-    for name, paper in {**PAPER, **OTHERS}.items():
+    for name, paper in {**PAPER, **_OTHERS}.items():
         if paper.updates is not None:
             losses = [number(paper.train_loss, 1), number(paper.dev_loss, 1)]
-            facts = [count(paper.updates), number(paper.epochs, 1), count(paper.hours), paper.device]
+            facts = [number(paper.updates, 0), number(paper.epochs, 1), number(paper.hours, 0), paper.device]
             rows.append([f"paper: {name}", NOTHING, *facts, NOTHING, NOTHING, NOTHING, *losses])
     caption = (
-        "Losses are nats a sentence: of training the mean over the last tenth of the updates, of dev that of the "
-        "weights kept. Hours are of training alone, looks at dev included. Words of a model with subwords are pieces."
+        "Losses are nats per sentence. The training loss is the mean over the last tenth of the updates, the dev loss "
+        "is that of the weights kept. Hours are of training with its validations. The words of a model with subwords "
+        "are pieces."
     )
     yield DataTable((*head, "train loss", "dev loss"), rows, caption)
 
 
-def what_shows(results: Results) -> Iterator[Block]:
-    """The claims of the article (section 5): the numbers of this report, and whether they support the claim."""
-    rows = [row for scored in results.scored for row in _claims(scored)]
-    if rows:
-        yield Heading("Does the paper's claim show?")
-        metric = results.scored[0].paper.metrics[-1]
-        caption = f"{metric}; p is that of a paired bootstrap test against {BASELINE}"
-        yield DataTable(("test set", "claim", "here", "shows"), rows, caption, words=4)
+def error_rates(results: Results) -> Iterator[Block]:
+    """The alignment error rates of the models against links made by hand."""
+    if not results.rates:
+        return
+    yield Heading("Alignment error rate")
+    rows = [
+        (name, str(seed), *(number(100 * value, 1) for value in (rates.aer, rates.precision, rates.recall, rates.f1)))
+        for (name, seed), rates in results.rates.items()
+    ]
+    caption = (
+        "Percentages. The links are those of the largest weight of each target word, between source and reference of "
+        "the test set."
+    )
+    yield DataTable(("model", "seed", "AER", "precision", "recall", "F1"), rows, caption)
 
 
-def _claims(scored: Scored) -> Iterator[tuple[str, str, str, str]]:
-    systems, last, name = by_name(scored.paper), len(scored.paper.metrics) - 1, scored.test.name
-    search, encdec, short = (systems.get(which) for which in (FLAGSHIP, BASELINE, "RNNsearch-30"))
-    for other, claim in ((search, FLAGSHIP), (short, "RNNsearch-30")):
-        if other and encdec:
-            ours, theirs = (one.everything.whole for one in (other, encdec))
-            a, b = ours.values[last] or 0.0, theirs.values[last] or 0.0
-            p = p_value(ours, theirs, last)
-            significant = p != NOTHING and float(p) < 0.05
-            yield name, f"{claim} is ahead of {BASELINE}", f"{a:.2f} and {b:.2f}, p {p}", _yes(a > b, significant)
-    if search and encdec:
-        gaps = [_gap(search, encdec, number, last) for number in (0, 1)]
-        if all(gap is not None for gap in gaps):
-            said = f"{gaps[0]:.2f} up to {LONG} words, {gaps[1]:.2f} above"
-            claim = f"the gap between them is wider on over {LONG} words"
-            yield name, claim, said, _yes((gaps[1] or 0) > (gaps[0] or 0))
-        by_bucket = _gaps(search, encdec, last)
-        if len(by_bucket) > 2:
-            said = "; ".join(f"{label}: {gap:.2f}" for label, gap in by_bucket.items())
-            tau = trend(list(by_bucket.values()))
-            yield name, "the gap grows from bucket to bucket", f"{said}; Kendall's tau {tau:.2f}", _yes(tau > 0)
-    for system, claim, low, high in (
-        (search, f"{FLAGSHIP} on over {LONG} words is within 10% of its best bucket", 0.9, math.inf),
-        (encdec, f"{BASELINE} on over {LONG} words is under half of its best bucket", 0.0, 0.5),
-    ):
-        parts = _long_and_best(system, last) if system else None
-        if parts:
-            long, best, sentences = parts
-            said = f"{long:.2f} of {best:.2f}, {share(long / best)}; {count(sentences)} sentences"
-            yield name, claim, said, _yes(low <= long / best < high)
+def ablations(results: Results) -> Iterator[Block]:
+    """The effect of each ablation: its score minus the score of its base."""
+    variants = [system for system in results.plan.systems if system.experiment.ablation]
+    if not variants:
+        return
+    yield Heading("Ablations")
+    yield Paragraph(
+        "Each row changes one thing in its base and is trained with the same budget. The difference is that of the "
+        "first seed; p is that of a paired bootstrap test against the base."
+    )
+    for scored in results.scored:
+        metric = scored.paper.metrics[-1]
+        head = ("ablation", "variant", "base", metric, "difference", "p", "words/s", "lines/s", "parameters")
+        rows = [_ablation_row(results, scored, system) for system in variants]
+        yield DataTable(head, rows, f"{scored.test.name}; words/s of training, lines/s of translation", words=3)
 
 
-def _yes(holds: bool, significant: bool = True) -> str:
-    return ("yes" if significant else "yes, but not significantly") if holds else "no"
-
-
-def _gap(one: SystemReport, other: SystemReport, half: int, metric: int) -> float | None:
-    """The difference of two systems in sentences of at most LONG words (`half` 0) or in longer ones (`half` 1)."""
-    values = [_halves(system)[half].values[metric] for system in (one, other)]
-    return None if values[0] is None or values[1] is None else values[0] - values[1]
-
-
-def _gaps(one: SystemReport, other: SystemReport, metric: int) -> dict[str, float]:
-    """The difference of two systems in each bucket of lengths that has sentences, by the label of the bucket."""
-    parts = [system.everything.breakdowns[0].parts for system in (one, other)]
-    pairs = [(mine.label, mine.values[metric], theirs.values[metric]) for mine, theirs in zip(*parts, strict=True)]
-    return {label: a - b for label, a, b in pairs if a is not None and b is not None and label != "0"}
-
-
-def trend(values: Sequence[float]) -> float:
-    """Returns Kendall's rank correlation of the values with their order: 1 if each is larger than all before it."""
-    pairs = list(combinations(values, 2))
-    return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
-
-
-def _halves(system: SystemReport) -> list[Part]:
-    """The scores of the sentences of at most LONG words, and of the longer ones."""
-    return [part for part in system.everything.breakdowns[1].parts if part.label != "0"]
-
-
-def _long_and_best(system: SystemReport, metric: int) -> tuple[float, float, int] | None:
-    """The score of the sentences of over LONG words, the score of the best bucket, and the number of long sentences."""
-    half = _halves(system)[1]
-    long = half.values[metric]
-    values = [part.values[metric] for part in system.everything.breakdowns[0].parts]
-    best = max((value for value in values if value), default=None)
-    return None if long is None or not best else (long, best, half.sentences)
+def _ablation_row(results: Results, scored: Scored, system: SystemPlan) -> list[str]:
+    experiment, seed = system.experiment, results.plan.seeds[0]
+    key = system.name, seed
+    systems = by_name(scored.bases.get(experiment.base))
+    difference = p = NOTHING
+    if system.name in systems:
+        own, base = (systems[name].everything.whole for name in (system.name, experiment.base))
+        last = len(own.values) - 1
+        difference = f"{(own.values[last] or 0.0) - (base.values[last] or 0.0):+.2f}"
+        p = p_value(own, base, last)
+    elif key in results.outcome.failures:
+        difference = "failed"
+    trained = results.trained.get((system.trained_as, seed))
+    return [
+        experiment.ablation,
+        experiment.what if system.trained_as == system.name else f"{experiment.what} (trained as {system.trained_as})",
+        experiment.base,
+        _mean_and_spread([value for (name, _), value in scored.bleu.items() if name == system.name]),
+        difference,
+        p,
+        number(trained.words_per_second if trained else None, 0),
+        number(results.outcome.lines_per_second.get(key), 1),
+        number(trained.parameters if trained else None, 0),
+    ]

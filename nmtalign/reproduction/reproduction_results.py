@@ -16,16 +16,16 @@ from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.reproduction.corpora import languages
 from nmtalign.reproduction.experiments import FLAGSHIP
 from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
+from nmtalign.reproduction.preparation import languages
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
-from nmtalign.scoring.cuts import Cut, by_length
-from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Report, Resampling
+from nmtalign.scoring.report import Report
 from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.moses import has_rules
@@ -34,8 +34,8 @@ from nmtalign.training.curves import Curves, read_curves
 LONG = 50  # words; no training pair of the article's models is longer
 _SEED = 12345  # sacreBLEU's seed of the bootstrap
 
-_SURE = 0.5  # smallest weight of a link that counts for reordering; spread weights say little about the order
-_FEWEST, _LONGEST = 6, 30  # linked words on each side, at least; words on each side of a picture, at most
+_FEWEST = 6  # linked words on each side of a picture, at least
+LONGEST_DRAWN = 30  # words on each side of a picture, at most
 
 Table = list[Statistics]
 
@@ -89,15 +89,15 @@ class Results:
 def gather(outcome: Outcome) -> Results:
     """Computes all numbers."""
     results = Results(outcome, [_scored(outcome, test) for test in _tests(outcome)])
-    for (name, seed), _ in outcome.finished.items():
-        system = next(system for system in outcome.plan.systems if system.name == name)
+    for name, seed in outcome.finished:
+        system = outcome.plan.named(name)
         curves = read_curves(outcome.plan.model_folder(system, seed))
         results.curves[name, seed] = curves
         if len(curves.ends) > 1:
             results.notes.append(
-                f"{name}, seed {seed}, went on after a smaller budget was spent (at update "
-                f"{', '.join(map(str, curves.ends[:-1]))}): where the learning rate follows the budget, that is not "
-                "what one training with all of it gives."
+                f"{name}, seed {seed}, continued after a smaller budget was spent (at update "
+                f"{', '.join(map(str, curves.ends[:-1]))}). If the learning rate follows the budget, one training with "
+                "the whole budget gives another result."
             )
         results.trained[name, seed] = _trained(curves, _words_an_epoch(outcome.plan, system))
     _align(results)
@@ -125,12 +125,6 @@ def metrics_of(plan: ReproductionPlan) -> MetricOptions:
     return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
 
 
-def resampling_of(plan: ReproductionPlan) -> Resampling:
-    """The settings of the bootstrap."""
-    seed = plan.scoring.seed
-    return Resampling(plan.scoring.bootstrap, plan.scoring.trials, _SEED if seed is None else seed)
-
-
 def _scored(outcome: Outcome, test: TestSet) -> Scored:
     plan, parts = outcome.plan, _parts(test, outcome)
     known = np.concatenate([outcome.known[name] for name in parts])
@@ -149,15 +143,15 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
         systems = tuple(dataclasses.replace(one, no_unk=same.everything) for one, same in both)
         report = dataclasses.replace(report, systems=systems)
     variants = [system for system in there if system.experiment.ablation]
-    bases = {
-        base.name: [base, *(system for system in variants if system.experiment.base == base.name)]
-        for base in there
-        if any(system.experiment.base == base.name for system in variants)
-    }
+    bases = {}
+    for base in there:
+        compared = [system for system in variants if system.experiment.base == base.name]
+        if compared:
+            bases[base.name] = _report(plan, [base, *compared], tables, first)
     return Scored(
         test,
         report,
-        {name: _report(plan, systems, tables, first) for name, systems in bases.items()},
+        bases,
         {key: table[-1].score().value for key, table in tables.items()},
         {key: table[-1].score().value for key, table in tables_known.items()},
         len(known),
@@ -184,9 +178,10 @@ def _report(
     seed: int,
     cuts: Sequence[Cut] = (),
 ) -> Report:
-    names = [system.name for system in systems]
+    names, scoring = [system.name for system in systems], plan.scoring
+    resampling = Resampling(scoring.bootstrap, scoring.trials, _SEED if scoring.seed is None else scoring.seed)
     chosen = [tables[name, seed] for name in names]
-    return make_report(names, chosen, breakdowns=cuts, resampling=resampling_of(plan), tests=("bs",))
+    return make_report(names, chosen, breakdowns=cuts, resampling=resampling, tests=("bs",))
 
 
 def _words_an_epoch(plan: ReproductionPlan, system: SystemPlan) -> int:
@@ -228,11 +223,11 @@ def _align(results: Results) -> None:
     """Adds the error rates of every model with attention, and the alignments to draw."""
     outcome, plan = results.outcome, results.plan
     gold = plan.workspace.gold if "test" in plan.tests else None
-    seen = next((system for system in outcome.translated() if system.name == FLAGSHIP), None)
-    seen = seen or next((system for system in outcome.translated() if system.model.attention != "none"), None)
+    attentive = [system for system in outcome.translated() if system.model.attention != "none"]
+    seen = min(attentive, key=lambda system: system.name != FLAGSHIP, default=None)
     for key in outcome.finished:
         system = plan.named(key[0])
-        if system is None or system.model.attention == "none" or (gold is None and system is not seen):
+        if system.model.attention == "none" or (gold is None and system is not seen):
             continue
         loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
         if gold is not None and system.prep.vocabulary in ("bpe", "unigram"):
@@ -241,7 +236,7 @@ def _align(results: Results) -> None:
             )
         elif gold is not None:
             try:
-                results.rates[key] = error_rates_of(loaded, outcome.tests[0], GoldFile(gold), _align_config(plan))
+                results.rates[key] = _error_rates(loaded, outcome.tests[0], GoldFile(gold), _align_config(plan))
             except NmtalignError as error:
                 results.notes.append(f"{system.name}: no alignment error rate: {error}")
         if system is seen and key[1] == plan.seeds[0]:
@@ -253,7 +248,7 @@ def _align_config(plan: ReproductionPlan) -> AlignConfig:
     return plan.workspace.resolve(AlignConfig, "align", flags)
 
 
-def error_rates_of(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
+def _error_rates(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
     """Compares a model's links between source and reference with links made by hand."""
     for record in align_pairs(loaded, zip(test.source.lines, test.reference.lines, strict=True), config):
         gold.compare(record.links(), len(record.source), len(record.target))
@@ -297,20 +292,18 @@ def most_reordered(records: Iterable[AlignmentRecord], most: int) -> list[Alignm
     A record counts if it has enough links and if its sentences are short enough for a picture. Of records with the
     same words only the first one counts.
     """
-    ranked: list[tuple[float, int, AlignmentRecord]] = []
+    chosen: dict[tuple[Sequence[str], Sequence[str]], AlignmentRecord] = {}
     for record in records:
         links = sure_links(record)
         fewest = min(len({link[side] for link in links}) for side in (0, 1))
-        if fewest >= _FEWEST and max(len(record.source), len(record.target)) <= _LONGEST:
-            ranked.append((-reordering(links), record.sentence_id, record))
-    ranked.sort(key=lambda one: one[:2])
-    chosen: dict[tuple[Sequence[str], Sequence[str]], AlignmentRecord] = {}
-    for _, _, record in ranked:
-        if len(chosen) < most:
+        if fewest >= _FEWEST and max(len(record.source), len(record.target)) <= LONGEST_DRAWN:
             chosen.setdefault((record.source, record.target), record)
-    return list(chosen.values())
+    return sorted(chosen.values(), key=lambda record: (-reordering(sure_links(record)), record.sentence_id))[:most]
 
 
 def sure_links(record: AlignmentRecord) -> list[Link]:
-    """Returns the links that have at least half of the weight of their target word."""
-    return record.links("threshold", _SURE)
+    """Returns the links that have at least half of the weight of their target word.
+
+    Smaller weights say little about the order of the words.
+    """
+    return record.links("threshold", 0.5)

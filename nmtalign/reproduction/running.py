@@ -2,7 +2,9 @@
 
 import dataclasses
 import gc
+import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,51 +15,23 @@ import torch
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.reproduction.corpora import Corpora, with_budget
+from nmtalign.files import atomic_text, disk_errors
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
-from nmtalign.reproduction.settings_files import settings_file, write_settings
+from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
-from nmtalign.reproduction.translations import TextTranslation
-from nmtalign.scoring.cuts import Mask
+from nmtalign.scoring.buckets import Mask
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.training import events as training_events
-from nmtalign.training.events import Finished
+from nmtalign.text.vocabulary import UNK
+from nmtalign.training.events import Finished, Listener
 from nmtalign.training.loop import Trainer
+from nmtalign.translating.keeping import KeepingTranslator
+from nmtalign.untrusted import read_json
 
 Key = tuple[str, int]  # name of the system, seed
 Translations = dict[str, list[str]]  # by test set
-ListenerOf = Callable[[Path], AbstractContextManager[training_events.Listener]]
-
-
-@dataclass(frozen=True)
-class StepBegun:
-    """A step begins, or an earlier run completed it."""
-
-    number: int  # from 1
-    total: int
-    what: str  # `training RNNsearch-50, seed 1234`
-    already: bool = False
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An experiment failed; the others continue."""
-
-    name: str
-    problem: str
-
-
-@dataclass(frozen=True)
-class Noted:
-    """A message of a training."""
-
-    text: str
-
-
-Happening = StepBegun | Failed | Noted
+UNKNOWN = "UNK"  # replaces `<unk>`, because every tokeniser of a metric takes it for one word
 
 
 class Halted(Exception):  # noqa: N818
@@ -93,18 +67,74 @@ class Outcome:
         return [system for system in self.plan.systems if (system.name, seed) in self.translations]
 
 
+class TextTranslation:
+    """The translation of some lines by a model with the settings of a search."""
+
+    def __init__(self, model: Path, search: TranslateConfig, lines: Sequence[str], path: Path) -> None:
+        """The complete translation is also written to `path`, and how long it took to a file beside it."""
+        self._translator, self._lines, self._path = KeepingTranslator(model, search), lines, path
+
+    def found(self) -> list[str] | None:
+        """Returns the complete translation with UNK for `<unk>`, or None if there is none yet."""
+        found = self._translator.find(self._lines) if self._lines else []
+        return None if found is None else [line.replace(UNK, UNKNOWN) for line in found]
+
+    def written(self) -> list[str]:
+        """Writes the complete translation as it is scored, and returns it."""
+        lines = self.found() or []
+        with atomic_text(self._path) as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+        return lines
+
+    def make(self, check: Callable[[], None]) -> None:
+        """Translates the missing lines; it calls `check` after each line, which may raise to end it."""
+        partial = self._beside(".partial")
+        done = partial.read_text(encoding="utf-8").split("\n")[:-1] if partial.exists() else []
+        began, new = time.perf_counter(), list[str]()
+        with atomic_text(partial) as stream:  # without an incomplete last line
+            stream.writelines(f"{line}\n" for line in done)
+        with disk_errors(partial), partial.open("a", encoding="utf-8", newline="\n") as stream:
+            for line in self._translator.make(self._lines[len(done) :]):
+                new.append(line)
+                stream.write(f"{line}\n")
+                stream.flush()
+                check()
+        seconds = time.perf_counter() - began
+        self._translator.keep(self._lines, [*done, *new], self._path.name)
+        with atomic_text(self._beside(".json")) as stream:
+            stream.write(json.dumps({"lines": len(new), "seconds": seconds}) + "\n")
+        partial.unlink()
+
+    def seconds(self) -> float:
+        """Estimates the time for all lines from the lines that the last call translated; 0 if it is not known."""
+        try:
+            record: Mapping[str, float] = read_json(self._beside(".json"))
+            return float(record["seconds"]) * len(self._lines) / float(record["lines"])
+        except (OSError, ValueError, KeyError, ZeroDivisionError):
+            return 0.0
+
+    def _beside(self, ending: str) -> Path:
+        """A file named after model, search and text, so that systems that share a translation also share its time."""
+        return self._path.with_name(self._translator.path(self._lines).stem + ending)
+
+
 class Reproduction:
     """Runs a plan. `stop` ends it after the state is saved, and a new `run` of the same plan resumes there."""
 
-    def __init__(self, plan: ReproductionPlan, listen: Callable[[Happening], None], listener_of: ListenerOf) -> None:
-        """`listener_of` returns the listener for the training events of a model directory."""
+    def __init__(
+        self,
+        plan: ReproductionPlan,
+        listen: Callable[[str], None],
+        listener_of: Callable[[Path], AbstractContextManager[Listener]],
+    ) -> None:
+        """`listen` gets messages; `listener_of` returns the listener for the training events of a model directory."""
         self._plan, self._listen, self._listener_of = plan, listen, listener_of
         self._trainer: Trainer | None = None
         self._side_by_side: SideBySide | None = None
         self._begun: set[Key] = set()  # models whose start was reported
         self._halted: str | None = None
         self._number = 0
-        self._total = len(plan.corpora) + sum(1 for _ in plan.models()) + len(plan.systems) * len(plan.seeds)
+        self._total = len(plan.corpora) + len(list(plan.models())) + len(plan.systems) * len(plan.seeds)
 
     def stop(self, reason: str) -> None:
         """Asks for an end; a signal handler may call it."""
@@ -126,10 +156,10 @@ class Reproduction:
         if self._plan.request.jobs > 1:
             self._train_side_by_side(outcome)
         for system, seed in self._plan.models():
-            self._guarded(self._train, outcome, (system.name, seed))
+            self._guarded(self._train, outcome, system, seed)
         for system in self._plan.systems:
             for seed in self._plan.seeds:
-                self._guarded(self._translate, outcome, (system.name, seed))
+                self._guarded(self._translate, outcome, system, seed)
         if not outcome.translations:
             raise NmtalignError(f"no model could be trained: {next(iter(outcome.failures.values()))}")
         return outcome
@@ -149,7 +179,8 @@ class Reproduction:
         corpora = Corpora(self._plan)
         for name in self._plan.corpora:
             already = corpora.is_made(name)
-            self._step(f"preparing {name}", already)
+            self._check()
+            self._tell(f"preparing {name}", already)
             if already:
                 continue
             try:
@@ -157,31 +188,32 @@ class Reproduction:
             except Halted:
                 raise
             except Exception as error:
-                if self._plan.work / "corpora" / name == self._plan.base_corpus:
+                if self._plan.corpora_folder / name == self._plan.base_corpus:
                     raise
                 problem = one_line(error)
-                self._listen(Failed(name, problem))
+                self._report_failure(name, problem)
                 unable = [system for system in self._plan.systems if self._plan.corpus_folder(system).name == name]
                 outcome.failures |= {(system.name, seed): problem for system in unable for seed in self._plan.seeds}
 
-    def _guarded(self, work: Callable[[Outcome, SystemPlan, int], None], outcome: Outcome, key: Key) -> None:
+    def _guarded(
+        self, work: Callable[[Outcome, SystemPlan, int], None], outcome: Outcome, system: SystemPlan, seed: int
+    ) -> None:
         """Does the work unless the model has already failed, and records a failure."""
         self._check()
-        system = next(system for system in self._plan.systems if system.name == key[0])
-        if problem := outcome.failures.get(key) or outcome.failures.get((system.trained_as, key[1])):
-            self._number += 1
-            outcome.failures[key] = problem
+        key, failures = (system.name, seed), outcome.failures
+        if problem := failures.get(key) or failures.get((system.trained_as, seed)):
+            failures[key] = problem
             return
         try:
-            work(outcome, system, key[1])
+            work(outcome, system, seed)
         except Halted:
             raise
         except Exception as error:  # any error concerns only this experiment
-            outcome.failures[key] = one_line(error)
-            self._listen(Failed(system.name, outcome.failures[key]))
+            failures[key] = one_line(error)
+            self._report_failure(system.name, failures[key])
         finally:
             self._trainer = None
-        if key in outcome.failures:
+        if key in failures:
             free_memory()
 
     def _train_side_by_side(self, outcome: Outcome) -> None:
@@ -198,12 +230,12 @@ class Reproduction:
             jobs.append(TrainingJob(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
             keys[name] = system.name, seed
 
-        self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), lambda line: self._listen(Noted(line)))
+        self._side_by_side = SideBySide(lambda job: self._begin(keys[job.name]), self._listen)
         problems = self._side_by_side.run(jobs, plan.request.jobs)
         self._check()
         for name, problem in problems.items():
             outcome.failures[keys[name]] = problem
-            self._listen(Failed(keys[name][0], problem))
+            self._report_failure(keys[name][0], problem)
 
     def _begin(self, key: Key) -> None:
         if key not in self._begun:
@@ -216,9 +248,9 @@ class Reproduction:
         corpus = Corpus.open(self._plan.corpus_folder(system))
         config = with_budget(self._plan, system, corpus, seed)
         with self._listener_of(folder) as listen:
-            self._trainer = trainer = Trainer(
-                corpus, folder, system.experiment.preset, sized(system, corpus), config, listen
-            )
+            sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
+            model = dataclasses.replace(system.model, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
+            self._trainer = trainer = Trainer(corpus, folder, system.experiment.preset, model, config, listen)
             if self._halted:  # `stop` was called while the model was created
                 trainer.close()
                 raise Halted(self._halted)
@@ -231,12 +263,12 @@ class Reproduction:
         key = system.name, seed
         texts = {test.name: test.source.lines for test in outcome.tests}
         known = {name: list(compress(lines, outcome.known[name])) for name, lines in texts.items()}
-        # Second column of Table 1: on these sentences the models must not write <unk> (section 5.1).
+        # Second column of Table 1: the models must not write <unk> for these sentences (section 5.1).
         banned = dataclasses.replace(system.search, allow_unk=False, replace_unk=False)
         work = self._work(system, seed, system.search, texts, "")
         of_known = {} if system.experiment.ablation else self._work(system, seed, banned, known, ".known")
         missing = [part for part in (*work.values(), *of_known.values()) if part.found() is None]
-        self._step(f"translating with {system.name}, seed {seed}", already=not missing)
+        self._tell(f"translating with {system.name}, seed {seed}", already=not missing)
         for part in missing:
             part.make(self._check)
         outcome.translations[key] = {name: part.written() for name, part in work.items()}
@@ -256,13 +288,12 @@ class Reproduction:
             for test, lines in texts.items()
         }
 
-    def _step(self, what: str, already: bool = False) -> None:
-        self._check()
-        self._tell(what, already)
-
     def _tell(self, what: str, already: bool = False) -> None:
         self._number += 1
-        self._listen(StepBegun(self._number, self._total, what, already))
+        self._listen(f"[{self._number}/{self._total}] {what}{': done before' if already else ''}")
+
+    def _report_failure(self, name: str, problem: str) -> None:
+        self._listen(f"{name} failed, the others continue: {problem}")
 
     def _check(self) -> None:
         if self._halted:
@@ -280,12 +311,3 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def sized(system: SystemPlan, corpus: Corpus) -> ModelConfig:
-    """Returns the settings of the model with the vocabulary sizes of the corpus."""
-    return dataclasses.replace(
-        system.model,
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-    )

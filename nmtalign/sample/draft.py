@@ -3,30 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from nmtalign.sample.dictionary import Phrase, starts_with_vowel
 
 T = TypeVar("T")
-
-PRESENT, PAST, FUTURE = range(3)
-
 Places = tuple[int, ...]  # positions of English words
 
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "que": "qu'", "ne": "n'", "je": "j'", "se": "s'", "me": "m'"}
-
-
-class Agreement(NamedTuple):
-    """What verbs and adjectives agree with: person (see `Verb.present`), gender and number."""
-
-    person: int
-    feminine: bool
-    plural: bool
-
-    @property
-    def form(self) -> int:
-        """The position in `Adjective.forms` and `Verb.participle`."""
-        return 2 * self.feminine + self.plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +25,38 @@ class Example:
 
 
 class Draft:
-    """A growing sentence pair. `say` appends English words, `put` French ones, `write` both."""
+    """A growing sentence pair. `say` appends English words, `put` a French one, `write` both."""
 
     def __init__(self, seed: str) -> None:
         generator = Random(seed)
         self.random = generator.random
         self.bits = generator.getrandbits
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin a new sentence."""
         self.source: list[str] = []
         self.target: list[tuple[str, Places]] = []
 
-    def say(self, *words: str) -> Places:
-        """Append English words and return their positions; an empty word is left out."""
+    def say(self, words: str) -> Places:
+        """Append English words and return their positions."""
         start = len(self.source)
-        self.source.extend(filter(None, words))
+        self.source.extend(words.split())
         return tuple(range(start, len(self.source)))
 
     def put(self, word: str, origin: Places = ()) -> None:
-        """Append a French word that renders the English words at these positions (none: it has no counterpart)."""
-        self.target.append((word, origin))
+        """Append a French word that renders the English words at these positions; an empty word is left out."""
+        if word:
+            self.target.append((word, origin))
 
-    def write(self, english: str, *french: str) -> None:
-        """Append an English word and the French words that render it, by default the same word."""
+    def write(self, english: str, french: str | None = None) -> None:
+        """Append English words, and French words that render all of them; by default they are the same."""
         origin = self.say(english)
-        self.target.extend((word, origin) for word in french or (english,))
+        for word in (english if french is None else french).split():
+            self.put(word, origin)
 
     def write_phrase(self, phrase: Phrase) -> None:
         """Append a fixed phrase in both languages."""
-        places = self.say(*phrase.english)
-        for position, word in enumerate(phrase.french):
-            self.put(word, tuple(places[i] for i, j in phrase.links if j == position))
+        places = self.say(phrase.english)
+        for position, word in enumerate(phrase.french.split()):
+            links = (link.split("-") for link in phrase.links)
+            self.put(word, tuple(places[int(i)] for i, j in links if int(j) == position))
 
     def pick(self, choices: Sequence[T]) -> T:
         """Draw one of the choices."""
@@ -87,38 +70,21 @@ class Draft:
         """Tokens on the longer side so far."""
         return max(len(self.source), len(self.target))
 
-    def mark(self) -> tuple[int, int]:
-        """The current end of both sides, for `rewind`."""
-        return len(self.source), len(self.target)
-
-    def rewind(self, mark: tuple[int, int]) -> None:
-        """Delete what was written since `mark`."""
-        del self.source[mark[0] :]
-        del self.target[mark[1] :]
+    def cut(self, source: int = 0, target: int = 0) -> None:
+        """Keep only this number of words of each side."""
+        del self.source[source:], self.target[target:]
 
     def example(self) -> Example:
         """Finish the sentence: elide, capitalise, link and join."""
-        target = _elide([word for word, _ in self.target])
-        source = self.source
-        source[0] = source[0][0].upper() + source[0][1:]
-        target[0] = target[0][0].upper() + target[0][1:]
+        source, target = list(self.source), [word for word, _ in self.target]
+        for j, word in enumerate(target[:-1]):
+            if word in _ELIDED and starts_with_vowel(target[j + 1]):
+                target[j] = _ELIDED[word]
+        for side in (source, target):
+            side[0] = side[0][0].upper() + side[0][1:]
         links = sorted((i, j) for j, (_, origin) in enumerate(self.target) for i in origin)
-        return Example(_join_english(source), _join_french(target), tuple(source), tuple(target), tuple(links))
-
-
-def _elide(words: list[str]) -> list[str]:
-    for j in range(len(words) - 1):
-        short = _ELIDED.get(words[j])
-        if short is not None and starts_with_vowel(words[j + 1]):
-            words[j] = short
-    return words
-
-
-def _join_english(tokens: list[str]) -> str:
-    text = " ".join(tokens).replace(" ,", ",").replace(" '", "'")
-    return text[:-2] + text[-1]
-
-
-def _join_french(tokens: list[str]) -> str:
-    text = " ".join(tokens).replace(" ,", ",").replace("' ", "'")
-    return text if text[-1] == "?" else text[:-2] + text[-1]
+        english = " ".join(source).replace(" ,", ",").replace(" '", "'")
+        french = " ".join(target).replace(" ,", ",").replace("' ", "'")
+        english = english[:-2] + english[-1]
+        french = french if french[-1] == "?" else french[:-2] + french[-1]
+        return Example(english, french, tuple(source), tuple(target), tuple(links))

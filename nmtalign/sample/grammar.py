@@ -2,26 +2,11 @@
 
 from collections.abc import Iterator
 
+from nmtalign.sample import dictionary, predicates
 from nmtalign.sample import noun_phrases as np
-from nmtalign.sample.dictionary import (
-    INTRANSITIVE,
-    PHRASES,
-    SAYING,
-    TAGGED,
-    THIRD_PLURAL,
-    THIRD_SINGULAR,
-    VERBS_OF_OBJECT,
-)
-from nmtalign.sample.draft import FUTURE, PAST, PRESENT, Agreement, Draft, Example
-from nmtalign.sample.predicates import (
-    write_copula,
-    write_noun_phrase,
-    write_place,
-    write_predicate,
-    write_quality,
-    write_subject,
-)
-from nmtalign.sample.verb_groups import AVOIR, BE, Manner, do, write_be, write_verb
+from nmtalign.sample.dictionary import FUTURE, PAST, PHRASES, PRESENT, TAGGED, Agreement
+from nmtalign.sample.draft import Draft, Example
+from nmtalign.sample.verb_groups import Manner, be, do, write_be, write_passive, write_there_is, write_verb
 
 LONGEST = 80
 """Largest number of tokens on either side, the full stop included."""
@@ -43,7 +28,7 @@ def generate(seed: int, stream: str = "train") -> Iterator[Example]:
 def _sentence(draft: Draft, number: int) -> Example:
     """Write one sentence; one in a hundred is of the shortest, one in two hundred of the longest."""
     while True:
-        draft.clear()
+        draft.cut()
         if number % _SHORT_EVERY == 3:
             _short(draft)
         elif number % _LONG_EVERY == 7:
@@ -73,17 +58,13 @@ def _ordinary(draft: Draft) -> None:
         _next_clause(draft, tense, 0)
         draft.write(".")
     else:
-        _simple(draft)
-
-
-def _simple(draft: Draft) -> None:
-    tense = _draw_tense(draft)
-    timed = draft.random() < 0.1
-    if timed:
-        _time(draft, tense)
-        draft.write(",")
-    _clause(draft, tense, 2, reported=timed)
-    draft.write(".")
+        tense = _draw_tense(draft)
+        timed = draft.random() < 0.1
+        if timed:
+            _time(draft, tense)
+            draft.write(",")
+        _clause(draft, tense, 2, reported=timed)
+        draft.write(".")
 
 
 def _time(draft: Draft, tense: int) -> None:
@@ -97,8 +78,8 @@ def _time(draft: Draft, tense: int) -> None:
 def _short(draft: Draft) -> None:
     """Write `The man sleeps.`: three words or more in either language (`L'homme dort.` is two, and is redrawn)."""
     kind = draft.pick(("human", "animal"))
-    who = write_subject(draft, kind, 0)
-    write_verb(draft, draft.pick(INTRANSITIVE[kind]), who, Manner(PAST if draft.chance(0.3) else PRESENT))
+    who = predicates.write_subject(draft, kind, 0)
+    write_verb(draft, draft.pick(dictionary.INTRANSITIVE[kind]), who, Manner(PAST if draft.chance(0.3) else PRESENT))
     draft.write(".")
 
 
@@ -110,13 +91,13 @@ def _question(draft: Draft) -> None:
     copular = draft.chance(0.25)
     for word in ("est-ce", "que"):
         draft.put(word, () if copular else place)
-    who = write_subject(draft, kind, 0)
-    draft.source[place[0]] = BE[tense][who.person] if copular else do(who, tense)
+    who = predicates.write_subject(draft, kind, 0)
+    draft.source[place[0]] = be(who, tense) if copular else do(who, tense)
     if copular:
         write_be(draft, who, tense, said=place)
-        write_quality(draft, kind, who, 0)
+        predicates.write_quality(draft, kind, who, 0)
     else:
-        write_predicate(draft, kind, who, tense, 0, asked=True)
+        predicates.write_predicate(draft, kind, who, tense, 0, asked=True)
     draft.write("?")
 
 
@@ -126,11 +107,11 @@ def _chain(draft: Draft, limit: int) -> None:
     _clause(draft, tense, 1)
     misses = 0
     while draft.length() < limit - 1 and misses < _TRIES:
-        mark = draft.mark()
+        before = len(draft.source), len(draft.target)
         following = _next_clause(draft, tense, 1)
         room = limit - 1 - draft.length()
         if room < 0 or 0 < room < 7:
-            draft.rewind(mark)
+            draft.cut(*before)
             misses += 1
         else:
             tense = following
@@ -140,13 +121,12 @@ def _chain(draft: Draft, limit: int) -> None:
 def _next_clause(draft: Draft, tense: int, depth: int) -> int:
     """Write a conjunction and a clause; return the tense of the clause, which `while` keeps."""
     conjunction = draft.pick(PHRASES["conjunction"])
-    english = conjunction.english[0]
-    if english in ("and", "but"):
+    if conjunction.english in ("and", "but"):
         draft.write(",")
     draft.write_phrase(conjunction)
-    if english != "while":
+    if conjunction.english != "while":
         tense = _draw_tense(draft)
-    _clause(draft, tense, depth, reported=english == "while")
+    _clause(draft, tense, depth, reported=conjunction.english == "while")
     return tense
 
 
@@ -168,81 +148,49 @@ def _clause(draft: Draft, tense: int, depth: int, reported: bool = False) -> Non
 def _active_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write a subject and one predicate or two."""
     kind = draft.pick(("human", "human", "human", "human", "animal", "organisation"))
-    who = write_subject(draft, kind, depth, tense)
+    who = predicates.write_subject(draft, kind, depth, tense)
     twice = draft.chance(0.1)
-    write_predicate(draft, kind, who, tense, 0 if twice else depth, plain=twice)
+    predicates.write_predicate(draft, kind, who, tense, 0 if twice else depth, plain=twice)
     if twice:
         draft.write("and", "et")
-        write_predicate(draft, kind, who, tense, 0)
+        predicates.write_predicate(draft, kind, who, tense, 0)
 
 
 def _copular_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write `the old house is not very beautiful`, `freedom is important`."""
     kind = draft.pick(("human", "human", "animal", "thing", "place", "organisation", "document", "abstract"))
-    who = np.write_idea(draft) if kind == "abstract" else write_subject(draft, kind, depth, tense)
-    write_copula(draft, kind, who, tense, depth)
+    who = np.write_idea(draft) if kind == "abstract" else predicates.write_subject(draft, kind, depth, tense)
+    predicates.write_copula(draft, kind, who, tense, depth)
 
 
 def _passive_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write `the law was adopted by the council`, `la loi a été adoptée par le conseil`."""
     noun = draft.pick(TAGGED[draft.pick(("document", "thing", "place"))])
-    verbs = [
-        verb
-        for verb in VERBS_OF_OBJECT[noun]
-        if verb.past_tense == "avoir" and not verb.particle and verb.flags <= {"named"}
-    ]
-    verb = draft.pick(verbs)
-    who = write_noun_phrase(draft, noun, depth=depth, determiner="the" if draft.chance(0.7) else "", bare=False)
-    denial = "not" if draft.chance(0.2) else ""
-    if tense == PAST:
-        _write_was(draft, who, denial)
-    else:
-        write_be(draft, who, tense, denial)
-    draft.write(verb.past_participle, verb.participle[who.form])
+    verbs = [verb for verb in dictionary.VERBS_OF_OBJECT[noun] if verb.past_tense == "avoir" and not verb.particle]
+    verb = draft.pick([verb for verb in verbs if verb.is_plain("named")])
+    who = predicates.write_noun_phrase(draft, noun, depth=depth, determiner="the" if draft.chance(0.7) else "")
+    write_passive(draft, verb, who, tense, "not" if draft.chance(0.2) else "")
     agent = draft.pick(TAGGED["organisation" if "organisation" in verb.subjects else "human"])
-    write_noun_phrase(draft, agent, np.BY, depth=depth, determiner="the" if draft.chance(0.6) else "a")
-
-
-def _write_was(draft: Draft, who: Agreement, denial: str) -> None:
-    """Write `was not`, `n'a pas été`."""
-    spoken = draft.say(BE[PAST][who.person])
-    denied = draft.say(denial)
-    if denial:
-        draft.put("ne", denied)
-    draft.put(AVOIR[who.person], spoken)
-    if denial:
-        draft.put("pas", denied)
-    draft.put("été", spoken)
+    predicates.write_noun_phrase(draft, agent, np.BY, depth, "the" if draft.chance(0.6) else "a")
 
 
 def _there_clause(draft: Draft, tense: int) -> None:
     """Write `there is a dog in the garden`, `il y a un chien dans le jardin`."""
-    denied = draft.chance(0.2)
-    plural = draft.chance(0.4)
-    there = draft.say("there")
-    spoken = draft.say("will" if tense == FUTURE else BE[tense][THIRD_PLURAL if plural else THIRD_SINGULAR])
-    denial = draft.say("not" if denied else "")
-    if tense == FUTURE:
-        spoken += draft.say("be")
-    draft.put("il", there)
-    if denied:
-        draft.put("ne", denial)
-    draft.put("y", there)
-    draft.put(("a", "avait", "aura")[tense], spoken)
-    if denied:
-        draft.put("pas", denial)
+    denied, plural = draft.chance(0.2), draft.chance(0.4)
+    who = Agreement(dictionary.THIRD_PLURAL if plural else dictionary.THIRD_SINGULAR, False, plural)
+    write_there_is(draft, who, tense, "not" if denied else "")
     noun = draft.pick(TAGGED[draft.pick(("human", "animal", "thing", "thing"))])
     determiner = "a"
     if plural:
         determiner = "bare" if denied else draft.pick(("bare", "several", "many", "three", "two"))
     np.write_nominal(draft, np.decorate(draft, noun, plural, 0.45), determiner, denied=denied)
-    write_place(draft)
+    predicates.write_place(draft)
 
 
 def _reported_clause(draft: Draft, tense: int, depth: int) -> None:
     """Write `the man says that ...`, `l'homme dit que ...`."""
     kind = "organisation" if draft.chance(0.25) else "human"
-    who = write_subject(draft, kind, 0)
-    write_verb(draft, draft.pick(SAYING[kind]), who, Manner(PRESENT))
+    who = predicates.write_subject(draft, kind, 0)
+    write_verb(draft, draft.pick(dictionary.SAYING[kind]), who, Manner(PRESENT))
     draft.write("that", "que")
     _clause(draft, tense, depth, reported=True)

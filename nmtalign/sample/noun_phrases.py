@@ -1,75 +1,41 @@
 """Noun phrases: determiners, adjectives on their French side of the noun, compounds, names, contractions."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from nmtalign.sample.dictionary import (
-    BEFORE,
-    BEFORE_VOWEL,
-    COLOURS,
-    DOMAINS,
-    NAMES,
-    PHRASES,
-    QUALITIES,
-    SCOPES,
-    TAGGED,
-    THIRD_PLURAL,
-    THIRD_SINGULAR,
-    Adjective,
-    Noun,
-    Phrase,
-    starts_with_vowel,
-)
-from nmtalign.sample.draft import Agreement, Draft, Places
+from nmtalign.sample import dictionary
+from nmtalign.sample.dictionary import NAMES, PHRASES, TAGGED, Adjective, Agreement, Noun, Phrase
+from nmtalign.sample.draft import Draft, Places
 
 
-@dataclass(frozen=True, slots=True)
-class Preposition:
+class Preposition(NamedTuple):
     """English words, French words, and behind them `de` or `à`, which contracts with the article (or nothing)."""
 
-    english: tuple[str, ...]
-    french: tuple[str, ...]
-    link: str
+    english: str = ""
+    french: str = ""
+    link: str = ""
 
 
-NO_PREPOSITION = Preposition((), (), "")
-OF = Preposition(("of",), (), "de")
-TO = Preposition(("to",), (), "à")
-BY = Preposition(("by",), ("par",), "")
-IN = Preposition(("in",), ("dans",), "")
-THAN = Preposition(("than",), ("que",), "")
-UNSAID_TO = Preposition((), (), "à")  # `answers the man`, `répond à l'homme`
-WITH = (Preposition(("with",), ("avec",), ""), Preposition(("without",), ("sans",), ""))
+NO_PREPOSITION = Preposition()
+OF, TO, IN = Preposition("of", "", "de"), Preposition("to", "", "à"), Preposition("in", "dans")
+BY, THAN = Preposition("by", "par"), Preposition("than", "que")
+UNSAID_TO = Preposition("", "", "à")  # `answers the man`, `répond à l'homme`
+WITH = (Preposition("with", "avec"), Preposition("without", "sans"))
 AROUND = (
-    Preposition(("near",), ("près",), "de"),
-    Preposition(("behind",), ("derrière",), ""),
-    Preposition(("in", "front", "of"), ("devant",), ""),
-    Preposition(("far", "from"), ("loin",), "de"),
-    Preposition(("opposite",), ("en", "face"), "de"),
+    Preposition("near", "près", "de"),
+    Preposition("behind", "derrière"),
+    Preposition("in front of", "devant"),
+    Preposition("far from", "loin", "de"),
+    Preposition("opposite", "en face", "de"),
     IN,
 )
 
 _CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
-_POSSESSIVES = {  # before masculine, feminine and plural nouns
-    "my": ("mon", "ma", "mes"),
-    "his": ("son", "sa", "ses"),
-    "her": ("son", "sa", "ses"),
-    "our": ("notre", "notre", "nos"),
-    "their": ("leur", "leur", "leurs"),
-}
-_NUMBERS = {phrase.english[0]: phrase.french for phrase in PHRASES["number"]}
-_INVARIABLE = {"several": ("plusieurs",), "many": ("beaucoup", "de"), "each": ("chaque",), **_NUMBERS}
-_ONE = ("the",) * 14 + ("a",) * 7 + ("this",) * 2 + (*_POSSESSIVES, "each")
-_ONE_DENIED = ("the",) * 7 + ("a",) * 5 + ("this", *_POSSESSIVES)
-_SEVERAL = ("bare",) * 4 + ("all",) * 2 + ("several", "many", "two", "three", *_NUMBERS)
-_MANY = ("the",) * 12 + ("these",) * 2 + (*_POSSESSIVES, *_SEVERAL)
-_MANY_DENIED = ("the",) * 7 + ("bare",) * 4 + ("these", *_POSSESSIVES)
-_ENGLISH = {"generic": (), "bare": (), "all": ("all", "the")}  # other determiners are their own English word
+_ENGLISH = {"generic": "", "bare": "", "all": "all the"}  # other determiners are their own English word
 _SOUNDS_A = frozenset(("European", "useful", "university", "union"))
 _SOUNDS_AN = frozenset(("honest",))
-_TITLED = ("king", "queen", "captain", "judge", "princess")
-_TITLES = tuple(noun for noun in TAGGED["human"] if noun.english[0] in _TITLED)
-_GIVEN = (*NAMES["men"], *NAMES["women"])
+_TITLES = [noun for noun in TAGGED["human"] if noun.english[0] in ("king", "queen", "captain", "judge", "princess")]
+_GIVEN = NAMES["men"] + NAMES["women"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,43 +51,49 @@ class Nominal:
 
     @property
     def agreement(self) -> Agreement:
-        """What verbs and adjectives agree with."""
-        return Agreement(THIRD_PLURAL if self.plural else THIRD_SINGULAR, self.noun.feminine, self.plural)
+        """The features with which verbs and adjectives agree."""
+        return Agreement(
+            dictionary.THIRD_PLURAL if self.plural else dictionary.THIRD_SINGULAR, self.noun.feminine, self.plural
+        )
 
     def french_before(self) -> str:
         """The adjective before the French noun in its form, or ""."""
         if self.before is None:
             return ""
-        if not self.plural and not self.noun.feminine and starts_with_vowel(self.noun.french[0]):
-            return self.before.forms[BEFORE_VOWEL]
-        return self.before.forms[self.agreement.form]
+        masculine = not self.plural and not self.noun.feminine
+        before_vowel = masculine and dictionary.starts_with_vowel(self.noun.french[0])
+        return self.before.forms[4 if before_vowel else self.agreement.form]
 
-    def first_english_word(self) -> str:
-        """The word behind the determiner."""
-        if self.before or self.behind:
-            return (self.before or self.behind[0]).english
-        return self.complement.english[0] if self.complement else self.noun.english[0]
+    def indefinite_article(self) -> str:
+        """`a` or `an`."""
+        first = self.before or (self.behind[0] if self.behind else self.complement)
+        word = first.english if first else self.noun.english[0]
+        return "an" if word in _SOUNDS_AN or (word[0] in "aeiouAEIOU" and word not in _SOUNDS_A) else "a"
 
 
 def decorate(draft: Draft, noun: Noun, plural: bool, richness: float) -> Nominal:
     """Give a noun some adjectives; `richness` is the probability that it gets any."""
     if not draft.chance(richness):
         return Nominal(noun, plural)
-    kind = noun.kind
-    before = draft.pick(BEFORE[kind]) if BEFORE[kind] and draft.chance(0.45) else None
+    colours, scopes, domains, qualities = (
+        choices[noun.kind]
+        for choices in (dictionary.COLOURS, dictionary.SCOPES, dictionary.DOMAINS, dictionary.QUALITIES)
+    )
+    preceding = dictionary.BEFORE[noun.kind]
+    before = draft.pick(preceding) if preceding and draft.chance(0.45) else None
     behind: list[Adjective] = []
     joined = False
-    if COLOURS[kind] and draft.chance(0.4):
-        behind.append(draft.pick(COLOURS[kind]))
-    if SCOPES[kind] and draft.chance(0.5 if kind in ("organisation", "document") else 0.15):
-        behind.append(draft.pick(SCOPES[kind]))
+    if colours and draft.chance(0.4):
+        behind.append(draft.pick(colours))
+    if scopes and draft.chance(0.5 if noun.kind in ("organisation", "document") else 0.15):
+        behind.append(draft.pick(scopes))
     complement = _complement(draft, noun)
-    if DOMAINS[kind] and complement is None and draft.chance(0.6):
-        first, second = draft.pick(DOMAINS[kind]), draft.pick(DOMAINS[kind])
+    if domains and complement is None and draft.chance(0.6):
+        first, second = draft.pick(domains), draft.pick(domains)
         joined = first is not second and draft.chance(0.1)
-        behind.extend((first, second) if joined else (first,))
-    if QUALITIES[kind] and draft.chance(0.15 if behind else 0.5):
-        behind.insert(0, draft.pick(QUALITIES[kind]))
+        behind += [first, second] if joined else [first]
+    if qualities and draft.chance(0.15 if behind else 0.5):
+        behind.insert(0, draft.pick(qualities))
     return Nominal(noun, plural, before, tuple(behind), joined, complement)
 
 
@@ -133,169 +105,118 @@ def _complement(draft: Draft, noun: Noun) -> Phrase | None:
 
 
 def write_nominal(
-    draft: Draft, nominal: Nominal, determiner: str, preposition: Preposition = NO_PREPOSITION, denied: bool = False
+    draft: Draft,
+    nominal: Nominal,
+    determiner: str,
+    preposition: Preposition = NO_PREPOSITION,
+    denied: bool = False,
+    owner: str = "",
 ) -> Agreement:
-    """Write `[preposition] determiner adjectives noun` in both languages; `denied`: it is the object of `pas`."""
-    of_preposition = draft.say(*preposition.english)
-    if determiner == "a":
-        of_determiner = draft.say(_indefinite_article(nominal.first_english_word()))
-    else:
-        of_determiner = draft.say(*_ENGLISH.get(determiner, (determiner,)))
-    origins = _say_nominal(draft, nominal)
-    _put_preposition(draft, preposition, of_preposition)
-    _put_determiner(draft, determiner, of_determiner, nominal, preposition.link, of_preposition, denied)
-    _put_nominal(draft, nominal, *origins)
+    """Write `[preposition] determiner adjectives noun` in both languages; `denied`: it is the object of `pas`.
+
+    With an `owner`, and the determiner `generic`: `Marie's black cat`, `le chat noir de Marie`.
+    """
+    of_preposition = draft.say(preposition.english)
+    of_owner, of_mark = draft.say(owner), draft.say("'s" if owner else "")
+    english = nominal.indefinite_article() if determiner == "a" else _ENGLISH.get(determiner, determiner)
+    of_determiner = draft.say(english)
+    words = _say_nominal(draft, nominal)
+    for word in preposition.french.split():
+        draft.put(word, of_preposition)
+    for word, origin in (*_determiner(determiner, of_determiner, nominal, preposition, of_preposition, denied), *words):
+        draft.put(word, origin)
+    if owner:
+        draft.put("de", of_mark)
+        draft.put(owner, of_owner)
     return nominal.agreement
 
 
-def _indefinite_article(following: str) -> str:
-    if following in _SOUNDS_A:
-        return "a"
-    return "an" if following[0] in "aeiouAEIOU" or following in _SOUNDS_AN else "a"
-
-
-def _say_nominal(draft: Draft, nominal: Nominal) -> tuple[Places, list[Places], Places, Places, Places]:
-    """Say the English words; return the places of the adjective before, those behind, `and`, complement and noun."""
-    before = draft.say(nominal.before.english if nominal.before else "")
-    behind: list[Places] = []
-    conjunction: Places = ()
+def _say_nominal(draft: Draft, nominal: Nominal) -> list[tuple[str, Places]]:
+    """Say the adjectives, the complement and the noun in English; return the French words with their origins."""
+    form, complement = nominal.agreement.form, nominal.complement
+    french = [(nominal.french_before(), draft.say(nominal.before.english if nominal.before else ""))]
+    behind: list[tuple[str, Places]] = []  # in French order
     for rank, adjective in enumerate(nominal.behind):
-        if nominal.joined and rank == len(nominal.behind) - 1:
-            conjunction = draft.say("and")
-        behind.append(draft.say(adjective.english))
-    complement = draft.say(*nominal.complement.english) if nominal.complement else ()
-    return before, behind, conjunction, complement, draft.say(nominal.noun.english[nominal.plural])
+        conjunction = draft.say("and") if nominal.joined and rank == len(nominal.behind) - 1 else ()
+        word = adjective.forms[form], draft.say(adjective.english)
+        behind = [behind[0], ("et", conjunction), word, *behind[1:]] if conjunction else [word, *behind]
+    of_complement = draft.say(complement.english if complement else "")
+    french.append((nominal.noun.french[nominal.plural], draft.say(nominal.noun.english[nominal.plural])))
+    if complement:
+        french += [("de", ()), (complement.french, of_complement)]
+    return french + behind
 
 
-def _put_preposition(draft: Draft, preposition: Preposition, origin: Places) -> None:
-    for word in preposition.french:
-        draft.put(word, origin)
+def _determiner(
+    determiner: str, said: Places, nominal: Nominal, preposition: Preposition, of_link: Places, denied: bool
+) -> list[tuple[str, Places]]:
+    """The French determiner with its origin, the English words `said`, after the `de` or `à` of the preposition."""
+    before, feminine, plural = nominal.french_before(), nominal.noun.feminine, nominal.plural
+    vowel = dictionary.starts_with_vowel(before or nominal.noun.french[plural])
+    link = [(preposition.link, of_link)]
+    match determiner:
+        case "some":
+            return _article(nominal, vowel, said, "de", said)
+        case "the" | "generic":
+            return _article(nominal, vowel, said, *link[0])
+        case "a" | "bare" if denied:
+            return [("de", said)]
+        case "bare" if preposition.link == "de":
+            return link
+        case "bare":
+            return [*link, ("de" if before else "des", ())]
+        case "all":
+            return [*link, ("toutes" if feminine else "tous", said[:1]), ("les", said[1:])]
+        case _:
+            forms = dictionary.DETERMINERS[determiner]
+            form = forms[0] if len(forms) == 1 else forms[4 if plural else feminine + 2 * vowel]
+            return link + [(word, said) for word in form.split()]
 
 
-def _put_determiner(
-    draft: Draft, determiner: str, said: Places, nominal: Nominal, link: str, of_link: Places, denied: bool = False
-) -> None:
-    """Put the French determiner, which renders the English words `said`, and `de` or `à` before it."""
-    before = nominal.french_before()
-    vowel = starts_with_vowel(before or nominal.noun.french[nominal.plural])
-    feminine, plural = nominal.noun.feminine, nominal.plural
-    article = "les" if plural else "la" if feminine else "le"
-    if determiner in ("the", "generic"):
-        _put_article(draft, article, said, link, of_link, vowel)
-    elif determiner == "some":
-        _put_article(draft, article, said, "de", said, vowel)
-    elif denied and determiner in ("a", "bare"):
-        draft.put("de", said)
-    elif determiner == "bare" and link == "de":
-        draft.put("de", of_link)
-    else:
-        if link:
-            draft.put(link, of_link)
-        if determiner == "bare":
-            draft.put("de" if before else "des")
-        elif determiner == "all":
-            draft.put("toutes" if feminine else "tous", said[:1])
-            draft.put("les", said[1:])
-        else:
-            for word in _determiner(determiner, feminine, plural, vowel):
-                draft.put(word, said)
-
-
-def _put_article(draft: Draft, article: str, said: Places, link: str, of_link: Places, vowel: bool) -> None:
+def _article(nominal: Nominal, vowel: bool, said: Places, link: str, of_link: Places) -> list[tuple[str, Places]]:
+    """`le`, `la` or `les`, contracted with `de` or `à`."""
+    article = "les" if nominal.plural else "la" if nominal.noun.feminine else "le"
     contracted = _CONTRACTED.get((link, article))
     if contracted and not (vowel and article == "le"):
-        draft.put(contracted, of_link if of_link == said else of_link + said)
-        return
-    if link:
-        draft.put(link, of_link)
-    draft.put(article, said)
-
-
-def _determiner(determiner: str, feminine: bool, plural: bool, vowel: bool) -> Sequence[str]:
-    """The French words of a determiner that no preposition changes."""
-    if determiner == "a":
-        return ("une",) if feminine else ("un",)
-    if determiner in _POSSESSIVES:
-        before_masculine, before_feminine, before_plural = _POSSESSIVES[determiner]
-        return (before_plural if plural else before_feminine if feminine and not vowel else before_masculine,)
-    if determiner in ("this", "these"):
-        return ("ces" if plural else "cette" if feminine else "cet" if vowel else "ce",)
-    return _INVARIABLE[determiner]
-
-
-def _put_nominal(
-    draft: Draft,
-    nominal: Nominal,
-    of_before: Places,
-    of_behind: list[Places],
-    of_conjunction: Places,
-    of_complement: Places,
-    of_noun: Places,
-) -> None:
-    if nominal.before:
-        draft.put(nominal.french_before(), of_before)
-    draft.put(nominal.noun.french[nominal.plural], of_noun)
-    if nominal.complement:
-        draft.put("de")
-        draft.put(nominal.complement.french[0], of_complement)
-    form = nominal.agreement.form
-    written = [(adjective.forms[form], origin) for adjective, origin in zip(nominal.behind, of_behind, strict=True)]
-    if nominal.joined:
-        draft.target.extend((written[-2], ("et", of_conjunction), written[-1]))
-        del written[-2:]
-    draft.target.extend(reversed(written))
+        return [(contracted, of_link if of_link == said else of_link + said)]
+    return [(link, of_link), (article, said)]
 
 
 def draw_determiner(draft: Draft, plural: bool, denied: bool = False) -> str:
     """Draw a determiner that fits the number; an object of `pas` takes the plainer ones."""
-    if plural:
-        return draft.pick(_MANY_DENIED if denied else _MANY)
-    return draft.pick(_ONE_DENIED if denied else _ONE)
+    return draft.pick(dictionary.DRAWN_DETERMINERS[2 * plural + denied])
+
+
+def write_owned(draft: Draft, nominal: Nominal, preposition: Preposition) -> Agreement:
+    """Write a noun phrase with the name of its owner."""
+    return write_nominal(draft, nominal, "generic", preposition, owner=draft.pick(_GIVEN))
 
 
 def write_idea(draft: Draft, preposition: Preposition = NO_PREPOSITION) -> Agreement:
     """Write an abstract noun, which has an article in French only: `freedom`, `la liberté`."""
     noun = draft.pick(TAGGED["abstract"])
     scoped = noun.english[0] in ("music", "science", "poetry") and draft.chance(0.4)
-    scope = (draft.pick(SCOPES["abstract"]),) if scoped else ()
+    scope = (draft.pick(dictionary.SCOPES["abstract"]),) if scoped else ()
     return write_nominal(draft, Nominal(noun, behind=scope), "generic", preposition)
 
 
 def write_person(draft: Draft, preposition: Preposition = NO_PREPOSITION) -> Agreement:
     """Write a person's name."""
-    origin = draft.say(*preposition.english)
-    _put_preposition(draft, preposition, origin)
-    if preposition.link:
-        draft.put(preposition.link, origin)
+    draft.write(preposition.english, f"{preposition.french} {preposition.link}")
     given = draft.pick(_GIVEN)
     draft.write(given)
     if draft.chance(0.75):
         draft.write(draw_name(draft, "surname_endings"))
-    return Agreement(THIRD_SINGULAR, given in NAMES["women"], False)
+    return Agreement(dictionary.THIRD_SINGULAR, given in NAMES["women"], False)
 
 
 def write_title(draft: Draft) -> Agreement:
     """Write a title and a name, with an article in French only: `King Velorin`, `le roi Velorin`."""
     noun = draft.pick(_TITLES)
-    title = draft.say(noun.english[0].capitalize())
     draft.put("la" if noun.feminine else "le")
-    draft.put(noun.french[0], title)
+    draft.write(noun.english[0].capitalize(), noun.french[0])
     draft.write(draw_name(draft, "surname_endings"))
-    return Agreement(THIRD_SINGULAR, noun.feminine, False)
-
-
-def write_owned(draft: Draft, nominal: Nominal, preposition: Preposition = NO_PREPOSITION) -> Agreement:
-    """Write `Marie's black cat`, `le chat noir de Marie`."""
-    of_preposition = draft.say(*preposition.english)
-    name = draft.pick(_GIVEN)
-    of_name, of_mark = draft.say(name), draft.say("'s")
-    origins = _say_nominal(draft, nominal)
-    _put_preposition(draft, preposition, of_preposition)
-    _put_determiner(draft, "generic", (), nominal, preposition.link, of_preposition)
-    _put_nominal(draft, nominal, *origins)
-    draft.put("de", of_mark)
-    draft.put(name, of_name)
-    return nominal.agreement
+    return Agreement(dictionary.THIRD_SINGULAR, noun.feminine, False)
 
 
 _FREQUENT_OCTAVES, _OCTAVES = 3, 20  # ranks below 2^3 are left out: those names would be as frequent as nouns
@@ -304,22 +225,17 @@ _FREQUENT_OCTAVES, _OCTAVES = 3, 20  # ranks below 2^3 are left out: those names
 def draw_name(draft: Draft, endings: str) -> str:
     """Draw a family name (`surname_endings`) or the name of a town (`town_endings`).
 
-    The name of rank r comes up about as often as 1/r, over a million ranks: the longer the text, the more new names,
-    which a shortlist of frequent words must leave out. Names start with a consonant and never end in `s`, so they
-    change neither the words before them nor their own form.
+    The frequency of the name of rank r is proportional to 1/r, over a million ranks. Thus longer text has more new
+    names, which a shortlist of frequent words must leave out. Names start with a consonant and never end in `s`, so
+    they change neither the words before them nor their own form.
     """
     octave = _FREQUENT_OCTAVES + int(draft.random() * (_OCTAVES - _FREQUENT_OCTAVES))
     rank = (1 << octave) | draft.bits(octave)
     # An odd factor spreads neighbouring ranks over the syllables, and no two ranks get the same number.
     number = (rank * 668265263 + 374761393) % (1 << _OCTAVES)
-    return (
-        NAMES["starts"][number & 15]
-        + "aeio"[number >> 4 & 3]
-        + NAMES["middles"][number >> 6 & 15]
-        + "aeou"[number >> 10 & 3]
-        + NAMES["middles"][number >> 12 & 15]
-        + NAMES[endings][number >> 16 & 15]
-    )
+    starts, middles = NAMES["starts"], NAMES["middles"]
+    syllables = starts[number & 15], "aeio"[number >> 4 & 3], middles[number >> 6 & 15], "aeou"[number >> 10 & 3]
+    return "".join(syllables) + middles[number >> 12 & 15] + NAMES[endings][number >> 16 & 15]
 
 
 def write_town(draft: Draft) -> None:

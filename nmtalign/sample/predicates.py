@@ -1,43 +1,18 @@
 """Subjects, predicates and noun phrases, in one file because noun phrases contain relative clauses."""
 
+from nmtalign.sample import dictionary, verb_groups
 from nmtalign.sample import noun_phrases as np
-from nmtalign.sample.dictionary import (
-    FIRST_PLURAL,
-    FIRST_SINGULAR,
-    GIVING,
-    GOING,
-    INTRANSITIVE,
-    PHRASES,
-    PREDICATES,
-    TAGGED,
-    THIRD_PLURAL,
-    THIRD_SINGULAR,
-    TRANSITIVE,
-    VERBS_OF_OBJECT,
-    WITHOUT_PARTICLE,
-    Adjective,
-    Noun,
-    Verb,
-)
-from nmtalign.sample.draft import FUTURE, PAST, PRESENT, Agreement, Draft
-from nmtalign.sample.noun_phrases import Nominal, Preposition
-from nmtalign.sample.verb_groups import (
-    DIRECT,
-    DIRECT_WITH_FIRST_PERSON,
-    INDIRECT,
-    Clitic,
-    Manner,
-    draw_manner,
-    write_be,
-    write_verb,
-)
+from nmtalign.sample.dictionary import PAST, PRESENT, TAGGED, VERBS_OF_OBJECT, Adjective, Agreement, Noun, Verb
+from nmtalign.sample.draft import Draft
+from nmtalign.sample.noun_phrases import NO_PREPOSITION, Nominal, Preposition
+from nmtalign.sample.verb_groups import Clitic, Manner, draw_manner, write_verb
 
 _PRONOUNS = (
-    ("he", "il", Agreement(THIRD_SINGULAR, False, False)),
-    ("she", "elle", Agreement(THIRD_SINGULAR, True, False)),
-    ("they", "ils", Agreement(THIRD_PLURAL, False, True)),
-    ("I", "je", Agreement(FIRST_SINGULAR, False, False)),
-    ("we", "nous", Agreement(FIRST_PLURAL, False, True)),
+    ("he", "il", Agreement(dictionary.THIRD_SINGULAR, False, False)),
+    ("she", "elle", Agreement(dictionary.THIRD_SINGULAR, True, False)),
+    ("they", "ils", Agreement(dictionary.THIRD_PLURAL, False, True)),
+    ("I", "je", Agreement(dictionary.FIRST_SINGULAR, False, False)),
+    ("we", "nous", Agreement(dictionary.FIRST_PLURAL, False, True)),
 )
 # Kind of noun -> tag of the nouns that follow it behind `of`: `the coat of the king`.
 _OF = {"place": "human", "thing": "human", "organisation": "inside", "document": "organisation"}
@@ -46,14 +21,19 @@ _MASS = ("food", "abstract")  # nouns without a plural
 
 def write_noun_phrase(
     draft: Draft,
-    noun: Noun,
-    preposition: Preposition = np.NO_PREPOSITION,
-    denied: bool = False,
+    noun: Noun | str,
+    preposition: Preposition = NO_PREPOSITION,
     depth: int = 0,
     determiner: str = "",
-    bare: bool = True,
+    denied: bool = False,
+    bare: bool = False,
 ) -> Agreement:
-    """Write a noun phrase; `depth` is the number of phrases and clauses that may nest behind the noun."""
+    """Write a noun phrase about a noun, or about any noun with a tag.
+
+    `depth` is the number of phrases and clauses that may nest behind the noun; `bare`: it may lack a determiner.
+    """
+    if isinstance(noun, str):
+        noun = draft.pick(TAGGED[noun])
     plural = draft.chance(0.3) and determiner in ("", "the")
     nominal = np.decorate(draft, noun, plural, 0.42 if depth else 0.25)
     if not determiner and not denied and noun.kind != "organisation" and draft.chance(0.04):
@@ -65,13 +45,6 @@ def write_noun_phrase(
     if depth > 0 and chosen in ("the", "a", "these", "bare"):
         _extend(draft, noun, who, depth)
     return who
-
-
-def _draw_noun_phrase(
-    draft: Draft, tag: str, preposition: Preposition = np.NO_PREPOSITION, depth: int = 0, determiner: str = ""
-) -> Agreement:
-    """Write a noun phrase about a noun with this tag, never without a determiner."""
-    return write_noun_phrase(draft, draft.pick(TAGGED[tag]), preposition, False, depth, determiner, bare=False)
 
 
 def _extend(draft: Draft, noun: Noun, who: Agreement, depth: int) -> None:
@@ -90,7 +63,7 @@ def _of(draft: Draft, noun: Noun, depth: int) -> None:
     if tag == "human" and draft.chance(0.2):
         np.write_person(draft, np.OF)
     else:
-        write_noun_phrase(draft, draft.pick(TAGGED[tag]), np.OF, depth=depth)
+        write_noun_phrase(draft, tag, np.OF, depth, bare=True)
 
 
 def _relative_subject(draft: Draft, noun: Noun, who: Agreement, depth: int) -> None:
@@ -119,18 +92,18 @@ def write_subject(draft: Draft, kind: str, depth: int, tense: int = PRESENT) -> 
     """
     chance = draft.random()
     if kind == "human" and chance < 0.2:
-        english, french, who = draft.pick(_PRONOUNS[:3] if tense == FUTURE else _PRONOUNS)
+        english, french, who = draft.pick(_PRONOUNS[:3] if tense == dictionary.FUTURE else _PRONOUNS)
         draft.write(english, french)
         return who
     if kind == "human" and chance < 0.42:
         return np.write_title(draft) if draft.chance(0.2) else np.write_person(draft)
     if kind != "organisation" and chance > 0.94:
-        first = _draw_noun_phrase(draft, kind)
+        first = write_noun_phrase(draft, kind)
         draft.write("and", "et")
-        second = _draw_noun_phrase(draft, kind)
-        return Agreement(THIRD_PLURAL, first.feminine and second.feminine, True)
+        second = write_noun_phrase(draft, kind)
+        return Agreement(dictionary.THIRD_PLURAL, first.feminine and second.feminine, True)
     determiner = "the" if draft.chance(0.3) else ""
-    return _draw_noun_phrase(draft, kind, depth=depth, determiner=determiner)
+    return write_noun_phrase(draft, kind, depth=depth, determiner=determiner)
 
 
 def write_predicate(
@@ -140,14 +113,14 @@ def write_predicate(
     manner = draw_manner(draft, tense, asked, modals=True, plain=plain)
     chance = draft.random()
     if chance < 0.2:
-        _intransitive(draft, draft.pick(INTRANSITIVE[kind]), who, manner)
+        _intransitive(draft, draft.pick(dictionary.INTRANSITIVE[kind]), who, manner)
     elif kind == "human" and chance < 0.28:
-        write_verb(draft, draft.pick(GOING), who, manner)
-        _draw_noun_phrase(draft, "destination", np.TO, depth, "the")
+        write_verb(draft, draft.pick(dictionary.GOING), who, manner)
+        write_noun_phrase(draft, "destination", np.TO, depth, "the")
     elif kind == "human" and chance < 0.38:
         _giving(draft, who, manner, depth)
     else:
-        _transitive(draft, draft.pick(TRANSITIVE[kind]), who, manner, depth)
+        _transitive(draft, draft.pick(dictionary.TRANSITIVE[kind]), who, manner, depth)
         if kind == "human" and depth > 0 and draft.chance(0.05):
             write_place(draft)
 
@@ -160,7 +133,7 @@ def _intransitive(draft: Draft, verb: Verb, who: Agreement, manner: Manner) -> N
         write_place(draft)
     else:
         noun = draft.pick(TAGGED["human"])
-        write_noun_phrase(draft, noun, draft.pick(np.WITH), bare=False)
+        write_noun_phrase(draft, noun, draft.pick(np.WITH))
 
 
 def write_place(draft: Draft) -> None:
@@ -175,15 +148,15 @@ def write_place(draft: Draft) -> None:
 
 def _giving(draft: Draft, who: Agreement, manner: Manner, depth: int) -> None:
     """Write `gives him a book`, `lui donne un livre`, or the same with a noun behind `to`."""
-    verb = draft.pick(GIVING)
-    pronoun = draft.pick(INDIRECT) if draft.chance(0.4) else None
+    verb = draft.pick(dictionary.GIVING)
+    pronoun = draft.pick(verb_groups.INDIRECT) if draft.chance(0.4) else None
     write_verb(draft, verb, who, manner, pronoun)
     determiner = "the" if draft.chance(0.5) else "this" if manner.denial else "a"
-    _draw_noun_phrase(draft, "thing", determiner=determiner)
+    write_noun_phrase(draft, "thing", determiner=determiner)
     if pronoun is None and draft.chance(0.25):
         np.write_person(draft, np.TO)
     elif pronoun is None:
-        write_noun_phrase(draft, draft.pick(TAGGED["human"]), np.TO, depth=depth)
+        write_noun_phrase(draft, "human", np.TO, depth, bare=True)
 
 
 def _transitive(draft: Draft, verb: Verb, who: Agreement, manner: Manner, depth: int) -> None:
@@ -192,15 +165,15 @@ def _transitive(draft: Draft, verb: Verb, who: Agreement, manner: Manner, depth:
     if named and chance < 0.2:
         write_verb(draft, verb, who, manner, _pronoun(draft, verb, who))
         return
-    preposition = np.NO_PREPOSITION
+    preposition = NO_PREPOSITION
     if "french_to" in verb.flags:
         preposition = np.TO if "english_to" in verb.flags else np.UNSAID_TO
-    write_verb(draft, WITHOUT_PARTICLE.get(verb, verb), who, manner)
+    write_verb(draft, dictionary.WITHOUT_PARTICLE.get(verb, verb), who, manner)
     if named and chance < 0.34:
         np.write_person(draft, preposition)
-    elif chance < 0.42 and manner.adverb is None and not preposition.link:
+    elif chance < 0.42 and not manner.adverb[0] and not preposition.link:
         _object_and_adverb(draft, verb, bool(manner.denial))
-    elif chance < 0.5 and not manner.denial and not preposition.link and verb.objects[0].kind not in _MASS:
+    elif chance < 0.5 and not manner.denial and not preposition.link and verb.nouns()[0].kind not in _MASS:
         _two_objects(draft, verb)
     else:
         _object(draft, verb, preposition, bool(manner.denial), depth)
@@ -208,52 +181,52 @@ def _transitive(draft: Draft, verb: Verb, who: Agreement, manner: Manner, depth:
 
 def _pronoun(draft: Draft, verb: Verb, who: Agreement) -> Clitic:
     if "french_to" in verb.flags:
-        return draft.pick(INDIRECT)
-    return draft.pick(DIRECT if who.person in (FIRST_SINGULAR, FIRST_PLURAL) else DIRECT_WITH_FIRST_PERSON)
+        return draft.pick(verb_groups.INDIRECT)
+    first = who.person in (dictionary.FIRST_SINGULAR, dictionary.FIRST_PLURAL)
+    return draft.pick(verb_groups.DIRECT if first else verb_groups.DIRECT + verb_groups.FIRST_PERSON)
 
 
 def _object(draft: Draft, verb: Verb, preposition: Preposition, denied: bool, depth: int) -> None:
-    noun = draft.pick(verb.objects)
+    noun = draft.pick(verb.nouns())
     if noun.kind == "food":
         np.write_nominal(draft, Nominal(noun), "the" if denied or draft.chance(0.3) else "some")
     elif noun.kind == "abstract":
         np.write_nominal(draft, Nominal(noun), "generic")
     else:
         general = verb.past_tense == "imparfait"  # `likes rich men` means all of them: `aime les hommes riches`
-        write_noun_phrase(draft, noun, preposition, denied and not preposition.link, depth, bare=not general)
+        write_noun_phrase(draft, noun, preposition, depth, "", denied and not preposition.link, bare=not general)
 
 
 def _two_objects(draft: Draft, verb: Verb) -> None:
     """Write `a dog or a cat`, `the king and the queen`."""
-    nouns = [noun for noun in verb.objects if noun.kind not in _MASS]
-    write_noun_phrase(draft, draft.pick(nouns), bare=False)
+    nouns = [noun for noun in verb.nouns() if noun.kind not in _MASS]
+    write_noun_phrase(draft, draft.pick(nouns))
     draft.write(*(("or", "ou") if draft.chance(0.4) else ("and", "et")))
-    write_noun_phrase(draft, draft.pick(nouns), bare=False)
+    write_noun_phrase(draft, draft.pick(nouns))
 
 
 def _object_and_adverb(draft: Draft, verb: Verb, denied: bool) -> None:
     """Write `opens the door slowly`, `ouvre lentement la porte`."""
     behind_verb = len(draft.target)
-    noun = draft.pick(verb.objects)
+    noun = draft.pick(verb.nouns())
     if noun.kind in _MASS:
         np.write_nominal(draft, Nominal(noun), "the" if noun.kind == "food" else "generic")
     else:
-        determiner = "the" if denied else ""
-        write_noun_phrase(draft, noun, determiner=determiner, bare=verb.past_tense != "imparfait")
-    adverb = draft.pick(PHRASES["manner"])
-    draft.target.insert(behind_verb, (adverb.french[0], draft.say(*adverb.english)))
+        write_noun_phrase(draft, noun, determiner="the" if denied else "", bare=verb.past_tense != "imparfait")
+    adverb = draft.pick(dictionary.PHRASES["manner"])
+    draft.target.insert(behind_verb, (adverb.french, draft.say(adverb.english)))
 
 
 def write_copula(draft: Draft, kind: str, who: Agreement, tense: int, depth: int) -> None:
     """Write `is not very old`."""
     denial = "not" if draft.chance(0.2) else ""
-    write_be(draft, who, tense, denial)
+    verb_groups.write_be(draft, who, tense, denial)
     write_quality(draft, kind, who, depth)
 
 
 def write_quality(draft: Draft, kind: str, who: Agreement, depth: int) -> None:
     """Write an adjective, alone, behind `very` or `too`, or in a comparison."""
-    adjective = draft.pick(PREDICATES[kind])
+    adjective = draft.pick(dictionary.PREDICATES[kind])
     chance = draft.random()
     if chance < 0.15 and adjective.english not in ("good", "bad"):
         _comparison(draft, adjective, kind, who, depth)
@@ -266,11 +239,11 @@ def write_quality(draft: Draft, kind: str, who: Agreement, depth: int) -> None:
 def _comparison(draft: Draft, adjective: Adjective, kind: str, who: Agreement, depth: int) -> None:
     """Write `older than`, `plus vieux que` (two French words for one), or `more useful than`."""
     if adjective.comparative:
-        draft.write(adjective.comparative, "plus", adjective.forms[who.form])
+        draft.write(adjective.comparative, f"plus {adjective.forms[who.form]}")
     else:
         draft.write("more", "plus")
         draft.write(adjective.english, adjective.forms[who.form])
     if kind == "abstract":
         np.write_idea(draft, np.THAN)
     else:
-        write_noun_phrase(draft, draft.pick(TAGGED[kind]), np.THAN, depth=depth, determiner="the")
+        write_noun_phrase(draft, kind, np.THAN, depth, "the")

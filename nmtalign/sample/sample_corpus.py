@@ -15,7 +15,7 @@ from nmtalign.sample.draft import Example
 from nmtalign.sample.grammar import generate
 from nmtalign.settings.command_settings import SampleConfig
 
-CONFIGURATION = """\
+_CONFIGURATION = """\
 # The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.
 source_language = "en"
 target_language = "fr"
@@ -35,68 +35,42 @@ shortlist = 2000
 preset = "tiny"
 """
 
-FEW = """\
+# Further settings for a corpus of 5,000 training pairs or fewer.
+_FEW = """\
 # A small corpus is seen many times: these settings keep the model from learning it by heart.
 dropout = 0.2
 label_smoothing = 0.1
 batch_size = 250
 validate_every = "200"
 """
-"""Further settings for a corpus of 5,000 training pairs or fewer."""
-
-HELD_OUT = 500
-"""Sentences in dev and in test of a corpus that is not small."""
-
+_HELD_OUT = 500  # sentences in dev and in test of a corpus that is not small
 _TRIES = 1000  # draws of one training sentence before a repetition is accepted
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSummary:
-    """Number of sentence pairs in each part, and the lengths of the training sentences in tokens."""
+    """The number of sentence pairs in each part."""
 
     train: int
     dev: int
     test: int
-    mean_source: float
-    mean_target: float
-    longest: int
-    shortest: int
-
-
-@dataclass(slots=True)
-class _Lengths:
-    """Lengths of the sentences of a part, counted while it is written."""
-
-    pairs: int = 0
-    source: int = 0
-    target: int = 0
-    longest: int = 0
-    shortest: int = 0
-
-    def add(self, example: Example) -> None:
-        source, target = len(example.source_tokens), len(example.target_tokens)
-        self.shortest = min(source, target, self.shortest or source)
-        self.longest = max(source, target, self.longest)
-        self.pairs += 1
-        self.source += source
-        self.target += target
 
 
 def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, force: bool = False) -> SampleSummary:
     """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, created if missing.
 
-    Raises UsageError for a wrong number and, without `force`, if a file with other content exists; then nothing is
-    written.
+    Raises SettingError if `pairs` is less than 1. Raises UsageError, and writes nothing, if a file in the folder has
+    other content and `force` is not given.
     """
     SampleConfig(pairs, seed)
     make_folder(folder)
     with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
         summary = _write(Path(work), pairs, seed)
-        other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder)]
+        other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder / path.name)]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
         if lost and not force:
             raise UsageError(
-                f"{folder}: other content would be lost, that of {', '.join(lost)}; give another folder, or "
+                f"{folder}: contains other versions of {', '.join(lost)}, which would be lost; give another folder, or "
                 "--force to replace these files"
             )
         for path in other:
@@ -104,37 +78,31 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
     return summary
 
 
-def _is_there(path: Path, folder: Path) -> bool:
-    """Whether the folder has a file of this name and content."""
-    there = folder / path.name
+def _is_there(path: Path, there: Path) -> bool:
+    """Whether a file with the same content is there."""
     return there.is_file() and filecmp.cmp(path, there, shallow=False)
 
 
 def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
-    dev = _distinct(generate(seed, "dev"), HELD_OUT, ())
-    test = _distinct(generate(seed, "test"), HELD_OUT, dev)
-    kept = held_out(pairs)
-    tally = _write_part(folder, "train", _training(seed, pairs, [*dev, *test]))
+    dev = _distinct(generate(seed, "dev"), _HELD_OUT, ())
+    test = _distinct(generate(seed, "test"), _HELD_OUT, dev)
+    kept = min(_HELD_OUT, max(1, pairs // 10))
+    _write_part(folder, "train", _training(seed, pairs, [*dev, *test]))
     _write_part(folder, "dev", dev[:kept])
     _write_part(folder, "test", test[:kept])
     with atomic_text(folder / "nmtalign.toml") as stream:
         stream.write(configuration(pairs))
-    return SampleSummary(pairs, kept, kept, tally.source / pairs, tally.target / pairs, tally.longest, tally.shortest)
+    return SampleSummary(pairs, kept, kept)
 
 
 def configuration(pairs: int) -> str:
-    """`nmtalign.toml` for so many training pairs: in few epochs, a small corpus would not give enough updates."""
+    """`nmtalign.toml` for this number of training pairs: a small corpus needs more epochs for enough updates."""
     epochs = max(6, round(60_000 / pairs))
-    return f"{CONFIGURATION}epochs = {epochs}\n" + (FEW if pairs <= 5000 else "")
-
-
-def held_out(pairs: int) -> int:
-    """The number of sentences in dev and in test: a tenth of a small corpus."""
-    return min(HELD_OUT, max(1, pairs // 10))
+    return f"{_CONFIGURATION}epochs = {epochs}\n" + (_FEW if pairs <= 5000 else "")
 
 
 def _distinct(examples: Iterator[Example], count: int, others: Iterable[Example]) -> list[Example]:
-    """Take the first `count` pairs of which neither sentence occurs before or in `others`."""
+    """Take the first `count` pairs; neither sentence of a pair occurs in an earlier pair or in `others`."""
     sources = {example.source for example in others}
     targets = {example.target for example in others}
     taken: list[Example] = []
@@ -168,10 +136,9 @@ def _training(seed: int, pairs: int, reserved: list[Example]) -> Iterator[Exampl
         yield example
 
 
-def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> _Lengths:
+def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> None:
     """Write the five files of one part (text, tokens, links) with one line per sentence."""
     endings = ("en", "fr", "tok.en", "tok.fr", "align")
-    tally = _Lengths()
     with ExitStack() as stack:
         english, french, source, target, links = (
             stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings
@@ -182,5 +149,3 @@ def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> _Length
             source.write(" ".join(example.source_tokens) + "\n")
             target.write(" ".join(example.target_tokens) + "\n")
             links.write(" ".join([f"{i}-{j}" for i, j in example.links]) + "\n")
-            tally.add(example)
-    return tally

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmtalign.sample.dictionary import MODALS, PHRASES, THIRD_SINGULAR, Phrase, Verb
-from nmtalign.sample.draft import FUTURE, PAST, PRESENT, Agreement, Draft, Places
+from nmtalign.sample import dictionary
+from nmtalign.sample.dictionary import AVOIR, ETRE, FUTURE, PAST, PRESENT, THIRD_SINGULAR, Agreement, Verb
+from nmtalign.sample.draft import Draft, Places
 
 
 class Clitic(NamedTuple):
@@ -16,17 +17,11 @@ class Clitic(NamedTuple):
 
 
 DIRECT = (Clitic("him", "le", 0), Clitic("her", "la", 2), Clitic("them", "les", 1))
-DIRECT_WITH_FIRST_PERSON = (*DIRECT, Clitic("me", "me", 0), Clitic("us", "nous", 1))
+FIRST_PERSON = (Clitic("me", "me", 0), Clitic("us", "nous", 1))
 INDIRECT = (Clitic("him", "lui", 0), Clitic("her", "lui", 0), Clitic("them", "leur", 0))
 
 # By tense, then by person.
-BE = (("am", "is", "are", "are"), ("was", "was", "were", "were"))
-_ETRE = (
-    ("suis", "est", "sommes", "sont"),
-    ("étais", "était", "étions", "étaient"),
-    ("serai", "sera", "serons", "seront"),
-)
-AVOIR = ("ai", "a", "avons", "ont")
+_BE = (("am", "is", "are", "are"), ("was", "was", "were", "were"), ("will", "will", "will", "will"))
 _REFLEXIVE = ("me", "se", "nous", "se")
 _DENIAL = {"not": "pas", "never": "jamais"}
 
@@ -38,8 +33,8 @@ class Manner:
     tense: int = PRESENT
     denial: str = ""  # "", "not" or "never"
     modal: Verb | None = None
-    adverb: Phrase | None = None
-    asked: bool = False  # `do` stands already at the start of the question
+    adverb: tuple[str, str] = ("", "")  # English, French
+    asked: bool = False  # the question has already started with `do`
 
 
 class _Spoken(NamedTuple):
@@ -60,11 +55,12 @@ def draw_manner(draft: Draft, tense: int, asked: bool = False, modals: bool = Fa
     denial = ""
     if not plain and draft.chance(0.22):
         denial = "never" if draft.chance(0.3) else "not"
-    modal = draft.pick(MODALS) if modals and tense == PRESENT and not plain and draft.chance(0.12) else None
-    adverb = None
+    modal = draft.pick(dictionary.MODALS) if modals and tense == PRESENT and not plain and draft.chance(0.12) else None
+    adverb = ("", "")
     if tense != FUTURE and modal is None and draft.chance(0.12):
-        adverb = draft.pick(PHRASES["frequency"][:2] if denial or asked else PHRASES["frequency"])
-    return Manner(tense, denial, modal, None if denial == "never" else adverb, asked)
+        drawn = draft.pick(dictionary.PHRASES["frequency"][:2] if denial or asked else dictionary.PHRASES["frequency"])
+        adverb = adverb if denial == "never" else (drawn.english, drawn.french)
+    return Manner(tense, denial, modal, adverb, asked)
 
 
 def do(who: Agreement, tense: int) -> str:
@@ -72,6 +68,11 @@ def do(who: Agreement, tense: int) -> str:
     if tense == PAST:
         return "did"
     return "does" if who.person == THIRD_SINGULAR else "do"
+
+
+def be(who: Agreement, tense: int) -> str:
+    """The form of `be`, or `will`."""
+    return _BE[tense][who.person]
 
 
 def _finite(verb: Verb, who: Agreement, tense: int) -> str:
@@ -85,27 +86,28 @@ def write_verb(
 ) -> None:
     """Write a verb group; `agrees` is the form of a French object that precedes the verb (`que`)."""
     spoken = (_say_modal if manner.modal else _say_group)(draft, verb, who, manner)
-    of_clitic = draft.say(clitic.english) if clitic else ()
-    if manner.denial:
-        draft.put("ne", spoken.denial)
-    if manner.modal is None:
-        _put_pronouns(draft, verb, who, clitic, spoken.verb, of_clitic)
+    pronouns = [(_REFLEXIVE[who.person], spoken.verb)] if "reflexive" in verb.flags else []
+    if clitic:
+        pronouns.append((clitic.french, draft.say(clitic.english)))
     finite, compound = _french_finite(verb, who, manner)
-    draft.put(finite, spoken.finite)
-    if manner.denial:
-        draft.put(_DENIAL[manner.denial], spoken.denial)
-    if manner.adverb:
-        draft.put(manner.adverb.french[0], spoken.adverb)
+    before, behind = ([], pronouns) if manner.modal else (pronouns, [])
+    _deny(draft, manner.denial, spoken.denial, *before, (finite, spoken.finite))
+    draft.put(manner.adverb[1], spoken.adverb)
+    for word, origin in behind:
+        draft.put(word, origin)
     if manner.modal:
-        _put_pronouns(draft, verb, who, clitic, spoken.verb, of_clitic)
         draft.put(verb.infinitive, spoken.verb)
     elif compound:
         form = who.form if verb.past_tense == "être" else clitic.form if clitic else agrees
         draft.put(verb.participle[form], spoken.verb)
 
 
-def _adverb(manner: Manner) -> str:
-    return manner.adverb.english[0] if manner.adverb else ""
+def _deny(draft: Draft, denial: str, of_denial: Places, *group: tuple[str, Places]) -> None:
+    """Put French words with their origins, and if there is a denial `ne ... pas` or `ne ... jamais` around them."""
+    draft.put("ne" if denial else "", of_denial)
+    for word, origin in group:
+        draft.put(word, origin)
+    draft.put(_DENIAL.get(denial, ""), of_denial)
 
 
 def _say_group(draft: Draft, verb: Verb, who: Agreement, manner: Manner) -> _Spoken:
@@ -113,9 +115,9 @@ def _say_group(draft: Draft, verb: Verb, who: Agreement, manner: Manner) -> _Spo
     future = draft.say("will" if manner.tense == FUTURE else "")
     supported = manner.denial == "not" and manner.tense != FUTURE
     auxiliary = draft.say(do(who, manner.tense) if supported else "")
-    denial, adverb = draft.say(manner.denial), draft.say(_adverb(manner))
+    denial, adverb = draft.say(manner.denial), draft.say(manner.adverb[0])
     bare = supported or manner.asked or manner.tense == FUTURE
-    main = draft.say(verb.base if bare else _finite(verb, who, manner.tense), verb.particle)
+    main = draft.say(f"{verb.base if bare else _finite(verb, who, manner.tense)} {verb.particle}")
     if manner.tense == PAST and verb.past_tense != "imparfait" and supported:
         return _Spoken(auxiliary, denial, adverb, main)
     return _Spoken(future + main, denial, adverb, main)
@@ -127,48 +129,51 @@ def _say_modal(draft: Draft, verb: Verb, who: Agreement, manner: Manner) -> _Spo
     denied = manner.denial == "not"
     if modal.base == "want":
         draft.say(do(who, PRESENT) if denied else "")
-        denial, adverb = draft.say(manner.denial), draft.say(_adverb(manner))
+        denial = draft.say(manner.denial)
         spoken = draft.say(modal.base if denied else _finite(modal, who, PRESENT))
         draft.say("to")
     elif modal.base == "can" and denied:
         spoken = denial = draft.say("cannot")
-        adverb = draft.say(_adverb(manner))
     else:
-        spoken = draft.say(modal.base)
-        denial, adverb = draft.say(manner.denial), draft.say(_adverb(manner))
-    return _Spoken(spoken, denial, adverb, draft.say(verb.base, verb.particle))
-
-
-def _put_pronouns(
-    draft: Draft, verb: Verb, who: Agreement, clitic: Clitic | None, of_verb: Places, of_clitic: Places
-) -> None:
-    if "reflexive" in verb.flags:
-        draft.put(_REFLEXIVE[who.person], of_verb)
-    if clitic:
-        draft.put(clitic.french, of_clitic)
+        spoken, denial = draft.say(modal.base), draft.say(manner.denial)
+    return _Spoken(spoken, denial, (), draft.say(f"{verb.base} {verb.particle}"))  # a modal has no adverb
 
 
 def _french_finite(verb: Verb, who: Agreement, manner: Manner) -> tuple[str, bool]:
     """The French verb that agrees with the subject, and whether a participle follows."""
     if manner.modal:
         return manner.modal.present[who.person], False
-    if manner.tense == PRESENT:
-        return verb.present[who.person], False
-    if manner.tense == FUTURE:
-        return verb.future[who.person], False
-    if verb.past_tense == "imparfait":
-        return verb.imperfect[who.person], False
-    return (AVOIR if verb.past_tense == "avoir" else _ETRE[PRESENT])[who.person], True
+    if manner.tense == PAST and verb.past_tense != "imparfait":
+        return (AVOIR if verb.past_tense == "avoir" else ETRE).present[who.person], True
+    return verb.in_tense(manner.tense)[who.person], False
+
+
+def _say_be(draft: Draft, who: Agreement, tense: int, denial: str) -> tuple[Places, Places]:
+    """Say `is [not]`, `was [not]` or `will [not] be`; return the places of the verb and of the denial."""
+    spoken, denied = draft.say(be(who, tense)), draft.say(denial)
+    return spoken + draft.say("be" if tense == FUTURE else ""), denied
 
 
 def write_be(draft: Draft, who: Agreement, tense: int, denial: str = "", said: Places = ()) -> None:
-    """Write a form of `be`; `said` is its place in a question, where it stands already."""
-    spoken = said or draft.say("will" if tense == FUTURE else BE[tense][who.person])
-    denied = draft.say(denial)
-    if tense == FUTURE:
-        spoken += draft.say("be")
-    if denial:
-        draft.put("ne", denied)
-    draft.put(_ETRE[tense][who.person], spoken)
-    if denial:
-        draft.put(_DENIAL[denial], denied)
+    """Write a form of `be`; `said` is its place in a question, which starts with it."""
+    spoken, denied = (said, ()) if said else _say_be(draft, who, tense, denial)
+    _deny(draft, denial, denied, (ETRE.in_tense(tense)[who.person], spoken))
+
+
+def write_passive(draft: Draft, verb: Verb, who: Agreement, tense: int, denial: str) -> None:
+    """Write `was not adopted`, `n'a pas été adoptée`."""
+    if tense == PAST:
+        spoken, denied = _say_be(draft, who, tense, denial)
+        _deny(draft, denial, denied, (AVOIR.present[who.person], spoken))
+        draft.put("été", spoken)
+    else:
+        write_be(draft, who, tense, denial)
+    draft.write(verb.past_participle, verb.participle[who.form])
+
+
+def write_there_is(draft: Draft, who: Agreement, tense: int, denial: str) -> None:
+    """Write `there is not`, `il n'y a pas`."""
+    there = draft.say("there")
+    spoken, denied = _say_be(draft, who, tense, denial)
+    draft.put("il", there)
+    _deny(draft, denial, denied, ("y", there), (AVOIR.in_tense(tense)[THIRD_SINGULAR], spoken))

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.scoring.cuts import Cut, by_length, by_place
+from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
 from nmtalign.scoring.differences import Difference, most_different
-from nmtalign.scoring.lengths import parse_buckets
 from nmtalign.scoring.measuring import measure_systems, steps
 from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
-from nmtalign.scoring.report import Report, Resampling, Test
+from nmtalign.scoring.report import Report
 from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.resampling import Resampling, Test
 from nmtalign.scoring.texts import SystemTexts, Text, check_aligned
 from nmtalign.scoring.unknowns import KnownWords, WordSources
 from nmtalign.settings.command_settings import ScoreConfig

@@ -1,13 +1,15 @@
-"""The statistics of whole systems: blocks of sentences are counted once, in several processes.
+"""The statistics of whole systems, counted in blocks of sentences and in several processes.
 
 sacreBLEU recomputes a sample of the sentences of every system. If a figure differs, an error names it: no score is
 reported that the installed sacreBLEU would not report.
 """
 
+import functools
 import importlib.metadata
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +23,16 @@ from nmtalign.scoring.sentence_counts import Counting, Lines, Rows, moses_tokens
 from nmtalign.text.moses import MosesWords
 
 SAMPLE = 20  # sentences of each system that sacreBLEU recomputes
-_BLOCK = 1_000  # sentences: their keys stay in a core's cache
+_BLOCK = 1_000  # sentences: their keys fit into the cache of a core
 _TER_BLOCK = 50  # sentences: sacreBLEU's TER takes milliseconds for each
 _CHARACTERS = 1_000_000  # of a block in all texts together: a process takes some 100 bytes for each
-_PARALLEL_FROM = 20_000  # sentences times systems times metrics; fewer are counted before processes have started
-_TER_WEIGHT = 100  # how many other metrics take as long as TER
+_PARALLEL_FROM = 20_000  # steps; fewer take less time than starting processes
+_TER_WEIGHT = 100  # TER takes as long as this number of other metrics
 _IN_FLIGHT = 3  # blocks per process
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
 
-Block = tuple[list[Lines], list[Lines]]  # of every system, of every reference
-Counts = list[dict[str, Rows]]  # of every system, by metric
+Block = tuple[list[Lines], list[Lines]]  # lines of every system, of every reference
+Counts = list[dict[str, Rows]]  # for every system the rows of each metric
 
 
 def corpus_scores(
@@ -86,7 +88,8 @@ def measure_systems(
     if not processes and weight * steps(len(systems), size, options) < _PARALLEL_FROM:
         workers = 1
     blocks = _blocks(systems, references, _TER_BLOCK if "ter" in options.metrics else _BLOCK)
-    for counts in _here(options, blocks) if workers == 1 else _in_processes(options, blocks, workers):
+    here = itertools.starmap(Counting(options).rows, blocks)
+    for counts in here if workers == 1 else _in_processes(options, blocks, workers):
         for column, found in zip(columns, counts, strict=True):
             for name, rows in found.items():
                 column.setdefault(name, np.empty((size, rows.shape[1])))[start : start + len(rows)] = rows
@@ -169,38 +172,25 @@ def _blocks(systems: Sequence[Lines], references: Sequence[Lines], sentences: in
             start, size = end, 0
 
 
-def _here(options: MetricOptions, blocks: Iterator[Block]) -> Iterator[Counts]:
-    counting = Counting(options)
-    for systems, references in blocks:
-        yield counting.rows(systems, references)
-
-
 def _in_processes(options: MetricOptions, blocks: Iterator[Block], workers: int) -> Iterator[Counts]:
     waiting: deque[Future[Counts]] = deque()
     with process_pool(workers, killed=_KILLED) as pool:
         for block in blocks:
-            waiting.append(_submitted(pool, options, block))
+            waiting.append(pool.submit(_work, options, *block))
             if len(waiting) >= _IN_FLIGHT * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _submitted(pool: ProcessPoolExecutor, options: MetricOptions, block: Block) -> Future[Counts]:
-    return pool.submit(_work, options, *block)
-
-
-_counting: dict[MetricOptions, Counting] = {}  # of a worker process
+_counting = functools.lru_cache(maxsize=1)(Counting)  # of a worker process
 
 
 def _work(options: MetricOptions, systems: list[Lines], references: list[Lines]) -> Counts:
-    if options not in _counting:
-        _counting[options] = Counting(options)
-    return [
-        {name: _narrow(rows) for name, rows in found.items()} for found in _counting[options].rows(systems, references)
-    ]
+    rows = _counting(options).rows(systems, references)
+    return [{name: _narrow(counts) for name, counts in found.items()} for found in rows]
 
 
 def _narrow(rows: Rows) -> NDArray[Any]:
-    """Whole numbers in as few bytes as hold them, because the rows go from process to process."""
+    """Whole numbers in as few bytes as possible, because the rows are sent between processes."""
     return rows.astype(np.min_scalar_type(int(rows.max(initial=0)))) if rows.dtype.kind == "i" else rows

@@ -1,7 +1,7 @@
 """Metrics: their options, the statistics of each sentence, and the scores of sums of these statistics.
 
 A corpus score is a function of the sum of the sentences' statistics. Every bucket, subset and bootstrap sample costs
-therefore only one sum. sacreBLEU's own code turns a sum into a score; `values_of` does the same for many sums at once.
+therefore only one sum. `values_of` turns many sums into scores at once, with the operations of sacreBLEU's own code.
 """
 
 import difflib
@@ -9,7 +9,7 @@ import importlib.metadata
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,13 +91,13 @@ class Statistics:
     name: str
     signature: str
     rows: NDArray[np.float64]  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
-    metric: Any = field(repr=False)  # the object (sacreBLEU's or SegmentMean) that turns a sum of rows into a score
+    metric: Any = field(repr=False)  # sacreBLEU's object, or None for given scores: rows are [score, 1]
 
     @classmethod
     def of_segments(cls, name: str, scores: Sequence[float]) -> "Statistics":
         """The statistics of scores that were computed elsewhere, one per sentence; the corpus score is their mean."""
         rows = np.stack([np.asarray(scores, np.float64), np.ones(len(scores))], axis=1)
-        return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, SegmentMean())
+        return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -115,11 +115,13 @@ class Statistics:
         rows = self.rows if subset is None else self.rows[subset]
         if not len(rows):
             raise InputError("no sentence to score")
-        value = self.metric._compute_score_from_stats(np.add.reduce(rows, axis=0).tolist()).score
-        return Score(self.name, float(value), self.signature)
+        return Score(self.name, float(self.values(np.add.reduce(rows, axis=0)[None])[0]), self.signature)
 
     def values(self, sums: NDArray[Any]) -> Values:
         """(S,) scores of (S, D) sums of rows, bit for bit those of sacreBLEU for sums of that type."""
+        if self.metric is None:
+            means: Values = sums[:, 0] / np.maximum(sums[:, 1], 1)
+            return means
         return values_of(self.metric, sums)
 
     def length_ratio(self, subset: NDArray[Any] | None = None) -> float | None:
@@ -138,19 +140,6 @@ class Statistics:
         return "|".join([name, references, *drawn, f"seed:{'none' if seed is None else seed}", *others])
 
 
-class MeanScore(NamedTuple):
-    """The mean of given scores, under the attribute that sacreBLEU's scores have."""
-
-    score: float
-
-
-class SegmentMean:
-    """Turns a sum of rows [score, 1] into their mean, with the method that sacreBLEU's metrics have."""
-
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> MeanScore:
-        return MeanScore(stats[0] / stats[1] if stats[1] else 0.0)
-
-
 def values_of(metric: Any, sums: NDArray[Any]) -> Values:
     """(S,) scores of sums (S, D), bit for bit those that sacreBLEU's own code computes.
 
@@ -159,13 +148,10 @@ def values_of(metric: Any, sums: NDArray[Any]) -> Values:
     """
     if not len(sums):
         return np.zeros(0)
-    if isinstance(metric, SegmentMean):
-        means: Values = sums[:, 0] / np.maximum(sums[:, 1], 1)
-        return means
     if (100.0 * sums.dtype.type(1)).dtype == _working_type(sums):  # before NumPy 2 float32 became float64 here
-        if isinstance(metric, BLEU) and metric.smooth_method in ("exp", "none") and not metric.effective_order:
+        if isinstance(metric, BLEU):
             return _bleu_values(sums, exponential=metric.smooth_method == "exp")
-        if isinstance(metric, CHRF) and not metric.eps_smoothing:
+        if isinstance(metric, CHRF):
             return chrf_values(sums, metric.beta)
     return np.array([metric._compute_score_from_stats(row).score for row in sums.copy()])
 

@@ -8,26 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from nmtalign.scoring.resampling import Interval, Mark, Resampling, Test
+
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.words import UnknownRates, WordTable
-
-Mark = Literal["winner", "tie", ""]
-Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
-
-    mean: float  # over the samples
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """What sacreBLEU prints after ±."""
-        return 0.5 * (self.high - self.low)
+    from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 
 @dataclass(frozen=True)
@@ -45,6 +30,14 @@ class Part:
     # every test made: winner. Not the winner, and not significantly worse than the best one by some test: tie. Where so
     # few sentences cannot tell (2 / 2**sentences is not below the level), all are ties.
     marks: tuple[Mark, ...] = ()
+
+    def interval(self, metric: int) -> Interval | None:
+        """The interval of a metric, if it was drawn."""
+        return self.intervals[metric] if self.intervals else None
+
+    def mark(self, metric: int) -> Mark:
+        """The mark of a metric; empty without a test."""
+        return self.marks[metric] if self.marks else ""
 
 
 @dataclass(frozen=True)
@@ -76,16 +69,6 @@ class SystemReport:
 
 
 @dataclass(frozen=True)
-class Resampling:
-    """How intervals and p-values were drawn; sacreBLEU's numbers and seed where nothing else is said."""
-
-    samples: int = 1000  # bootstrap samples, of intervals and of the test bs
-    trials: int = 10_000  # of the test ar
-    seed: int = 12345
-    level: float = 0.05  # p-values below it are significant
-
-
-@dataclass(frozen=True)
 class Report:
     """All figures of all systems; the first one is the baseline that the others are tested against."""
 
@@ -94,6 +77,6 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None where no interval and no p-value was asked for
     tests: tuple[Test, ...] = ()
-    words: tuple["WordTable", ...] = ()  # by training frequency, by place in the sentence
+    words: tuple["WordBreakdown", ...] = ()  # by training frequency, by place in the sentence
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first

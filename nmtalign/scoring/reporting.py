@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmtalign.scoring.cuts import Cut, Mask
+from nmtalign.scoring.buckets import Cut, Mask
 from nmtalign.scoring.metrics import Statistics
-from nmtalign.scoring.report import Breakdown, Part, Report, Resampling, Section, SystemReport, Test
-from nmtalign.scoring.resampling import Columns, Resampled, draws_of
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Columns, Resampled, Resampling, Test, draws_of
 
 Table = Sequence[Statistics]  # of one system, a metric each
 Masks = tuple[Mask, ...]  # one for all systems, or one a system

@@ -12,7 +12,6 @@ from nmtalign.report.document import (
     Heading,
     NamedText,
     Paragraph,
-    ScoreCard,
     ScoreCards,
     SentenceTexts,
     Span,
@@ -24,7 +23,6 @@ from nmtalign.scoring.report import Report
 from nmtalign.scoring.score_tables import (
     TESTS,
     breakdowns,
-    count,
     lower_is_better,
     name_of,
     score_cell,
@@ -80,40 +78,30 @@ def score_document(
 
 
 def _top(report: Report) -> Iterator[Block]:
-    """The size of the comparison, the best system by the first metric, and a card for each system."""
+    """The size of the comparison, the best system by the first metric, and the score of each system."""
     systems = f"{len(report.systems)} system{'' if len(report.systems) == 1 else 's'}"
-    size = report.systems[0].everything.whole.sentences if report.systems else 0
-    facts = [systems, sentences(size), ", ".join(report.metrics)]
+    facts = [systems, sentences(report.systems[0].everything.whole.sentences), ", ".join(report.metrics)]
     facts += [" and ".join(TESTS[test] for test in report.tests)] if report.tests else []
     yield Paragraph(Span(" · ".join(facts)), "counts")
-    if report.metrics and (verdict := _verdict(report)):
+    if verdict := _verdict(report):
         yield Paragraph(verdict, "verdict")
-    if report.metrics and report.systems:
-        cards = [
-            ScoreCard(system.name, report.metrics[0], score_cell(report, system.everything.whole, 0))
-            for system in report.systems
-        ]
-        yield ScoreCards(cards)
+    cards = [(system.name, score_cell(report, system.everything.whole, 0)) for system in report.systems]
+    yield ScoreCards(report.metrics[0], cards)
 
 
 def _verdict(report: Report) -> tuple[str | Span, ...]:
     """Which system is the best by the first metric, and whether significantly; nothing for a single system."""
-    metric, scored = report.metrics[0], []
-    for system in report.systems:
-        value = system.everything.whole.values[0]
-        if value is not None:
-            scored.append((value, system))
-    if not scored or len(report.systems) == 1:
+    metric, wholes = report.metrics[0], {system.name: system.everything.whole for system in report.systems}
+    scored = {name: whole.values[0] for name, whole in wholes.items() if whole.values[0] is not None}
+    if not scored or len(wholes) == 1:
         return ()
-    choose = min if lower_is_better(metric) else max
-    value, best = choose(scored, key=lambda pair: pair[0])
-    marks = {system.name: system.everything.whole.marks for system in report.systems}
-    start = name_of(best.name), " has the best ", Span(metric), f", {value:.2f}"
-    if not any(marks.values()):
+    best = (min if lower_is_better(metric) else max)(scored, key=scored.__getitem__)
+    start = name_of(best), " has the best ", Span(metric), f", {scored[best]:.2f}"
+    if not any(whole.marks for whole in wholes.values()):
         return (*start, "; no test was made of whether the differences are significant.")
-    if marks[best.name] and marks[best.name][0] == "winner":
+    if wholes[best].mark(0) == "winner":
         return (*start, ", significantly better than every other system.")
-    tied = [name for name, given in marks.items() if given and given[0] == "tie" and name != best.name]
+    tied = [name for name, whole in wholes.items() if whole.mark(0) == "tie" and name != best]
     return (*start, ", but not significantly better than ", *_listed(tied), ".") if tied else (*start, ".")
 
 
@@ -122,8 +110,7 @@ def _listed(names: Sequence[str]) -> list[str | Span]:
 
 
 def _differences(report: Report, pictures: Pictures) -> Iterator[Block]:
-    """The sentences in which the first two systems differ most; then the pictures of other sentences."""
-    shown = [difference.line for difference in report.differences]
+    """The sentences in which the first two systems differ most."""
     if report.differences:
         names = [system.name for system in report.systems[:2]]
         yield Heading("Most different sentences", key="differences")
@@ -133,11 +120,6 @@ def _differences(report: Report, pictures: Pictures) -> Iterator[Block]:
         )
         for difference in report.differences:
             yield _sentence(difference, names, pictures.get(difference.line, ()))
-    others = [line for line in pictures if line not in shown and pictures[line]]
-    if others:
-        yield Heading("Attention", key="attention")
-        for line in others:
-            yield _attention(line, pictures[line], f"Line {count(line)}: attention")
 
 
 def _sentence(difference: Difference, names: Sequence[str], pictures: Sequence[tuple[str, str]]) -> SentenceTexts:
@@ -152,8 +134,8 @@ def _sentence(difference: Difference, names: Sequence[str], pictures: Sequence[t
         better = score == max(difference.scores) and first != second
         coloured = tuple(span for segment in segments for span in _segment(segment)) if segments else Span(whole)
         texts.append(NamedText(name, coloured, f"{difference.metric} {score:.2f}", better, system=True))
-    attention = _attention(difference.line, pictures, "Attention") if pictures else None
-    title = (f"Line {count(difference.line)} ", apart)
+    attention = _attention(difference.line, pictures) if pictures else None
+    title = (f"Line {difference.line:,} ", apart)
     return SentenceTexts(title, texts, attention, key=f"line-{difference.line}")
 
 
@@ -164,9 +146,9 @@ def _segment(segment: Segment) -> list[Span]:
     return [Span(before), Span(words, style if words.strip() else "", tip), Span(after)]
 
 
-def _attention(line: int, pictures: Sequence[tuple[str, str]], title: str) -> Folded:
+def _attention(line: int, pictures: Sequence[tuple[str, str]]) -> Folded:
     figures = [Figure("", name, svg, "attention", f"attention-{line}-{i}") for i, (name, svg) in enumerate(pictures)]
-    return Folded((f"{title} of ", *_listed([name for name, _ in pictures])), figures)
+    return Folded(("Attention of ", *_listed([name for name, _ in pictures])), figures)
 
 
 def _about(report: Report, settings: Mapping[str, str]) -> Iterator[Block]:
@@ -174,13 +156,9 @@ def _about(report: Report, settings: Mapping[str, str]) -> Iterator[Block]:
     versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
     facts = {**_resampling(report), **settings, **versions}
     yield Heading("How to get these figures again", key="about")
-    if report.metrics:
-        signatures = [
-            (Span(metric), Span(signature, "code"))
-            for metric, signature in zip(report.metrics, report.signatures, strict=True)
-        ]
-        yield Heading("Signatures", 3)
-        yield Definitions(signatures, "signatures", key="signature")
+    yield Heading("Signatures", 3)
+    pairs = zip(report.metrics, report.signatures, strict=True)
+    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs], "signatures", key="signature")
     yield Heading("Settings", 3)
     yield Definitions([(Span(name), Span(value)) for name, value in facts.items()], "facts")
 
@@ -189,9 +167,9 @@ def _resampling(report: Report) -> dict[str, str]:
     drawn = report.resampling
     if drawn is None:
         return {}
-    facts = {"Bootstrap samples": count(drawn.samples)}
+    facts = {"Bootstrap samples": f"{drawn.samples:,}"}
     if report.tests:
         facts["Tests"] = ", ".join(f"{TESTS[test]} ({test})" for test in report.tests)
     if "ar" in report.tests:
-        facts["Trials of approximate randomisation"] = count(drawn.trials)
+        facts["Trials of approximate randomisation"] = f"{drawn.trials:,}"
     return {**facts, "Seed": str(drawn.seed), "Level of significance": f"{drawn.level:g}"}

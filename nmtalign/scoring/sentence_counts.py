@@ -11,7 +11,9 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, islice
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,7 @@ class Numbered:
 
 
 class Counting:
-    """Counts blocks of sentences; the tokens of up to about `most_words` words are kept from block to block."""
+    """Counts blocks of sentences; the tokens of about `most_words` words at most are kept from block to block."""
 
     def __init__(self, options: MetricOptions, most_words: int = 300_000) -> None:
         self.options, self._most_words = options, most_words
@@ -215,24 +217,20 @@ def _bleu_rows(texts: Sequence[Numbered], count: int) -> list[Rows]:
 def matches(systems: Sequence[Numbered], references: Sequence[Numbered], order: int, key_bits: int = 64) -> list[Ints]:
     """For each system (N, order): n-grams of orders 1 to `order` found in the references, clipped.
 
-    An n-gram counts at most as often as the reference has it that has it most often. If keys would need more than
+    An n-gram counts at most as often as in the reference that contains it most often. If keys would need more than
     `key_bits`, the n-grams are counted without keys.
     """
     count, texts = len(references[0].lengths), [*systems, *references]
     room = key_bits - (count - 1).bit_length() - len(references).bit_length()
-    for smaller in (_same, _numbered_anew, _numbered_by_sentence):  # the cheapest numbers that a key can hold
-        texts = smaller(texts)
-        width = (max(int(text.codes.max(initial=0)) for text in texts) + 1).bit_length()
+    for renumber in (_numbered_by_text, _numbered_by_sentence):  # the second takes longer and needs fewer bits
+        numbered = renumber(texts)
+        width = (max(int(text.codes.max(initial=0)) for text in numbered) + 1).bit_length()
         if order * width <= room:
-            return _sorted_matches(texts[: len(systems)], texts[len(systems) :], order, width)
+            return _sorted_matches(numbered[: len(systems)], numbered[len(systems) :], order, width)
     return [_counted_matches(system, references, order) for system in systems]
 
 
-def _same(texts: list[Numbered]) -> list[Numbered]:
-    return texts
-
-
-def _numbered_anew(texts: list[Numbered]) -> list[Numbered]:
+def _numbered_by_text(texts: Sequence[Numbered]) -> list[Numbered]:
     """The texts with their different codes numbered from 1."""
     seen = np.zeros(max(int(text.codes.max(initial=0)) for text in texts) + 1, np.bool_)
     for text in texts:
@@ -241,20 +239,14 @@ def _numbered_anew(texts: list[Numbered]) -> list[Numbered]:
     return [Numbered(numbers[text.codes], text.lengths) for text in texts]
 
 
-def _numbered_by_sentence(texts: list[Numbered]) -> list[Numbered]:
+def _numbered_by_sentence(texts: Sequence[Numbered]) -> list[Numbered]:
     """The texts with the different codes of each sentence numbered from 1, in the same way in all texts."""
     codes = np.concatenate([text.codes for text in texts])
     sentences = np.concatenate([text.sentences() for text in texts])
     width = int(codes.max(initial=0)).bit_length()
-    keys = (sentences << width) | codes
-    places = np.argsort(keys)
-    keys = keys[places]
-    numbers = np.zeros(len(keys), dtype=np.int64)
-    np.cumsum(keys[1:] != keys[:-1], out=numbers[1:])
-    numbers -= numbers[_starts(keys >> width)][keys >> width]  # the first code of every sentence is its 0, which stays
-    small = np.empty_like(numbers)
-    small[places] = numbers
-    parts = np.split(small, np.cumsum([len(text.codes) for text in texts])[:-1])
+    keys, numbers = np.unique((sentences << width) | codes, return_inverse=True)
+    firsts = np.searchsorted(keys, np.arange(len(texts[0].lengths)) << width)  # the code 0 at the end of each sentence
+    parts = np.split(numbers - firsts[sentences], np.cumsum([len(text.codes) for text in texts])[:-1])
     return [Numbered(part, text.lengths) for part, text in zip(parts, texts, strict=True)]
 
 
@@ -298,34 +290,26 @@ def _clipped(keys: NDArray[np.uint64], order: int, width: int, references: int) 
         runs = _starts(keys)
         keys, bounds = keys[runs], np.append(bounds[runs], bounds[-1])
         counts = [np.diff(total[bounds]) for total in before]
-        most = counts[1]
-        for count in counts[2:]:
-            most = np.maximum(most, count)
+        clipped = np.minimum(counts[0], reduce(np.maximum, counts[1:]))
         sentences = _starts(keys >> np.uint64(width * (order - shorter)))  # every sentence has the key of its end
-        found.append(np.add.reduceat(np.minimum(counts[0], most), sentences))
+        found.append(np.add.reduceat(clipped, sentences))
     return np.stack(found[::-1], axis=1).astype(np.int64)
 
 
 def _starts(keys: NDArray[np.uint64] | Ints) -> Ints:
-    """The places where runs of equal keys start."""
+    """The positions at which runs of equal keys start."""
     return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
 
 
 def _counted_matches(system: Numbered, references: Sequence[Numbered], order: int) -> Ints:
-    """The same as `matches` for one system, slowly, for sentences with more different codes than a key can hold."""
-    ends = [np.cumsum(text.lengths + 1)[:-1] for text in (system, *references)]
-    texts = [np.split(text.codes, cuts) for text, cuts in zip((system, *references), ends, strict=True)]
-    table = []
+    """The same as `matches` for one system, slowly, for sentences with too many different codes for a key."""
+
+    def ngrams(codes: Ints, length: int) -> Counter[tuple[int, ...]]:
+        return Counter(zip(*(codes[:-1].tolist()[start:] for start in range(length)), strict=False))
+
+    texts = [np.split(text.codes, np.cumsum(text.lengths + 1)[:-1]) for text in (system, *references)]
+    rows = []
     for sentence, *wanted in zip(*texts, strict=True):
-        row = []
-        for length in range(1, order + 1):
-            counted, *others = (
-                Counter(zip(*(text[:-1].tolist()[start:] for start in range(length)), strict=False))
-                for text in (sentence, *wanted)
-            )
-            most: Counter[tuple[int, ...]] = Counter()
-            for counter in others:
-                most |= counter
-            row.append((counted & most).total())
-        table.append(row)
-    return np.array(table, dtype=np.int64)
+        most = [reduce(or_, (ngrams(codes, length) for codes in wanted)) for length in range(1, order + 1)]
+        rows.append([(ngrams(sentence, length) & counts).total() for length, counts in enumerate(most, 1)])
+    return np.array(rows, dtype=np.int64)

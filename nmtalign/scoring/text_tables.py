@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
-from nmtalign.scoring.words import UnknownRates, WordTable
+from nmtalign.scoring.resampling import Test
+from nmtalign.scoring.words import UnknownRates, WordBreakdown
 
 BAR, SHORT_BAR = 20, 12  # columns of the screen
 WIDE = 100  # columns of a terminal from which bars are long
@@ -22,15 +23,15 @@ class TextTable:
 
     head: Row
     rows: Sequence[Row]
-    groups: Sequence[int] = ()  # numbers of columns that stay together, after the fixed ones; () = each by itself
+    groups: Sequence[int] = ()  # sizes of groups of columns after the fixed ones; () = each column is a group
     fixed: int = 1  # first columns, which every piece of a broken table repeats
-    left: frozenset[int] = field(default=frozenset({0}))  # columns of text; the others are figures
+    left: frozenset[int] = field(default=frozenset({0}))  # columns of text; the others contain numbers
 
 
 def report_blocks(
     report: Report, *, table1: bool = False, terminal: bool = False, columns: int = 80
 ) -> Iterator[str | TextTable]:
-    """Lines and tables: the number of sentences, the scores of all sentences, then what else the report has."""
+    """Lines and tables: the number of sentences, the scores of all sentences, then the rest of the report."""
     first = report.systems[0]
     total = first.everything.whole.sentences
     yield f"sentences: {total}"
@@ -51,20 +52,19 @@ def report_blocks(
     width = SHORT_BAR if terminal and columns < WIDE else BAR
     for subset, sections in _subsets(report):
         for number in range(len(sections[0].breakdowns)):
-            cuts = [section.breakdowns[number] for section in sections]
-            yield from _breakdown(report, subset, cuts, sections, width, bar_first=terminal)
+            yield from _breakdown(report, subset, sections, number, width, terminal)
     for words in report.words:
         yield f"\n{words.title}:"
         yield _words_table(report, words)
 
 
 def figure(value: float | None, signature: str = "") -> str:
-    """A score with two decimals, as `sacrebleu -w 2`, or four if it is of another program; `-` without a score."""
+    """A score with two decimals like `sacrebleu -w 2`, or with four if it was given; `-` without a score."""
     return "-" if value is None else f"{value:.4f}" if _GIVEN in signature else f"{value:.2f}"
 
 
 def bar(value: float | None, low: float | None, high: float | None, top: float, width: int = BAR) -> str:
-    """A bar of `value` where `top` fills `width` places; with an interval, full to its low end, then shaded."""
+    """A bar of `value`, where `top` fills `width` columns; with an interval, full to its low end, then shaded."""
     if value is None or top <= 0:
         return ""
     if low is None or high is None:
@@ -84,27 +84,24 @@ def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:
 
 def _one_system(report: Report, terminal: bool) -> Iterator[str | TextTable]:
     """One row per metric; signatures are beside the scores in a pipe, and below the table on a terminal."""
-    sections = [("all", report.systems[0].everything)]
-    if report.systems[0].no_unk:
-        sections.append(("no-unk", report.systems[0].no_unk))
-    head, columns = ["metric"], [list(report.metrics)]
-    for name, section in sections:
-        part = section.whole
-        head.append(name)
-        columns.append([figure(value, one) for value, one in zip(part.values, report.signatures, strict=True)])
-        if part.intervals:
-            head.append("mean ± 95%")
-            columns.append([_mean(report, part, number) for number in range(len(report.metrics))])
+    system = report.systems[0]
+    columns: list[Row] = [("metric", *report.metrics)]
+    for name, section in (("all", system.everything), ("no-unk", system.no_unk)):
+        if section:
+            part = section.whole
+            columns.append((name, *map(figure, part.values, report.signatures)))
+            if part.intervals:
+                columns.append(("mean ± 95%", *(_mean(report, part, i) for i in range(len(report.metrics)))))
+    if not terminal:
+        columns.append(("signature", *report.signatures))
+    head, *rows = zip(*columns, strict=True)
+    yield TextTable(head, rows, left=frozenset({0} if terminal else {0, len(head) - 1}))
     if terminal:
-        yield TextTable(head, list(zip(*columns, strict=True)))
         yield from report.signatures
-    else:
-        rows: list[Row] = list(zip(*columns, report.signatures, strict=True))
-        yield TextTable([*head, "signature"], rows, left=frozenset({0, len(head)}))
 
 
-def _mean(report: Report, part: Part, number: int) -> str:
-    interval, signature = part.intervals[number], report.signatures[number]
+def _mean(report: Report, part: Part, metric: int) -> str:
+    interval, signature = part.interval(metric), report.signatures[metric]
     return f"{figure(interval.mean, signature)} ± {figure(interval.half_width, signature)}" if interval else "-"
 
 
@@ -117,44 +114,37 @@ def _several_systems(report: Report) -> Iterator[str | TextTable]:
         yield _beside("system", report, [(name, number, parts) for number, name in enumerate(report.metrics)])
 
 
-def _beside(heading: str, report: Report, columns: Iterable[tuple[str, int, Sequence[Part]]]) -> TextTable:
-    """Systems as rows, and beside each other the columns of each (name, metric, part of every system)."""
-    head, groups = [heading], []
-    rows = [[system.name] for system in report.systems]
-    for name, number, parts in columns:
-        names, cells = _metric_columns(report, name, number, parts)
-        head += names
-        groups.append(len(names))
-        for row, more in zip(rows, cells, strict=True):
-            row += more
+def _beside(heading: str, report: Report, scores: Iterable[tuple[str, int, Sequence[Part]]]) -> TextTable:
+    """Systems as rows; for each of `scores` (name, metric, part of every system) a group of columns."""
+    columns: list[Row] = [(heading, *(system.name for system in report.systems))]
+    groups = []
+    for name, metric, parts in scores:
+        group: list[Row] = [_values(name, report, parts, metric)]
+        if any(part.intervals for part in parts):
+            widths = [interval.half_width if interval else None for interval in (one.interval(metric) for one in parts)]
+            group.append(("±", *(figure(width, report.signatures[metric]) for width in widths)))
+        group += [_p_values(report, test, parts, metric) for test in report.tests]
+        columns += group
+        groups.append(len(group))
+    head, *rows = zip(*columns, strict=True)
     return TextTable(head, rows, groups)
 
 
-def _metric_columns(report: Report, name: str, number: int, parts: Sequence[Part]) -> tuple[list[str], list[list[str]]]:
-    """(names of the columns of one metric, the cells of each part)."""
+def _values(name: str, report: Report, parts: Sequence[Part], metric: int) -> Row:
+    """A column of scores and their marks under a name."""
     marked = any(part.marks for part in parts)
-    names, cells = [name + ("  " if marked else "")], [[_marked(report, part, number, marked)] for part in parts]
-    if any(part.intervals for part in parts):
-        names.append("±")
-        for row, part in zip(cells, parts, strict=True):
-            interval = part.intervals[number] if part.intervals else None
-            row.append(figure(interval.half_width if interval else None, report.signatures[number]))
-    for test in report.tests:
-        names.append("p" if len(report.tests) == 1 else f"p ({test})")
-        for row, part in zip(cells, parts, strict=True):
-            row.append(_p_value(part, test, number))
-    return names, cells
+    cells = (
+        figure(part.values[metric], report.signatures[metric]) + (_SIGNS[part.mark(metric)] if marked else "")
+        for part in parts
+    )
+    return (name + ("  " if marked else ""), *cells)
 
 
-def _marked(report: Report, part: Part, number: int, marked: bool) -> str:
-    shown = figure(part.values[number], report.signatures[number])
-    return shown + (_SIGNS[part.marks[number]] if part.marks else "  " if marked else "")
-
-
-def _p_value(part: Part, test: str, number: int) -> str:
-    values = {**part.p_values}.get(test)  # type: ignore[call-overload]
-    value = values[number] if values else None
-    return "-" if value is None else f"{value:.4f}"
+def _p_values(report: Report, test: Test, parts: Sequence[Part], metric: int) -> Row:
+    """The column of a test."""
+    values = [part.p_values[test][metric] if part.p_values else None for part in parts]
+    name = "p" if len(report.tests) == 1 else f"p ({test})"
+    return (name, *("-" if value is None else f"{value:.4f}" for value in values))
 
 
 def _legend(report: Report) -> Iterator[str]:
@@ -170,108 +160,100 @@ def _legend(report: Report) -> Iterator[str]:
 
 
 def _table1(report: Report) -> TextTable:
-    """The paper's Table 1: systems as rows, BLEU of all sentences and of those without unknown words as columns."""
-    subsets = [(name, [section.whole for section in sections]) for name, sections in _subsets(report)]
+    """The article's Table 1: systems as rows, BLEU of all sentences and of those without unknown words as columns."""
     titles = {"all": "All", "no unknown word": "No UNK"}
+    subsets = [(titles[name], [section.whole for section in sections]) for name, sections in _subsets(report)]
     chosen = [(number, name) for number, name in enumerate(report.metrics) if "bleu" in name.lower()]
     columns = [
-        (titles[subset] if metric == "BLEU" else f"{titles[subset]} ({metric})", number, parts)
+        (title if metric == "BLEU" else f"{title} ({metric})", number, parts)
         for number, metric in chosen or [(0, report.metrics[0])]
-        for subset, parts in subsets
+        for title, parts in subsets
     ]
     return _beside("model", report, columns)
 
 
 def _breakdown(
-    report: Report, subset: str, cuts: Sequence[Breakdown], sections: Sequence[Section], width: int, bar_first: bool
+    report: Report, subset: str, sections: Sequence[Section], number: int, width: int, terminal: bool
 ) -> Iterator[str | TextTable]:
     """One table per system, and before them one that compares the systems, if there are several."""
-    ends = [
-        end
-        for section, cut in zip(sections, cuts, strict=True)
-        for part in (*cut.parts, section.whole)
-        for end in (part.values[0], part.intervals[0].high if part.intervals and part.intervals[0] else None)
-        if end is not None
-    ]
-    top = max(ends, default=0.0)
+    cuts = [section.breakdowns[number] for section in sections]
+    columns = [_with_whole(cut, section) for cut, section in zip(cuts, sections, strict=True)]
     if len(sections) > 1 and cuts[0].common:
         yield f"\n{report.metrics[0]} {cuts[0].title} ({subset}, all systems):"
-        yield _comparison(report, cuts, sections)
-    for system, cut, section in zip(report.systems, cuts, sections, strict=True):
+        yield _comparison(report, cuts[0].heading, columns)
+    every = [part for parts in columns for part in parts]
+    ends = [part.values[0] for part in every] + [one.high for part in every if (one := part.interval(0))]
+    top = max((end for end in ends if end is not None), default=0.0)
+    for system, cut, parts in zip(report.systems, cuts, columns, strict=True):
         of = f", {system.name}" if len(sections) > 1 else ""
         yield f"\n{cut.title} ({subset}{of}):"
-        table = _parts_table(report, cut, section, top, width)
-        yield _bar_first(table, len(report.metrics)) if bar_first else table
+        yield _parts_table(report, cut.heading, parts, top, width, terminal)
 
 
 def _with_whole(cut: Breakdown, section: Section) -> list[Part]:
-    """The parts and, unless the last of them is the whole already, the whole."""
+    """The parts and the whole, unless the last part is the whole."""
     return [*cut.parts] if cut.parts and cut.parts[-1].label == section.whole.label else [*cut.parts, section.whole]
 
 
-def _bar_first(table: TextTable, metrics: int) -> TextTable:
-    """The table with the bar beside its figure, for a terminal, which may have to break the table."""
-    last = len(table.head) - 1
-    ratio = [last - 1] if table.head[-2] == "ratio" else []
-    others = list(range(last - len(ratio) - metrics + 1, last - len(ratio)))
-    first = list(range(others[0] if others else last - len(ratio)))
-    order = [*first, last, *others[:1], *ratio, *others[1:]]
-    left = frozenset(place for place, number in enumerate(order) if number in table.left)
-    rows = [[row[number] for number in order] for row in table.rows]
-    return TextTable([table.head[number] for number in order], rows, (), table.fixed, left)
-
-
-def _parts_table(report: Report, cut: Breakdown, section: Section, top: float, width: int) -> TextTable:
-    """Words, sentences, the scores, the length ratio, and a bar of the first score."""
-    parts = _with_whole(cut, section)
-    confident = any(part.intervals for part in parts)
-    has_ratio = any(part.length_ratio is not None for part in parts)
-    first, *others = report.metrics
-    head = [cut.heading, "sentences", first, *(["[low, high]"] if confident else []), *others]
-    head += [*(["ratio"] if has_ratio else []), first]
-    rows = []
-    for part in parts:
-        interval = part.intervals[0] if part.intervals else None
-        row = [part.label, str(part.sentences), figure(part.values[0])]
-        if confident:
-            row.append(f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else "-")
-        row += [figure(value, one) for value, one in zip(part.values[1:], report.signatures[1:], strict=True)]
-        row += [figure(part.length_ratio)] if has_ratio else []
-        low, high = (interval.low, interval.high) if interval else (None, None)
-        rows.append([*row, bar(part.values[0], low, high, top, width)])
-    return TextTable(head, rows, fixed=2, left=frozenset({0, len(head) - 1}))
-
-
-def _comparison(report: Report, cuts: Sequence[Breakdown], sections: Sequence[Section]) -> TextTable:
+def _comparison(report: Report, heading: str, columns: Sequence[Sequence[Part]]) -> TextTable:
     """Buckets as rows; for every system the first metric with its mark, and p."""
-    columns = [_with_whole(cut, section) for cut, section in zip(cuts, sections, strict=True)]
-    head, groups = [cuts[0].heading, "sentences"], []
-    rows = [[part.label, str(part.sentences)] for part in columns[0]]
+    texts = _labels(heading, columns[0])
+    groups = []
     for number, (system, parts) in enumerate(zip(report.systems, columns, strict=True)):
-        marked = any(part.marks for part in parts)
-        head.append(system.name + ("  " if marked else ""))
         tests = report.tests if number else ()
-        head += ["p" if len(report.tests) == 1 else f"p ({test})" for test in tests]
+        texts += [_values(system.name, report, parts, 0), *(_p_values(report, test, parts, 0) for test in tests)]
         groups.append(1 + len(tests))
-        for row, part in zip(rows, parts, strict=True):
-            row += [_marked(report, part, 0, marked), *(_p_value(part, test, 0) for test in tests)]
+    head, *rows = zip(*texts, strict=True)
     return TextTable(head, rows, groups, fixed=2)
 
 
-def _words_table(report: Report, words: WordTable) -> TextTable:
+def _labels(heading: str, parts: Sequence[Part]) -> list[Row]:
+    """The first two columns of a breakdown."""
+    return [(heading, *(part.label for part in parts)), ("sentences", *(str(part.sentences) for part in parts))]
+
+
+def _parts_table(
+    report: Report, heading: str, parts: Sequence[Part], top: float, width: int, terminal: bool
+) -> TextTable:
+    """Words, sentences, the scores, the length ratio, and a bar of the first score.
+
+    On a terminal, where the table may have to be broken, the bar is beside its score.
+    """
+    intervals = [part.interval(0) for part in parts]
+    scores: list[Row] = [
+        (name, *(figure(part.values[number], report.signatures[number]) for part in parts))
+        for number, name in enumerate(report.metrics)
+    ]
+    start = [*_labels(heading, parts), scores[0]]
+    if any(part.intervals for part in parts):
+        start.append(("[low, high]", *(f"[{one.low:.2f}, {one.high:.2f}]" if one else "-" for one in intervals)))
+    ratios: list[Row] = []
+    if any(part.length_ratio is not None for part in parts):
+        ratios.append(("ratio", *(figure(part.length_ratio) for part in parts)))
+    bars = (
+        bar(part.values[0], one.low if one else None, one.high if one else None, top, width)
+        for part, one in zip(parts, intervals, strict=True)
+    )
+    drawn = (report.metrics[0], *bars)
+    if terminal:
+        columns, place = [*start, drawn, *scores[1:2], *ratios, *scores[2:]], len(start)
+    else:
+        columns, place = [*start, *scores[1:], *ratios, drawn], len(start) + len(scores) - 1 + len(ratios)
+    head, *rows = zip(*columns, strict=True)
+    return TextTable(head, rows, fixed=2, left=frozenset({0, place}))
+
+
+def _words_table(report: Report, words: WordBreakdown) -> TextTable:
     """For one system precision, recall and F1; for several systems F1, side by side."""
+    starts = [(row.label, str(row.counts[0].reference)) for row in words.rows]
     if len(report.systems) == 1:
         head = [words.heading, "words", "F1", "precision", "recall"]
-        rows = [
-            [row.label, str(row.counts[0].reference), *map(figure, (one.f1, one.precision, one.recall))]
-            for row in words.rows
-            for one in row.counts
-        ]
-        return TextTable(head, rows)
-    head = [words.heading, "words", *(f"F1 {system.name}" for system in report.systems)]
-    return TextTable(
-        head, [[row.label, str(row.counts[0].reference), *(figure(one.f1) for one in row.counts)] for row in words.rows]
-    )
+        counts = [row.counts[0] for row in words.rows]
+        cells = [[figure(one.f1), figure(one.precision), figure(one.recall)] for one in counts]
+    else:
+        head = [words.heading, "words", *(f"F1 {system.name}" for system in report.systems)]
+        cells = [[figure(one.f1) for one in row.counts] for row in words.rows]
+    return TextTable(head, [(*start, *row) for start, row in zip(starts, cells, strict=True)])
 
 
 def _unknown(report: Report, rates: UnknownRates) -> str:

@@ -12,7 +12,7 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
-from nmtalign.scoring.words import Frequencies, UnknownRates, WordTable, place_table, word_table
+from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, word_table
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords
@@ -145,7 +145,7 @@ class KnownWords:
             return None
         return self._unknown.without(texts.source.lines, texts.reference_lines)
 
-    def tables(self, texts: SystemTexts) -> tuple[tuple[WordTable, ...], UnknownRates | None]:
+    def tables(self, texts: SystemTexts) -> tuple[tuple[WordBreakdown, ...], UnknownRates | None]:
         """(words by frequency and by place in the sentence, rates of unknown words), as far as they are asked for."""
         rates, tables, target = None, [], None
         if self._unknown:

@@ -1,9 +1,8 @@
-"""Tokenised texts as numbers: a text is tokenised once, and what is asked of its words is asked of each word once."""
+"""Tokenised texts as numbers of words: each text is tokenised once, and each different word is examined once."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,12 @@ class WordIds:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,) tokens of each sentence."""
+        """(N,) the number of tokens of each sentence."""
         return np.diff(self.offsets)
 
     @property
     def sentences(self) -> NDArray[np.int64]:
-        """(tokens,) the sentence that each token stands in."""
+        """(tokens,) the sentence of each token."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def sentence(self, number: int) -> NDArray[np.int32]:
@@ -45,20 +44,24 @@ class WordIds:
         return WordIds(self.ids[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     @classmethod
-    def of(cls, lines: Iterable[str], split: Callable[[str], Sequence[str]], index: WordIndex) -> "WordIds":
-        """The lines as `split` cuts them; words that are new get the next numbers of `index`."""
-        ids, lengths = [np.zeros(0, np.int32)], [0]
-        for block in _blocks(lines):
-            sentences = [split(line) for line in block]
-            lengths.extend(map(len, sentences))
-            ids.append(np.fromiter(map(index.__getitem__, itertools.chain.from_iterable(sentences)), np.int32))
-        return cls(np.concatenate(ids), np.cumsum(lengths, dtype=np.int64))
+    def of(cls, lines: Sequence[str], split: Callable[[str], Sequence[str]], index: WordIndex) -> "WordIds":
+        """The words of the lines as `split` finds them; new words get the next numbers of `index`."""
+        lengths = [0]
+
+        def sentences() -> Iterator[Sequence[str]]:
+            for line in lines:
+                words = split(line)
+                lengths.append(len(words))
+                yield words
+
+        ids = np.fromiter(map(index.__getitem__, itertools.chain.from_iterable(sentences())), np.int32)
+        return cls(ids, np.cumsum(lengths, dtype=np.int64))
 
 
 class Tokenized:
-    """Texts as numbers of words, each tokenised once by each tokeniser, however many ask for it.
+    """Texts as numbers of words, each tokenised only once by each tokeniser.
 
-    The texts must stay as they are while this lives.
+    The texts must not change as long as this object exists.
     """
 
     def __init__(self) -> None:
@@ -66,9 +69,8 @@ class Tokenized:
         self._texts: dict[tuple[object, int], tuple[Sequence[str], WordIds]] = {}
 
     def ids(self, lines: Sequence[str], tokenizer: Tokenizer, *, whole: bool = False) -> WordIds:
-        """The tokens of a text; `whole` = the words that subword pieces make up."""
-        cut = _identity(tokenizer, whole)
-        key = cut, id(lines)
+        """The tokens of a text; with `whole`, subword pieces are joined to words."""
+        key = _identity(tokenizer, whole), id(lines)
         if key not in self._texts:
             split = whole_words(tokenizer) if whole else tokenizer.tokenize
             # The lines are kept so that no other text gets their id.
@@ -76,37 +78,30 @@ class Tokenized:
         return self._texts[key][1]
 
     def index(self, tokenizer: Tokenizer, *, whole: bool = False) -> WordIndex:
-        """The different words met so far, with their numbers."""
+        """The different words of all texts so far, with their numbers."""
         return self._indices.setdefault(_identity(tokenizer, whole), WordIndex())
 
 
-@dataclass(frozen=True)
-class WordPairs:
-    """How often each word stands in each sentence."""
+def _identity(tokenizer: Tokenizer, whole: bool) -> object:
+    """Equal for tokenisers with equal results."""
+    if isinstance(tokenizer, SentencePieces):
+        return tokenizer.kind, tokenizer.model, whole
+    return tokenizer.kind, tokenizer.language if isinstance(tokenizer, MosesWords) else ""
 
-    keys: NDArray[np.int64]  # (P,) sentence * words + word, rising
-    counts: NDArray[np.int64]  # (P,)
-    of_token: NDArray[np.int64]  # (tokens,) which of them each token belongs to
 
-    @classmethod
-    def of(cls, text: WordIds, words: int) -> "WordPairs":
-        """The pairs of a text of `words` different words."""
-        keys, of_token, counts = np.unique(text.sentences * words + text.ids, return_inverse=True, return_counts=True)
-        return cls(keys, counts, of_token)
-
-    def shared(self, other: "WordPairs") -> NDArray[np.int64]:
-        """(P,) how often the other text has the word in the same sentence too, at most as often as this one."""
-        if not len(other.keys):
-            return np.zeros(len(self.keys), np.int64)
-        place = np.minimum(np.searchsorted(other.keys, self.keys), len(other.keys) - 1)
-        return np.where(other.keys[place] == self.keys, np.minimum(self.counts, other.counts[place]), 0)
+def whole_words(tokenizer: Tokenizer) -> Callable[[str], Sequence[str]]:
+    """The function that splits a line into words: the tokeniser, with subword pieces joined."""
+    if not isinstance(tokenizer, SentencePieces):
+        return tokenizer.tokenize
+    # Equal to tokenizer.words, but faster.
+    return lambda line: [word for word in tokenizer.detokenize(tokenizer.tokenize(line)).split(" ") if word]
 
 
 class TargetTexts:
-    """References and translations by several systems in words of the target language, tokenised once.
+    """References and translations by several systems as words of the target language.
 
-    A system is held against one reference a sentence: against that which shares most with it (the highest F1 of its
-    words; of equals the first). `tokenized` keeps what others ask for, too.
+    Each sentence of a system is compared with the reference that shares most words with it (the highest F1; of equal
+    ones the first).
     """
 
     def __init__(
@@ -121,57 +116,38 @@ class TargetTexts:
         self.systems = tuple(tokenized.ids(lines, tokenizer, whole=True) for lines in systems)
         self.words = tuple(tokenized.index(tokenizer, whole=True))  # the different words, by number
 
-    @cached_property
-    def against(self) -> tuple[WordIds, ...]:
-        """For each system the reference of each sentence that it is held against."""
-        if len(self.references) == 1:
-            return self.references * len(self.systems)
-        return tuple(self._nearest(system) for system in self.systems)
-
     def windows(self, system: int) -> Iterator[tuple[WordIds, WordIds]]:
-        """(hypotheses, references) of a system, some sentences at a time."""
-        for start, stop in _windows(len(self.systems[system])):
-            yield self.systems[system].window(start, stop), self.against[system].window(start, stop)
-
-    def _nearest(self, system: WordIds) -> WordIds:
-        parts, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-        for start, stop in _windows(len(system)):
-            references = [reference.window(start, stop) for reference in self.references]
-            scores = [_f1(system.window(start, stop), reference, len(self.words)) for reference in references]
-            chosen = np.argmax(scores, axis=0)  # the first of equals
-            parts += [references[best].sentence(number) for number, best in enumerate(chosen)]
-            lengths.append(np.stack([reference.lengths for reference in references])[chosen, np.arange(len(chosen))])
-        return WordIds(np.concatenate(parts), np.cumsum(np.concatenate(lengths)))
+        """(hypotheses of a system, their references), some sentences at a time."""
+        for start in range(0, len(self.systems[system]), WINDOW):
+            hypotheses, *references = (
+                text.window(start, start + WINDOW) for text in (self.systems[system], *self.references)
+            )
+            yield hypotheses, _nearest(hypotheses, references, len(self.words))
 
 
-def whole_words(tokenizer: Tokenizer) -> Callable[[str], Sequence[str]]:
-    """What cuts a line into words: the tokeniser, with subword pieces joined."""
-    if not isinstance(tokenizer, SentencePieces):
-        return tokenizer.tokenize
-    # The same as tokenizer.words, without a step a piece.
-    return lambda line: [word for word in tokenizer.detokenize(tokenizer.tokenize(line)).split(" ") if word]
+def _nearest(hypotheses: WordIds, references: Sequence[WordIds], words: int) -> WordIds:
+    """For each hypothesis the reference with the highest F1 of words."""
+    if len(references) == 1:
+        return references[0]
+    scores = []
+    for reference in references:
+        matches = np.bincount(hypotheses.sentences, matched(hypotheses, reference, words), len(hypotheses))
+        scores.append(2 * np.rint(matches) / np.maximum(hypotheses.lengths + reference.lengths, 1))
+    nearest = np.argmax(scores, axis=0)
+    sentences = [references[chosen].sentence(number) for number, chosen in enumerate(nearest)]
+    return WordIds(np.concatenate(sentences), np.cumsum([0, *map(len, sentences)]))
 
 
-def _identity(tokenizer: Tokenizer, whole: bool) -> object:
-    """Equal where text is cut alike."""
-    if isinstance(tokenizer, SentencePieces):
-        return tokenizer.kind, tokenizer.model, whole
-    return tokenizer.kind, tokenizer.language if isinstance(tokenizer, MosesWords) else ""
+def matched(text: WordIds, other: WordIds, words: int) -> NDArray[np.float64]:
+    """(tokens,) how much of each token matches a word of the other text in the same sentence, from 0 to 1.
 
-
-def _windows(sentences: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, sentences, WINDOW):
-        yield start, min(start + WINDOW, sentences)
-
-
-def _f1(hypotheses: WordIds, references: WordIds, words: int) -> NDArray[np.float64]:
-    pairs = WordPairs.of(hypotheses, words)
-    matches = np.bincount(pairs.keys // max(words, 1), pairs.shared(WordPairs.of(references, words)), len(hypotheses))
-    scores: NDArray[np.float64] = 2 * matches / np.maximum(hypotheses.lengths + references.lengths, 1)
-    return scores
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    while block := list(itertools.islice(iterator, 1000)):
-        yield block
+    If a sentence has a word c times and the other text has it d times, each of the c tokens gets min(c, d) / c.
+    `words` is the number of different words.
+    """
+    keys, of_token, counts = np.unique(text.sentences * words + text.ids, return_inverse=True, return_counts=True)
+    others, other_counts = np.unique(other.sentences * words + other.ids, return_counts=True)
+    others, other_counts = np.append(others, -1), np.append(other_counts, 0)  # searchsorted can point behind the last
+    place = np.searchsorted(others[:-1], keys)
+    shared = np.where(others[place] == keys, np.minimum(counts, other_counts[place]), 0)
+    shares: NDArray[np.float64] = (shared / counts)[of_token]
+    return shares

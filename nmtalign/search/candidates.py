@@ -54,15 +54,17 @@ class CandidateLists:
         Raises FormatError with file and line for a damaged file, and with the file for a lexicon of the other
         direction, of words where the model uses subword pieces, or without any word of the vocabularies.
         """
-        entries = read_entries(path)
-        found = [np.zeros((0, 2), np.int64)]
-        fit = _Fit(path, source, target)
-        while block := list(islice(entries, _BLOCK)):
+        lines, found = read_entries(path), [np.zeros((0, 2), np.int64)]
+        entries = known = swapped = pieces = 0
+        while block := list(islice(lines, _BLOCK)):
             sources, targets, _ = zip(*block, strict=True)
-            pairs = _known_pairs(source, sources, target, targets)
-            fit.count(sources, targets, len(pairs))
-            found.append(pairs)
-        fit.check()
+            found.append(_known_pairs(source, sources, target, targets))
+            entries, known = entries + len(block), known + len(found[-1])
+            if 2 * len(found[-1]) < len(block):
+                swapped += len(_known_pairs(target, sources, source, targets))
+            pieces += sum(word.startswith(WORD_START) for word in sources)
+        if fault := _fault(source, entries, known, swapped, pieces):
+            raise FormatError(f"{path}: {fault}; make one from the model's corpus: nmtalign lexicon DATA -o FILE")
         return cls(np.concatenate(found), len(source), len(target), frequent)
 
     def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:
@@ -92,35 +94,18 @@ def _known_pairs(
     return np.stack((left[known], right[known]), axis=1)
 
 
-class _Fit:
-    """Counts how well a lexicon fits the vocabularies; even a wrong lexicon shares a few words with them."""
+def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: int) -> str:
+    """Says why a lexicon does not fit the model, given counts of entries; even a wrong one shares a few words with it.
 
-    def __init__(self, path: Path, source: Vocabulary, target: Vocabulary) -> None:
-        self._path, self._source, self._target = path, source, target
-        self._entries = self._known = self._swapped = self._pieces = 0
-
-    def count(self, sources: Sequence[str], targets: Sequence[str], known: int) -> None:
-        """Counts entries: all, `known` ones, those known with source and target swapped, those of subword pieces."""
-        self._entries += len(sources)
-        self._known += known
-        if 2 * known < len(sources):
-            self._swapped += len(_known_pairs(self._target, sources, self._source, targets))
-        self._pieces += "\n".join(("", *sources)).count("\n" + WORD_START)
-
-    def check(self) -> None:
-        """Raises FormatError for a lexicon that does not fit the model."""
-        marked = sum(word.startswith(WORD_START) for word in self._source.words)
-        pieces = 10 * marked > len(self._source)
-        if not self._entries:
-            fault = "no entries"
-        elif pieces and not self._pieces:
-            fault = "a lexicon of whole words, and this model reads subword pieces"
-        elif not pieces and 2 * self._pieces > self._entries:
-            fault = "a lexicon of subword pieces, and this model reads whole words"
-        elif 4 * self._known < self._swapped:
-            fault = "a lexicon of the other direction"
-        elif not self._known:
-            fault = f"none of its {self._entries} entries has both words in the model's vocabularies"
-        else:
-            return
-        raise FormatError(f"{self._path}: {fault}; make one from the model's corpus: nmtalign lexicon DATA -o FILE")
+    All entries, those with known words, those known with source and target swapped, those of subword pieces.
+    """
+    reads_pieces = 10 * sum(word.startswith(WORD_START) for word in source.words) > len(source)
+    if not entries:
+        return "no entries"
+    if reads_pieces and not pieces:
+        return "a lexicon of whole words, and this model reads subword pieces"
+    if not reads_pieces and 2 * pieces > entries:
+        return "a lexicon of subword pieces, and this model reads whole words"
+    if 4 * known < swapped:
+        return "a lexicon of the other direction"
+    return "" if known else f"none of its {entries} entries has both words in the model's vocabularies"

@@ -1,11 +1,12 @@
-"""Hypotheses, how they are scored, and the back-pointers from which a search reconstructs them."""
+"""Hypotheses, how they are scored, and the options of a search."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+
+from nmtalign.errors import UsageError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -67,59 +68,22 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """A `</s>` after a row: the step (0 = first), the row of that step, the log-probabilities and the score."""
+class SearchOptions:
+    """The options of `beam_search`; raises UsageError if n_best is larger than the beam.
 
-    step: int
-    row: int
-    token_log_prob: float
-    log_prob: float
-    score: float
-
-
-class BackPointers:
-    """The words and weights of all steps of a search.
-
-    Row r of step t + 1 is described by entry r of the arrays that were added after step t.
+    With `safe_stop` a sentence is finished when no open hypothesis can become one of the n_best any more. Without it,
+    a sentence is finished when its beam is empty, as in the released code of Bahdanau et al. (2015).
     """
 
-    def __init__(self, keep_weights: bool, scoring: Scoring) -> None:
-        self._keep_weights, self._scoring = keep_weights, scoring
-        self._steps: list[tuple[Array, Array, Array]] = []  # previous rows, words, log-probabilities of the words
-        self._weights: list[Array] = []  # (rows, Tx) for each step
-        self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
+    beam: int = 12
+    scoring: Scoring = field(default_factory=Scoring)
+    n_best: int = 1
+    allow_unk: bool = False
+    min_length_ratio: float = 0.0
+    max_length_ratio: float = 3.0
+    safe_stop: bool = True
+    keep_weights: bool = False
 
-    def add_weights(self, weights: Tensor | None) -> None:
-        """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
-        if weights is None or not (self._keep_weights or self._scoring.coverage_penalty):
-            return
-        on_host = weights.float().cpu().numpy()
-        if self._keep_weights:
-            self._weights.append(on_host)
-        if self._scoring.coverage_penalty:
-            self._coverage = on_host if self._coverage is None else on_host + self._coverage[self._steps[-1][0]]
-
-    def add(self, rows: Array, tokens: Array, log_probs: Array) -> None:
-        """Adds the rows of the next step: for each, the row of this step that it continues, and the word."""
-        self._steps.append((rows, tokens, log_probs))
-
-    def ending(self, row: int, token_log_prob: float, log_prob: float, source_length: int) -> Ending:
-        """The ending of a row of the latest step; source_length includes the `</s>` of the source."""
-        step = len(self._steps)
-        # The last column belongs to the `</s>` of the source, which need not be covered.
-        coverage = None if self._coverage is None else self._coverage[row, : source_length - 1]
-        return Ending(step, row, token_log_prob, log_prob, self._scoring.score(log_prob, step + 1, coverage))
-
-    def hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:
-        """Reconstructs the hypothesis that has this ending; source_length includes `</s>`."""
-        row, path, tokens, log_probs = ending.row, [ending.row], [], [ending.token_log_prob]
-        for rows, words, gains in reversed(self._steps[: ending.step]):
-            tokens.append(int(words[row]))
-            log_probs.append(float(gains[row]))
-            row = int(rows[row])
-            path.append(row)
-        weights = None
-        if self._weights:
-            steps = zip(self._weights, reversed(path), strict=False)
-            weights = np.stack([step[place, :source_length] for step, place in steps]).astype(np.float32)
-        return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_best <= self.beam:
+            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")

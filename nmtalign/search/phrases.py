@@ -11,16 +11,16 @@ Without banks, phrases appear at the length limit, after everything else.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmtalign.search.hypotheses import Flags, Floats, Hypothesis, Integers
-from nmtalign.search.restrictions import Restrictions
-from nmtalign.search.selection import Beams, Chosen, largest
+from nmtalign.search.selection import Continuations, Restrictions, largest
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
@@ -38,14 +38,14 @@ class Phrases:
         unknown = count(-1, -1)
         self.phrases = [tuple(next(unknown) if word == UNK_ID else word for word in phrase) for phrase in phrases]
         counts = Counter(phrase for phrase in self.phrases if phrase)
-        self.patterns = [_Pattern(phrase) for phrase in counts]
+        self.different = list(counts)
         self.words = sum(map(len, self.phrases))
         self.alphabet = {symbol for phrase in counts for symbol in phrase}
         self._known: dict[_Parts, PhraseProgress] = {}
         self.start = self.progress(tuple((0, times) for times in counts.values()))
 
     def progress(self, parts: _Parts) -> "PhraseProgress":
-        """The only object for this progress: for each pattern (words matched, number of occurrences still missing)."""
+        """The only object for this progress: (words matched, occurrences still missing) for each different phrase."""
         if parts not in self._known:
             self._known[parts] = PhraseProgress(self, parts)
         return self._known[parts]
@@ -73,10 +73,10 @@ class PhraseProgress:
     def __init__(self, phrases: Phrases, parts: _Parts) -> None:
         self._phrases, self._parts = phrases, parts
         self._after: dict[int | None, PhraseProgress] = {}
-        pairs = list(zip(parts, phrases.patterns, strict=True))
-        incomplete = [(matched, pattern.symbols) for (matched, times), pattern in pairs if times]
+        pairs = list(zip(parts, phrases.different, strict=True))
+        incomplete = [(matched, phrase) for (matched, times), phrase in pairs if times]
         begun = max((matched for matched, _ in incomplete), default=0)
-        self.missing = sum(times * len(pattern.symbols) for (_, times), pattern in pairs) - begun
+        self.missing = sum(times * len(phrase) for (_, times), phrase in pairs) - begun
         # While one phrase is unfinished, the others wait.
         wanted = [symbols[matched] for matched, symbols in incomplete if matched or not begun]
         # At most one phrase is bound, because its negative symbol occurs in no other.
@@ -87,56 +87,35 @@ class PhraseProgress:
         """The progress after one more word; None represents a word that occurs in no phrase."""
         key = symbol if symbol in self._phrases.alphabet else None
         if key not in self._after:
-            pairs = zip(self._parts, self._phrases.patterns, strict=True)
-            parts = tuple(pattern.advance(matched, times, key) for (matched, times), pattern in pairs)
+            pairs = zip(self._parts, self._phrases.different, strict=True)
+            parts = tuple(_advance(phrase, matched, times, key) for (matched, times), phrase in pairs)
             self._after[key] = self._phrases.progress(parts)
         return self._after[key]
 
 
-class _Pattern:
-    """Finds a phrase (Knuth, Morris and Pratt): after a mismatch, continues with the longest border that still fits."""
-
-    def __init__(self, symbols: Symbols) -> None:
-        self.symbols = symbols
-        self._borders = [0, 0]  # for each prefix, the length of its longest proper prefix that is also its suffix
-        for length in range(2, len(symbols) + 1):
-            self._borders.append(self._extend(self._borders[-1], symbols[length - 1]))
-
-    def advance(self, matched: int, times: int, symbol: int | None) -> tuple[int, int]:
-        """(words matched, number of occurrences still missing) after one more word."""
-        if not times:
-            return 0, 0
-        matched = self._extend(matched, symbol)
-        if matched < len(self.symbols):
-            return matched, times
-        return (self._borders[matched] if times > 1 else 0), times - 1
-
-    def _extend(self, matched: int, symbol: int | None) -> int:
-        while matched and self.symbols[matched] != symbol:
-            matched = self._borders[matched]
-        return matched + (self.symbols[matched] == symbol)
+def _advance(phrase: Symbols, matched: int, missing: int, symbol: int | None) -> tuple[int, int]:
+    """(words matched, number of occurrences still missing) after one more word."""
+    if not missing:
+        return 0, 0
+    seen = (*phrase[:matched], symbol)
+    # The longest beginning of the phrase with which the translation now ends.
+    matched = next(length for length in range(len(seen), -1, -1) if seen[len(seen) - length :] == phrase[:length])
+    if matched < len(phrase):
+        return matched, missing
+    if missing == 1:
+        return 0, 0
+    # The next occurrence may overlap with this one.
+    return next(size for size in range(matched - 1, -1, -1) if phrase[matched - size :] == phrase[:size]), missing - 1
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Continuations (N,) of one sentence; `missing` counts the phrase words that are missing after each of them."""
+class _Continuation(NamedTuple):
+    """A hypothesis of a sentence with one more symbol."""
 
-    hypotheses: Integers
-    symbols: Integers
-    gains: Floats
-    totals: Floats
-    missing: Integers
-
-    def select(self, places: Integers) -> "_Pool":
-        """The continuations at these places, in this order."""
-        hypotheses, symbols, missing = (part[places] for part in (self.hypotheses, self.symbols, self.missing))
-        return _Pool(hypotheses, symbols, self.gains[places], self.totals[places], missing)
-
-    def fitting(self, steps: int) -> Integers:
-        """The possible continuations after which `steps` suffice for the missing words and `</s>`, best first."""
-        fits = np.isfinite(self.totals) & (self.missing + (self.symbols != EOS_ID) <= steps)
-        places = np.nonzero(fits)[0]
-        return places[np.argsort(-self.totals[places], kind="stable")]
+    total: float
+    hypothesis: int
+    symbol: int
+    gain: float
+    missing: int  # phrase words that are missing after it
 
 
 class PhraseBanks:
@@ -151,49 +130,65 @@ class PhraseBanks:
         self._rows: list[PhraseProgress] = [each.start for each in phrases]  # for each row of the step
         # For each row of a sentence with phrases: wanted symbols, and best words, with their log-probabilities.
         self._wanted: dict[int, list[tuple[int, float]]] = {}
-        self._best: dict[int, tuple[Integers, Floats]] = {}
+        self._best: dict[int, list[tuple[int, float]]] = {}
 
-    def read_wanted(self, logits: Tensor, log_sums: Tensor, rows: slice, sentences: Integers, step: int) -> Flags:
-        """Stores the log-probabilities of wanted words, given logits (r, U) in which no word is banned yet.
-
-        Returns which rows (r,) are incomplete and therefore must not end.
-        """
+    def restrict(
+        self, logits: Tensor, log_sums: Tensor, rows: slice, sentences: Integers, step: int, width: int
+    ) -> None:
+        """Restricts the words of some rows of the step, and stores the continuations from which `allocate` selects."""
         progress = self._rows[rows]
-        after_prefix = self._restrictions.prefix_lengths[sentences] <= step
+        self._read_wanted(logits, log_sums, rows.start, self._restrictions.prefix_lengths[sentences] <= step, progress)
+        incomplete = np.array([each.missing > 0 for each in progress])
+        self._restrictions.apply(logits, sentences, step, incomplete)
+        self._read_best(logits, log_sums, rows.start, sentences, width)
+
+    def _read_wanted(
+        self, logits: Tensor, log_sums: Tensor, start: int, after_prefix: Flags, progress: Sequence[PhraseProgress]
+    ) -> None:
+        """Stores the log-probabilities of wanted words, given logits (r, U) in which no word is banned yet."""
         wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
         symbols = np.array([symbol for each in wanted for symbol in each], np.int64)
         owners = np.repeat(np.arange(len(wanted)), [len(each) for each in wanted])
         columns = self._restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
         at = [torch.from_numpy(part).to(logits.device) for part in (owners, columns)]
         gains = iter((logits[at[0], at[1]] - log_sums[at[0], 0]).double().tolist())
-        for row, each in enumerate(wanted, rows.start):
+        for row, each in enumerate(wanted, start):
             self._wanted[row] = [(symbol, next(gains)) for symbol in each]
-        return np.array([each.missing > 0 for each in progress])
 
-    def read_best(self, logits: Tensor, log_sums: Tensor, rows: slice, sentences: Integers, width: int) -> None:
+    def _read_best(self, logits: Tensor, log_sums: Tensor, start: int, sentences: Integers, width: int) -> None:
         """Stores the `width` best words of each row whose sentence has phrases."""
         own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
         at = torch.from_numpy(own).to(logits.device)
         gains, columns = largest(logits[at] - log_sums[at], width)
-        words, word_gains = self._restrictions.words(columns.cpu().numpy()), gains.double().cpu().numpy()
-        self._best.update(zip((own + rows.start).tolist(), zip(words, word_gains, strict=True), strict=True))
+        words = self._restrictions.words(columns.cpu().numpy()).tolist()
+        for row, *best in zip((own + start).tolist(), words, gains.double().tolist(), strict=True):
+            self._best[row] = list(zip(*best, strict=True))
 
-    def allocate(self, chosen: Chosen, beams: Beams, step: int) -> Chosen:
-        """Replaces the continuations of sentences with phrases by a selection from all banks."""
-        chosen = chosen.padded(int(beams.widths.max()))
-        rows = beams.totals.shape[1]
-        for place, (sentence, width) in enumerate(zip(beams.sentences, beams.widths, strict=True)):
-            phrases = self._phrases[sentence]
-            if phrases.words:
-                pool = self._pool(phrases, place * rows, beams.totals[place], int(width))
-                steps_left = self._restrictions.limits[sentence] - step - 1
-                selected = _divide(pool.select(pool.fitting(steps_left)), phrases.words, int(width))
-                chosen.totals[place] = -np.inf
-                at = place, slice(len(selected.totals))
-                chosen.totals[at], chosen.gains[at] = selected.totals, selected.gains
-                chosen.rows[at], chosen.tokens[at] = place * rows + selected.hypotheses, selected.symbols
+    def allocate(
+        self, found: Continuations, sentences: Integers, widths: Integers, totals: Floats, step: int
+    ) -> Continuations:
+        """Replaces the continuations of sentences with phrases by a selection from all banks.
+
+        The sentences (B,) have open hypotheses with these totals (B, R), and beams of these widths (B,).
+        """
+        columns, rows = found.totals.shape[1], totals.shape[1]
+        missing = (0, 0), (0, max(0, int(widths.max()) - columns))
+        found = Continuations(*(np.pad(part, missing, mode="edge") for part in found))
+        found.totals[:, columns:] = -np.inf
+        for place, (sentence, width) in enumerate(zip(sentences.tolist(), widths.tolist(), strict=True)):
+            words = self._phrases[sentence].words
+            if not words:
+                continue
+            pool = self._pool(place * rows, totals[place].tolist(), width)
+            steps_left = self._restrictions.limits[sentence] - step - 1  # for the missing words and `</s>`
+            fitting = [each for each in pool if each.missing + (each.symbol != EOS_ID) <= steps_left]
+            found.totals[place] = -np.inf
+            for column, each in enumerate(_divide(sorted(fitting, key=lambda each: -each.total), words, width)):
+                at = place, column
+                found.totals[at], found.rows[at] = each.total, place * rows + each.hypothesis
+                found.tokens[at], found.gains[at] = each.symbol, each.gain
         self._wanted, self._best = {}, {}
-        return chosen
+        return found
 
     def extend(self, rows: Integers, symbols: Integers) -> Integers:
         """Updates the progress for the next rows, each a row of this step plus a symbol; returns the word ids."""
@@ -215,46 +210,30 @@ class PhraseBanks:
             for each, phrases in zip(found, self._phrases, strict=True)
         ]
 
-    def _pool(self, phrases: Phrases, start: int, totals: Floats, width: int) -> _Pool:
+    def _pool(self, start: int, totals: Sequence[float], width: int) -> list[_Continuation]:
         """The best and the wanted continuations of the hypotheses (R,) of the sentence whose first row is `start`."""
-        rows = range(start, start + len(totals))
-        progress = self._rows[start : rows.stop]
-        words = np.stack([self._best[row][0][:width] for row in rows])
-        gains = np.stack([self._best[row][1][:width] for row in rows])
-        for number, each in enumerate(progress):
-            if each.bound:
-                gains[number, words[number] != each.wanted[0]] = -np.inf
-        missing = np.repeat([[each.after(None).missing] for each in progress], words.shape[1], axis=1)
-        for row, column in np.argwhere(np.isin(words, list(phrases.alphabet))):
-            missing[row, column] = progress[row].after(int(words[row, column])).missing
-        wanted = [
-            (number, symbol, gain, progress[number].after(symbol).missing)
-            for number, row in enumerate(rows)
-            for symbol, gain in self._wanted[row]
-            if symbol not in words[number]
-        ]
-        more_hypotheses, more_symbols, more_gains, more_missing = zip(*wanted, strict=True) if wanted else [()] * 4
-        hypotheses = np.append(np.repeat(np.arange(len(rows)), words.shape[1]), np.array(more_hypotheses, np.int64))
-        all_gains = np.append(gains, more_gains)
-        return _Pool(
-            hypotheses,
-            np.append(words, np.array(more_symbols, np.int64)),
-            all_gains,
-            totals[hypotheses] + all_gains,
-            np.append(missing, np.array(more_missing, np.int64)),
-        )
+        best, wanted = list[_Continuation](), list[_Continuation]()
+        for number, total in enumerate(totals):
+            progress, own_best = self._rows[start + number], dict(self._best[start + number][:width])
+            own_wanted = [pair for pair in self._wanted[start + number] if pair[0] not in own_best]
+            for pairs, pool in ((own_best.items(), best), (own_wanted, wanted)):
+                for symbol, gain in pairs:
+                    possible = total + gain > -np.inf and (not progress.bound or symbol == progress.wanted[0])
+                    if possible:
+                        missing = progress.after(symbol).missing
+                        pool.append(_Continuation(total + gain, number, symbol, gain, missing))
+        return best + wanted
 
 
-def _divide(pool: _Pool, words: int, width: int) -> _Pool:
+def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:
     """Selects `width` continuations from a sorted pool, best first; there are `words` + 1 banks."""
-    banks = words - pool.missing
-    counts = np.bincount(banks, minlength=words + 1)
-    by_bank = np.argsort(banks, kind="stable")
-    ranks = np.empty(len(banks), np.int64)
-    ranks[by_bank] = np.arange(len(banks)) - np.repeat(np.cumsum(counts) - counts, counts)
-    reserved = ranks < bank_shares(counts, width)[banks]
-    most_probable = np.nonzero(~reserved)[0][: width - reserved.sum()]
-    return pool.select(np.sort(np.append(np.nonzero(reserved)[0], most_probable)))
+    banks = [words - each.missing for each in pool]
+    left = bank_shares(np.bincount(banks, minlength=words + 1), width).tolist()
+    reserved, others = list[int](), list[int]()
+    for place, bank in enumerate(banks):
+        (reserved if left[bank] > 0 else others).append(place)
+        left[bank] -= 1
+    return [pool[place] for place in sorted(reserved + others[: width - len(reserved)])]
 
 
 def bank_shares(counts: Integers, width: int) -> Integers:

@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmtalign.errors import UsageError
+from nmtalign.search.beam_search import BeamSearch
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import BackPointers, Ending, Flags, Floats, Hypothesis, Integers
-from nmtalign.search.restrictions import Restrictions, SearchOptions
-from nmtalign.search.scorer import Choice, ScoredStep, Scorer, no_finite_probability
-from nmtalign.search.selection import largest
-from nmtalign.text.vocabulary import EOS_ID
+from nmtalign.search.hypotheses import Flags, Floats, Hypothesis, Integers, SearchOptions
+from nmtalign.search.scorer import Scorer, Session, no_finite_probability
+from nmtalign.search.selection import Continuations, Restrictions, largest
 
 
 @dataclass(frozen=True)
@@ -54,99 +53,76 @@ def sample(
     probability.
     """
     lengths = source_mask.sum(dim=1).tolist()
-    prefixes = prefixes or [()] * len(lengths)
-    restrictions = Restrictions(lengths, options, candidates.words if candidates else None, prefixes)
-    sampling = _Sampling(lengths, BackPointers(options.keep_weights, options.scoring), restrictions, draws, numbers)
-    with torch.inference_mode():
-        session = scorer.start(source, source_mask, candidates)
-        choice = sampling.advance(session.step(None))
-        while choice is not None:
-            choice = sampling.advance(session.step(choice))
-    return sampling.results()
+    options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
+    restrictions = Restrictions(lengths, options, candidates, prefixes)
+    return _Sampling(lengths, options, restrictions, draws, numbers).run(scorer, source, source_mask, candidates)
 
 
-class _Sampling:
-    """The host's record of S open samples; those of a sentence are adjacent, and each has its own row of the step."""
+class _Sampling(BeamSearch):
+    """A beam search whose hypotheses are samples: each is continued by one word, which is drawn."""
 
     def __init__(
         self,
-        lengths: list[int],
-        pointers: BackPointers,
+        lengths: Sequence[int],
+        options: SearchOptions,
         restrictions: Restrictions,
         draws: Draws,
         numbers: Sequence[Sequence[int]],
     ) -> None:
-        self.lengths, self.pointers, self.restrictions, self.draws = lengths, pointers, restrictions, draws
-        self.endings: dict[tuple[int, int], Ending] = {}
-        self.step = 0
-        each, seed = draws.count, draws.seed % (1 << 64)
-        self.generators = [[np.random.default_rng([seed, *own, place]) for place in range(each)] for own in numbers]
-        # For each of the S open samples: its sentence, its number within the sentence, its row, its log-probability.
-        self.sentences: Integers = np.repeat(np.arange(len(lengths)), each)
-        self.places: Integers = np.tile(np.arange(each), len(lengths))
-        self.rows: Integers = self.sentences
-        self.totals: Floats = np.zeros(len(self.sentences))
+        super().__init__(lengths, options, restrictions)
+        self._draws, seed = draws, draws.seed % (1 << 64)
+        self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(draws.count)] for own in numbers]
+        # The numbers of each sentence's samples: of the open ones in order, and of those that ended.
+        self._open = [np.arange(draws.count) for _ in lengths]
+        self._ended: list[list[int]] = [[] for _ in lengths]
 
-    def advance(self, step: ScoredStep) -> Choice | None:
-        """Draws a word for each open sample; returns the choice for the next step, None at the end."""
-        self.pointers.add_weights(step.weights)
-        columns, gains = self._draw(step)
-        tokens = self.restrictions.words(columns)
-        self.totals = self.totals + gains
-        ended = tokens == EOS_ID
-        for number in np.nonzero(ended)[0]:
-            sentence, row = int(self.sentences[number]), int(self.rows[number])
-            gain, total = float(gains[number]), float(self.totals[number])
-            ending = self.pointers.ending(row, gain, total, self.lengths[sentence])
-            self.endings[sentence, int(self.places[number])] = ending
-        self.step += 1
-        if ended.all():
-            return None
-        before = np.unique(self.sentences)
-        kept = np.isin(before, self.sentences[~ended])
-        rows, words = self._extend(~ended, tokens, gains)
-        return Choice.on(step.scores.device, None if kept.all() else np.nonzero(kept)[0], rows, words)
+    def continuations(self, session: Session) -> Continuations:
+        """The open samples (B, W), each with the word that is drawn."""
+        places = np.arange(self.widths.max())
+        opened = places < self.widths[:, None]
+        # At the first step a sentence has only one row, which all of its samples continue.
+        last = self.totals.shape[1] - 1
+        rows = np.arange(len(opened))[:, None] * (last + 1) + np.minimum(places, last)
+        columns, gains = self._draw(session, rows[opened], np.nonzero(opened)[0])
+        found = Continuations(np.full(rows.shape, -np.inf), rows, np.zeros_like(rows), np.zeros(rows.shape))
+        found.totals[opened] = np.broadcast_to(self.totals, rows.shape)[opened] + gains
+        found.tokens[opened], found.gains[opened] = self.restrictions.words(columns), gains
+        return found
+
+    def _draw(self, session: Session, rows: Integers, places: Integers) -> tuple[Integers, Floats]:
+        """The column that is drawn for each open sample (S,) in these rows, and its log-probability."""
+        generators = (
+            self._generators[sentence][number] for sentence in self.sentences for number in self._open[sentence]
+        )
+        chances = np.array([generator.random() for generator in generators])
+        found = []
+        for part in session.parts():
+            own = np.nonzero((rows >= part.start) & (rows < part.stop))[0]
+            if len(own):
+                gains = session.log_probs(part)[torch.from_numpy(rows[own] - part.start).to(session.device)]
+                self.restrictions.apply(gains, self.sentences[places[own]], self.step)
+                columns = draw(gains, torch.from_numpy(chances[own]).to(gains.device), self._draws)
+                found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
+        chosen, log_probs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
+        if not np.isfinite(log_probs).all():
+            raise no_finite_probability()
+        return chosen, log_probs
+
+    def finish(self, found: Continuations, ended: Flags) -> None:
+        """Records the samples that end with this step, and their numbers."""
+        for sentence, width, flags in zip(self.sentences, self.widths, ended, strict=True):
+            self._ended[sentence] += self._open[sentence][flags[:width]].tolist()
+            self._open[sentence] = self._open[sentence][~flags[:width]]
+        super().finish(found, ended)
 
     def results(self) -> list[list[Hypothesis]]:
-        """The samples of each sentence."""
-        return [
-            [self.pointers.hypothesis(self.endings[sentence, place], length) for place in range(self.draws.count)]
-            for sentence, length in enumerate(self.lengths)
-        ]
-
-    def _draw(self, step: ScoredStep) -> tuple[Integers, Floats]:
-        """The column that is drawn for each sample (S,), and its log-probability."""
-        pairs = zip(self.sentences, self.places, strict=True)
-        chances = np.array([self.generators[sentence][place].random() for sentence, place in pairs])
-        found = []
-        for rows in step.scores.parts():
-            own = np.nonzero((self.rows >= rows.start) & (self.rows < rows.stop))[0]
-            if len(own):
-                place = torch.from_numpy(self.rows[own] - rows.start).to(step.scores.device)
-                gains = step.scores.log_probs(rows)[place]
-                self.restrictions.apply(gains, self.sentences[own], self.step)
-                columns = draw(gains, torch.from_numpy(chances[own]).to(gains.device), self.draws)
-                found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
-        chosen, totals = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
-        if not np.isfinite(totals).all():
-            raise no_finite_probability()
-        return chosen, totals
-
-    def _extend(self, opened: Flags, tokens: Integers, gains: Floats) -> tuple[Integers, Integers]:
-        """Assigns the rows of the next step: (the row of this step that each row continues, the word that it adds).
-
-        A sentence that has fewer samples than another repeats its last one.
-        """
-        rows, tokens, gains = self.rows[opened], tokens[opened], gains[opened]
-        self.sentences, self.places, self.totals = self.sentences[opened], self.places[opened], self.totals[opened]
-        _, starts, sentences, counts = np.unique(
-            self.sentences, return_index=True, return_inverse=True, return_counts=True
+        """The samples of each sentence in the order of their numbers."""
+        return self.hypotheses(
+            [
+                [endings[place] for place in np.argsort(numbers)]
+                for endings, numbers in zip(self.endings, self._ended, strict=True)
+            ]
         )
-        most = int(counts.max())
-        self.rows = sentences * most + np.arange(len(rows)) - starts[sentences]
-        samples = (starts[:, None] + np.minimum(np.arange(most), counts[:, None] - 1)).ravel()
-        self.pointers.add(rows[samples], tokens[samples], gains[samples])
-        return rows[samples], tokens[samples]
 
 
 def draw(log_probs: Tensor, chances: Tensor, draws: Draws) -> Tensor:

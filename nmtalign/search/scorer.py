@@ -17,7 +17,7 @@ from nmtalign.core.inference import Inference
 from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Array, Integers
+from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
 
@@ -30,25 +30,25 @@ class Choice:
     rows: Tensor  # (R,) the row of the last step that each row continues; the rows of a sentence are adjacent
     words: Tensor  # (R,) the id of the word that extends each row
 
-    @classmethod
-    def on(cls, device: torch.device, sentences: Integers | None, rows: Integers, words: Integers) -> "Choice":
-        """A choice that was made on the host, moved to a device."""
-        kept = None if sentences is None else torch.from_numpy(sentences).to(device)
-        return cls(kept, torch.from_numpy(rows).to(device), torch.from_numpy(words).to(device))
 
+class Session(ABC):
+    """The steps of one search over a batch of sentences, and the log-probabilities that the latest step gives.
 
-class WordScores(ABC):
-    """The log-probabilities of U words for R rows; the caller asks for a few rows at a time."""
+    A step has R rows, the same number for each sentence, and scores U words. The caller asks for the log-probabilities
+    of a few rows at a time.
+    """
+
+    device: torch.device
+    weights: Tensor | None = None  # (R, Tx) of the latest step, exactly 0 at padding; None without attention
+
+    @abstractmethod
+    def step(self, choice: Choice | None) -> None:
+        """Makes the next step. The first step has one row per sentence and no choice (None)."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """(R, U)."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """The device of the tensors."""
+        """(R, U) of the latest step."""
 
     @abstractmethod
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -76,21 +76,6 @@ class WordScores(ABC):
         return list(slices(rows, width, CHUNK_CELLS if self.device.type == "cpu" else rows * width))
 
 
-@dataclass(frozen=True)
-class ScoredStep:
-    """The results of one step."""
-
-    scores: WordScores
-    weights: Tensor | None  # (R, Tx), exactly 0 at padding; None without attention
-
-
-class Session(Protocol):
-    """The steps of one search over a batch of sentences."""
-
-    def step(self, choice: Choice | None) -> ScoredStep:
-        """The next step. The first step has one row per sentence and no choice (None)."""
-
-
 class Scorer(Protocol):
     """A model or an ensemble of models that can score words."""
 
@@ -108,15 +93,19 @@ class ModelScorer:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
 
-    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "ModelSession":
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
         """See `Scorer`."""
-        return ModelSession(self.inference, source, source_mask, candidates)
+        return _ModelSession(self.inference, source, source_mask, candidates)
 
 
-class ModelSession:
-    """The steps of one search with one model."""
+class _ModelSession(Session):
+    """The steps of one search with one model.
+
+    The logits are products plus a bias: one bias for all rows (1, U), or with candidates one per sentence (B, U).
+    """
 
     def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
+        self.device = source.device
         self._inference = inference
         self._memory = inference.encode(source, mask)
         self._state = inference.start(self._memory)
@@ -129,7 +118,7 @@ class ModelSession:
             self._weight = self._weight[words]
             self._bias = self._bias[:, words].masked_fill(~allowed, -torch.inf)
 
-    def step(self, choice: Choice | None) -> ScoredStep:
+    def step(self, choice: Choice | None) -> None:
         """See `Session`."""
         previous = None
         if choice is not None:
@@ -137,42 +126,25 @@ class ModelSession:
                 self._memory = self._memory.select(choice.sentences)
                 self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
             self._state, previous = self._state.select(choice.rows), choice.words
-        self._state, features, weights = self._inference.step(self._memory, self._state, previous)
+        self._state, features, self.weights = self._inference.step(self._memory, self._state, previous)
         (buffer,) = self._product_buffer.take(1, (len(features), len(self._weight)), features)
-        logits_without_bias = torch.mm(features, self._weight.t(), out=buffer)
-        return ScoredStep(SoftmaxScores(logits_without_bias, self._bias, self._softmax_buffers), weights)
-
-
-class SoftmaxScores(WordScores):
-    """The scores of logits (R, U) plus a bias: one bias for all rows (1, U), or one per sentence (B, U)."""
-
-    def __init__(self, logits_without_bias: Tensor, bias: Tensor, buffers: "_ReusedBuffers") -> None:
-        self._logits_without_bias, self._bias, self._buffers = logits_without_bias, bias, buffers
+        self._products = torch.mm(features, self._weight.t(), out=buffer)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """See `WordScores`."""
-        rows, width = self._logits_without_bias.shape
+        """See `Session`."""
+        rows, width = self._products.shape
         return rows, width
 
-    @property
-    def device(self) -> torch.device:
-        """See `WordScores`."""
-        return self._logits_without_bias.device
-
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """See `WordScores`."""
-        product = self._logits_without_bias[rows]
-        logits, normalised = self._buffers.take(2, (len(product), product.shape[1]), self._bias)
-        logits.copy_(product)
-        each = len(self._logits_without_bias) // len(self._bias)  # rows that share a bias
+        """See `Session`."""
+        products = self._products[rows]
+        logits, normalised = self._softmax_buffers.take(2, (len(products), products.shape[1]), self._bias)
+        logits.copy_(products)
+        each = len(self._products) // len(self._bias)  # rows that share a bias
         first, last = rows.start // each, (rows.stop - 1) // each
-        if first == last:
-            logits.add_(self._bias[first])
-        elif rows.start % each or rows.stop % each:
-            logits.add_(self._bias[torch.arange(rows.start, rows.stop, device=logits.device) // each])
-        else:
-            logits.view(-1, each, logits.shape[1]).add_(self._bias[first : last + 1, None])
+        one = first == last
+        logits.add_(self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each])
         # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is the
         # logarithm of the sum.
         torch.log_softmax(logits, -1, out=normalised)
@@ -201,45 +173,38 @@ class Ensemble:
             raise UsageError("an ensemble needs at least one model")
         self._scorers, self._average = scorers, average
 
-    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> "EnsembleSession":
+    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
         """See `Scorer`."""
-        sessions = [scorer.start(source, source_mask, candidates) for scorer in self._scorers]
-        return EnsembleSession(sessions, self._average)
+        return _EnsembleSession([one.start(source, source_mask, candidates) for one in self._scorers], self._average)
 
 
-class EnsembleSession:
-    """The steps of one search with several models."""
+class _EnsembleSession(Session):
+    """The steps of one search with several models; the weights are the mean over the models that have attention."""
 
     def __init__(self, sessions: Sequence[Session], average: Average) -> None:
+        self.device = sessions[0].device
         self._sessions, self._average = sessions, average
 
-    def step(self, choice: Choice | None) -> ScoredStep:
-        """See `Session`; the weights are the mean over the models that have attention."""
-        steps = [session.step(choice) for session in self._sessions]
-        weights = [step.weights.float() for step in steps if step.weights is not None]
-        mean = torch.stack(weights).mean(0) if weights else None
-        return ScoredStep(_AverageScores([step.scores for step in steps], self._average), mean)
-
-
-class _AverageScores(WordScores):
-    def __init__(self, scores: Sequence[WordScores], average: Average) -> None:
-        self._scores, self._average = scores, average
+    def step(self, choice: Choice | None) -> None:
+        """See `Session`."""
+        for session in self._sessions:
+            session.step(choice)
+        weights = [session.weights.float() for session in self._sessions if session.weights is not None]
+        self.weights = torch.stack(weights).mean(0) if weights else None
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._scores[0].shape
-
-    @property
-    def device(self) -> torch.device:
-        return self._scores[0].device
+        """See `Session`."""
+        return self._sessions[0].shape
 
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
-        each = torch.stack([scores.log_probs(rows) for scores in self._scores])
+        """See `Session`."""
+        each = torch.stack([session.log_probs(rows) for session in self._sessions])
         if self._average == "log":
             mean = each.mean(0)
             return mean, mean.logsumexp(-1, keepdim=True)
         total = each.logsumexp(0)
-        return total, torch.full_like(total[:, :1], math.log(len(self._scores)))
+        return total, torch.full_like(total[:, :1], math.log(len(self._sessions)))
 
 
 def no_finite_probability() -> NmtalignError:
@@ -263,11 +228,11 @@ def force(
         if place:
             kept = torch.arange(rows, device=source.device)
             choice = Choice(kept if rows < before else None, kept, target[:rows, place - 1])
-        step = session.step(choice)
-        steps.append(step.scores.log_probs_of(target[:rows, place]))
-        if step.weights is not None:
+        session.step(choice)
+        steps.append(session.log_probs_of(target[:rows, place]))
+        if session.weights is not None:
             coverage = source.new_zeros(source.shape, dtype=torch.float32) if coverage is None else coverage
-            coverage[:rows] += step.weights.float()
+            coverage[:rows] += session.weights.float()
         before = rows
     log_probs = np.zeros(target.shape)
     for place, gains in enumerate(steps):

@@ -1,98 +1,131 @@
-"""Selects the best continuations of each beam without sorting the scores of all words."""
+"""Restricts the words of each row, and selects the best continuations of each beam without sorting all scores."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmtalign.core.readout import CHUNK_CELLS
-from nmtalign.search.hypotheses import Floats, Integers
-from nmtalign.search.restrictions import Restrictions
-from nmtalign.search.scorer import WordScores
+from nmtalign.search.candidates import Candidates
+from nmtalign.search.hypotheses import Array, Flags, Integers, SearchOptions
+from nmtalign.search.scorer import Session
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
 _STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... form one block
 _SPARE = 4  # more candidates than needed, so that most ties at the last place need no second pass
 Restrict = Callable[[Tensor, Tensor, slice], None]
+Found = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-@dataclass(frozen=True)
-class Beams:
-    """The open hypotheses of B unfinished sentences: R rows of a step per sentence."""
+class Continuations(NamedTuple):
+    """The best continuations of the beams of B sentences, best first, on the host; every array is (B, W).
 
-    sentences: Integers  # (B,) positions in the batch
-    widths: Integers  # (B,) the beam size minus the number of finished hypotheses
-    totals: Floats  # (B, R) log-probabilities; -inf where a sentence has fewer hypotheses than another
-
-    @classmethod
-    def first(cls, sentences: int, width: int) -> "Beams":
-        """The beams before the first step."""
-        return cls(np.arange(sentences), np.full(sentences, width), np.zeros((sentences, 1)))
-
-    def sentences_of(self, rows: slice) -> Integers:
-        """The sentence of each row in a range."""
-        return np.asarray(self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]])
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The best continuations of the beams of B sentences, best first, on the host; every array is (B, W)."""
-
-    totals: Floats  # the log-probability of the hypothesis with the word
-    rows: Integers  # the row of the step: sentence * R + hypothesis
-    tokens: Integers  # the word's id
-    gains: Floats  # the log-probability of the word
-
-    @classmethod
-    def of(cls, found: "Continuations", beams: Beams, restrictions: Restrictions) -> "Chosen":
-        """Copies the continuations to the host."""
-        rows = np.arange(len(beams.totals))[:, None] * beams.totals.shape[1] + found.hypotheses.cpu().numpy()
-        tokens = restrictions.words(found.columns.cpu().numpy())
-        return cls(found.totals.cpu().numpy(), rows, tokens, found.gains.double().cpu().numpy())
-
-    def select(self, sentences: Integers, columns: Integers) -> "Chosen":
-        """The continuations of some sentences (b,) at these columns (b, w)."""
-        at = sentences[:, None], columns
-        return Chosen(self.totals[at], self.rows[at], self.tokens[at], self.gains[at])
-
-    def padded(self, width: int) -> "Chosen":
-        """The same with room for `width` continuations per sentence; the new ones have a total of -inf."""
-        missing = ((0, 0), (0, max(0, width - self.totals.shape[1])))
-        rows, tokens = (np.pad(part, missing, mode="edge") for part in (self.rows, self.tokens))
-        totals, gains = (np.pad(part, missing, constant_values=-np.inf) for part in (self.totals, self.gains))
-        return Chosen(totals, rows, tokens, gains)
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """The W best continuations of the beams of B sentences, best first; ties by hypothesis, then by word.
-
-    If a sentence has fewer than W possible continuations, the others have a total of -inf and any valid position.
+    If a sentence has fewer than W possible continuations, the others have a total of -inf.
     """
 
-    totals: Tensor  # (B, W) float64, the log-probability of the hypothesis with the word
-    hypotheses: Tensor  # (B, W) positions in the beam
-    columns: Tensor  # (B, W) positions among the scored words
-    gains: Tensor  # (B, W) the log-probability of the word
+    totals: Array  # float64, the log-probability of the hypothesis with the word
+    rows: Array  # the row of the step that is continued
+    tokens: Array  # the word's id
+    gains: Array  # float64, the log-probability of the word
+
+    def at(self, sentences: Integers, columns: Integers) -> "Continuations":
+        """The continuations of sentences (b, 1) in columns (b, w)."""
+        return Continuations(*(part[sentences, columns] for part in self))
+
+
+class Restrictions:
+    """The length limits of B sentences, the prefixes of their translations, and the ban of `<unk>`.
+
+    `limits` (B,): the step, counted from 1, at which every translation must end. A limit always leaves room for the
+    prefix and the words of the required phrases. A step scores one column per word: the columns are those of the
+    candidates, or without them the word ids.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        options: SearchOptions,
+        candidates: Candidates | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        phrase_words: Sequence[int] = (),
+    ) -> None:
+        """`lengths` (B,) of the sources include `</s>`; `phrase_words` (B,) count the words of the phrases."""
+        self._allow_unk, self._words = options.allow_unk, candidates.words if candidates else None
+        prefixes = prefixes or [()] * len(lengths)
+        self.prefix_lengths: Integers = np.array([len(prefix) for prefix in prefixes])
+        phrase_lengths = np.array(phrase_words or [0] * len(lengths))
+        limits = [max(1, int(options.max_length_ratio * length)) for length in lengths]
+        self.limits: Integers = np.maximum(limits, self.prefix_lengths + phrase_lengths + 1)
+        # The number of first steps in which `</s>` is banned.
+        self._min_lengths = np.minimum([int(options.min_length_ratio * length) for length in lengths], self.limits - 1)
+        # The columns of the prefixes, padded with -1.
+        self._prefixes = np.full((len(lengths), max(self.prefix_lengths)), -1)
+        for row, prefix in zip(self._prefixes, prefixes, strict=True):
+            row[: len(prefix)] = self.columns(prefix)
+
+    def columns(self, words: Sequence[int] | Integers) -> Integers:
+        """The columns of word ids, all of which must be scored."""
+        ids = np.array(words, np.int64)
+        return ids if self._words is None else np.searchsorted(self._words, ids)
+
+    def words(self, columns: Integers) -> Integers:
+        """The word ids of columns."""
+        return columns if self._words is None else np.asarray(self._words[columns])
+
+    def apply(self, logits: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
+        """Bans words by setting logits (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
+
+        Bans `<unk>` unless it is allowed; all words except the next word of the prefix; `</s>` before the minimum
+        length and in rows that are `incomplete` (r,), which still lack a phrase; all words except `</s>` at the last
+        step.
+        """
+        prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
+        if not self._allow_unk:
+            logits[slice(None) if prefix is None else _indices(prefix < 0, logits), UNK_ID] = -torch.inf
+        too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
+        if incomplete is not None:
+            too_early = too_early | incomplete
+        if too_early.any():
+            logits[_indices(too_early, logits), EOS_ID] = -torch.inf
+        if last.any():
+            _ban_all_but(logits, last, np.full(len(last), EOS_ID))
+        if prefix is not None:
+            _ban_all_but(logits, prefix >= 0, prefix)
+
+
+def _indices(flags: Flags, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.nonzero(flags)[0]).to(like.device)
+
+
+def _ban_all_but(logits: Tensor, flags: Flags, columns: Integers) -> None:
+    """Bans all columns except one (r,) in the rows whose flag (r,) is set."""
+    rows, allowed = _indices(flags, logits), torch.from_numpy(columns[flags]).to(logits.device)
+    values = logits[rows, allowed]
+    logits[rows] = -torch.inf
+    logits[rows, allowed] = values
 
 
 def best_continuations(
-    scores: WordScores,
+    session: Session,
     open_totals: Tensor,
     count: int,
     restrict: Restrict,
     min_width: int = _MIN_WIDTH,
     stride: int = _STRIDE,
-) -> Continuations:
-    """The `count` best continuations, or as many as there are, by open_totals (B, R) float64 + log-probability.
+) -> Found:
+    """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
 
+    Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (float64), the positions
+    of the hypotheses in the beam, those of the words among the scored words, and the words' log-probabilities.
+    If a sentence has fewer than W possible continuations, the others have a total of -inf and any valid position.
     `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting logits to -inf.
     `min_width` and `stride` change the speed, not the result.
     """
     sentences, rows = open_totals.shape
-    width = scores.shape[1]
+    width = session.shape[1]
     most = max(1, CHUNK_CELLS // (rows * width)) if open_totals.device.type == "cpu" else sentences
     # More blocks than are examined must exist, so that both ways find `count` continuations.
     use_blocks = width >= min_width and rows * stride > count + _SPARE
@@ -100,18 +133,15 @@ def best_continuations(
     for start in range(0, sentences, most):
         beam = open_totals[start : start + most]
         part = slice(start * rows, (start + len(beam)) * rows)
-        logits, log_sums = scores.logits(part)
+        logits, log_sums = session.logits(part)
         restrict(logits, log_sums, part)
         by_blocks = _by_blocks(logits, log_sums, beam, count, stride) if use_blocks else None
         found.append(by_blocks or _by_rows(logits, log_sums, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return Continuations(totals, hypotheses, columns, gains)
+    return totals, hypotheses, columns, gains
 
 
-_Found = tuple[Tensor, Tensor, Tensor, Tensor]  # as the fields of `Continuations`
-
-
-def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _Found:
+def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> Found:
     """Selects the best words of each row, then the best of these for each sentence."""
     gains, words = largest(logits.sub_(log_sums), count)
     # Totals are float64, so that long hypotheses lose no precision.
@@ -121,7 +151,7 @@ def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> _Fou
     return best, places // totals.shape[2], words, gains
 
 
-def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, stride: int) -> _Found | None:
+def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, stride: int) -> Found | None:
     """Selects the same from the blocks with the largest maxima; None if too many blocks have equal maxima.
 
     The `count` best words of a sentence lie in the `count` blocks with the largest maxima, so only these blocks are
@@ -170,28 +200,5 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     tied = equal.any(dim=1)
     if tied.any():
         rows = tied.nonzero().squeeze(1)
-        ordered = _order_ties(best[rows], places[rows])
-        if best.shape[1] < width:
-            cut_off = best[rows, -1] == best[rows, count - 1]
-            ordered[cut_off, :count] = _find_ties(values[rows[cut_off]], best[rows[cut_off], :count])
-        places[rows] = ordered
+        places[rows] = values[rows].sort(dim=1, descending=True, stable=True).indices[:, : best.shape[1]]
     return best[:, :count], places[:, :count]
-
-
-def _order_ties(best: Tensor, places: Tensor) -> Tensor:
-    """The places (N, k) of descending values (N, k), with the places of equal values in ascending order."""
-    ascending, order = places.sort(dim=1)
-    return ascending.gather(1, best.gather(1, order).argsort(dim=1, descending=True, stable=True))
-
-
-def _find_ties(values: Tensor, best: Tensor) -> Tensor:
-    """The places of the k best values (N, k) of rows (N, C) in which many more values equal the last of them."""
-    # `nonzero` lists the entries that reach the last one by row and ascending index. Two stable sorts, the second by
-    # row, bring them into the order of `largest`.
-    reaching = values >= best[:, -1:]
-    rows, columns = reaching.nonzero(as_tuple=True)
-    order = values[rows, columns].argsort(descending=True, stable=True)
-    order = order[rows[order].argsort(stable=True)]
-    counts = reaching.sum(dim=1)
-    starts = counts.cumsum(dim=0) - counts
-    return columns[order[starts[:, None] + torch.arange(best.shape[1], device=values.device)]]

@@ -33,7 +33,19 @@ def keep(cache: dict[str, Tokens], key: str, tokens: Iterable[str]) -> Tokens:
     return kept
 
 
-class MosesWords:
+class WholeWords:
+    """A tokeniser whose tokens are words."""
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """The 0-based index of the word of each token: every token is a word."""
+        return list(range(len(tokens)))
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The tokens."""
+        return list(tokens)
+
+
+class MosesWords(WholeWords):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
     `spacing` holds the learned exceptions from the rules of detokenising (see Spacing).
@@ -88,14 +100,6 @@ class MosesWords:
     def with_spacing(self, counts: Counts) -> "MosesWords":
         """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
         return MosesWords(self.language, self.spacing.learn(counts))
-
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """Every token is a word."""
-        return list(range(len(tokens)))
-
-    def words(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens."""
-        return list(tokens)
 
 
 def has_rules(language: str) -> bool:

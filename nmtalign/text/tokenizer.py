@@ -4,13 +4,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, atomic_text
-from nmtalign.text.moses import MosesWords, Tokens, keep
+from nmtalign.text.moses import MosesWords, Tokens, WholeWords, keep
 from nmtalign.text.spacing import SPACES, Counts
 from nmtalign.untrusted import read_json, read_regular
 
@@ -47,7 +47,7 @@ class Tokenizer(Protocol):
         """The words that consist of these tokens, in the order of `word_index`."""
 
 
-class SpacedWords:
+class SpacedWords(WholeWords):
     """Words between blanks, for text that is already tokenised."""
 
     kind = "spaced"
@@ -59,14 +59,6 @@ class SpacedWords:
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The words with one space between them."""
         return " ".join(tokens)
-
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """Every token is a word."""
-        return list(range(len(tokens)))
-
-    def words(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens."""
-        return list(tokens)
 
 
 class SentencePieces:
@@ -122,12 +114,8 @@ class SentencePieces:
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """A piece that starts with "▁" starts a word, and so does the first piece."""
-        index, word = [], -1
-        for position, token in enumerate(tokens):
-            if position == 0 or token.startswith(WORD_START):
-                word += 1
-            index.append(word)
-        return index
+        starts = (position == 0 or token.startswith(WORD_START) for position, token in enumerate(tokens))
+        return [number - 1 for number in accumulate(starts)]
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The joined pieces of each word, without the "▁" before it."""
@@ -211,9 +199,8 @@ class Tokenizers:
             if isinstance(side, SentencePieces):
                 with atomic_path(folder / name) as temporary:
                     temporary.write_bytes(side.model)
-        settings: dict[str, object] = {
-            "kind": self.kind, "source_language": self.source_language, "target_language": self.target_language,
-        }  # fmt: skip
+        settings: dict[str, object] = {"kind": self.kind}
+        settings |= {"source_language": self.source_language, "target_language": self.target_language}
         if isinstance(self.target, MosesWords) and self.target.spacing.learned:
             settings["spacing"] = self.target.spacing.learned
         with atomic_text(folder / TOKENIZER_FILE) as stream:

@@ -29,22 +29,21 @@ class Vocabulary:
             raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a separate line")
         # The special words are not keys, so their names are unknown words in text.
         self._ids = {word: number for number, word in enumerate(self.words[2:], 2)}
-        if len(self._ids) != len(self.words) - 2 or not self._ids.keys().isdisjoint(("", *_SPECIALS)):
-            raise self._first_fault()
-        if any("\n" in word for word in self._ids):
-            raise self._first_fault()
+        unusable = not self._ids.keys().isdisjoint(("", *_SPECIALS)) or any("\n" in word for word in self._ids)
+        if unusable or len(self._ids) != len(self.words) - 2:
+            self._raise_fault()
 
-    def _first_fault(self) -> FormatError:
+    def _raise_fault(self) -> None:
+        """Raises FormatError for the first word that is unusable."""
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if not word:
-                return FormatError(f"line {line}: an empty word")
+                raise FormatError(f"line {line}: an empty word")
             if "\n" in word:
-                return FormatError(f"line {line}: {word!r} contains a line feed")
+                raise FormatError(f"line {line}: {word!r} contains a line feed")
             if word in seen:
-                return FormatError(f"line {line}: {word!r} is already on line {seen[word]}")
+                raise FormatError(f"line {line}: {word!r} is already on line {seen[word]}")
             seen[word] = line
-        return FormatError("a word is unusable")
 
     def __len__(self) -> int:
         return len(self.words)

@@ -20,7 +20,7 @@ class TrainingBudget:
 
     @classmethod
     def of(cls, config: TrainingConfig) -> "TrainingBudget":
-        """The limits that a configuration sets; the first one that is reached ends the training."""
+        """The limits of a configuration; the first one that is reached ends the training."""
         return cls(
             config.max_updates or math.inf,
             config.epochs or math.inf,
@@ -53,8 +53,7 @@ class TrainingBudget:
 class Every:
     """Tells when something is due: after a number of updates or seconds, or at the end of an epoch.
 
-    An interval in updates depends only on the number of the update, so that a resumed run does the same as an
-    uninterrupted one.
+    An interval in updates depends only on the number of the update, also in a resumed run.
     """
 
     def __init__(self, name: str, text: str, elapsed: float) -> None:
@@ -90,9 +89,9 @@ def learning_rate(config: TrainingConfig, update: int, done: float, warmup: int)
 class Schedule:
     """The learning rate of each update of a run; the warm-up takes at most a tenth of the budget.
 
-    With a limit of updates or epochs the rate depends only on these, so that a resumed run does the same as an
-    uninterrupted one. With a time limit the tenth is computed from the measured time of an update until the warm-up
-    has ended. The position keeps the length of the warm-up: a larger budget does not start it again.
+    With a limit of updates or epochs the rate depends only on these, also in a resumed run. With a time limit the tenth
+    is estimated from the time of an update until the warm-up has ended. The position keeps the length of the warm-up: a
+    larger budget does not start it again.
     """
 
     _MEASURED = 50  # the latest update times, whose lower quartile counts: the first ones can be very slow
@@ -115,7 +114,7 @@ class Schedule:
         return self.last_rate
 
     def _warmup(self, position: Position, updates_in_epoch: int) -> int:
-        """The present estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
+        """The current estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
         setting = self._config.warmup
         if position.warmup or not setting:
             return position.warmup

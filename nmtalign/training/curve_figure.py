@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.figures import (
-    COLOURS,
-    DASHES,
     GREY,
-    MARKERS,
     SMALL,
     USUAL,
     check_figure_name,
     legend_above,
+    line_style,
     need_matplotlib,
+    plain_axes,
     save,
     small_print,
     usual_settings,
@@ -55,26 +54,11 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
         axes.set_xlabel(_LABELS[axis], fontsize=USUAL - 1)
     for axes in places[len(drawn) :]:
         axes.remove()
-    lines = [
-        Line2D([], [], color=_colour(model), marker=_marker(model), linestyle=_dashes(model))
-        for model in range(len(names))
-    ]
+    lines = [Line2D([], [], **line_style(model)) for model in range(len(names))]
     width = figure.get_figwidth() * (places[across - 1].get_position().x1 - places[0].get_position().x0)
     _legend(figure, places[0], lines, names, width)
     small_print(figure, signatures(curves, names))
     return figure
-
-
-def _colour(model: int) -> str:
-    return COLOURS[model % len(COLOURS)]
-
-
-def _marker(model: int) -> str:
-    return MARKERS[model % len(MARKERS)]
-
-
-def _dashes(model: int) -> Any:
-    return DASHES[model % len(DASHES)]
 
 
 def _legend(figure: Any, first: Any, lines: Sequence[Any], names: Sequence[str], width: float) -> None:
@@ -88,11 +72,8 @@ def _legend(figure: Any, first: Any, lines: Sequence[Any], names: Sequence[str],
 
 def _draw_panel(axes: Any, panel: CurvePanel, with_key: bool) -> None:
     axes.set_title(panel.title, fontsize=USUAL, loc="left")
-    axes.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
     axes.grid(axis="y", color="0.88", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    plain_axes(axes)
     if not panel.values:
         axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color=GREY)
         return
@@ -106,17 +87,16 @@ def _draw_panel(axes: Any, panel: CurvePanel, with_key: bool) -> None:
 
 def _draw_trace(axes: Any, trace: CurveTrace, beside_training: bool) -> None:
     """Training is a line, dev a line with marks; a ring marks the validation whose weights were kept."""
-    colour = _colour(trace.model)
-    style: dict[str, Any] = {"linestyle": _dashes(trace.model), "linewidth": 1.1}
+    style = line_style(trace.model) | {"linewidth": 1.1}
     if trace.dev:
-        line = {"linewidth": 1.1, "linestyle": (0, (1, 1.5))} if beside_training else style
-        style = line | {"marker": _marker(trace.model), "markersize": 4.5, "markeredgewidth": 0, "zorder": 3}
-    elif sum(map(math.isfinite, trace.y)) == 1:
-        style["marker"] = "."  # a line of one point is not visible
-    axes.plot(trace.x, trace.y, color=colour, **style)
+        style |= {"markersize": 4.5, "markeredgewidth": 0, "zorder": 3}
+        style |= {"linestyle": (0, (1, 1.5))} if beside_training else {}
+    else:  # a line of one point is not visible
+        style["marker"] = "." if sum(map(math.isfinite, trace.y)) == 1 else None
+    axes.plot(trace.x, trace.y, **style)
     if trace.best:
         ring = {"marker": "o", "markersize": 10, "fillstyle": "none", "markeredgewidth": 1.1}
-        axes.plot(*([value] for value in trace.best), color=colour, linestyle="none", zorder=4, **ring)
+        axes.plot(*([value] for value in trace.best), color=style["color"], linestyle="none", zorder=4, **ring)
 
 
 def _scale(axes: Any, panel: CurvePanel) -> None:

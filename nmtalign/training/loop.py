@@ -33,7 +33,7 @@ BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory. A second run resumes an interrupted one; `stop` ends it after the present update.
+    """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
@@ -53,7 +53,6 @@ class Trainer:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
-        self._locked = False
         self.updates_done = 0  # by this `run`, not by the runs that it resumes
         use_threads(config.threads)
         keep_memory()
@@ -66,27 +65,18 @@ class Trainer:
         self.chosen = eligible(corpus.splits["train"], config.max_length)
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        self._lock = contextlib.ExitStack()
-        self._lock_folder()
-        try:
+        with contextlib.ExitStack() as lock:
+            if self.world.first:
+                lock.enter_context(alone_in(folder))
             self._open(preset, model_config, restart)
-        except BaseException:
-            self.close()
-            raise
-
-    def _lock_folder(self) -> None:
-        """Keeps other trainings out of the folder; raises UsageError where another one runs there."""
-        if self.world.first and not self._locked:
-            self._lock.enter_context(alone_in(self.folder))
-            self._locked = True
+            self._lock = lock.pop_all()
 
     def close(self) -> None:
         """Unlocks the folder for other trainings."""
-        self._locked = False
         self._lock.close()
 
     def _open(self, preset: str, model_config: ModelConfig, restart: bool) -> None:
-        """Makes the model, and resumes the run that the folder holds or begins a new one."""
+        """Makes the model, and resumes the run in the folder or begins a new one."""
         corpus, folder, config = self.corpus, self.folder, self.config
         found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
         torch.manual_seed(config.seed)
@@ -118,27 +108,24 @@ class Trainer:
         self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     def _join_others(self) -> None:
-        """Begins where rank 0 begins; raises UsageError if the processes do not train the same."""
-        told = self.world.gather([self._fingerprint, json.dumps([self.resumed, asdict(self.position)])])
-        if strange := [str(rank) for rank, (fingerprint, _) in enumerate(told) if fingerprint != told[0][0]]:
+        """Begins where rank 0 begins; raises UsageError if the corpora or the settings of the processes differ."""
+        ranks = self.world.gather([self._fingerprint, json.dumps([self.resumed, asdict(self.position)])])
+        if others := [str(rank) for rank, (fingerprint, _) in enumerate(ranks) if fingerprint != ranks[0][0]]:
             raise UsageError(
-                f"rank {', '.join(strange)} has another corpus or other settings than rank 0; give all the same"
+                f"rank {', '.join(others)} has another corpus or other settings than rank 0; give all the same"
             )
-        self.resumed, position = json.loads(told[0][1])
+        self.resumed, position = json.loads(ranks[0][1])
         self.position = Position(**position)
         self.world.broadcast(self.model, self.optimizer)
 
     def stop(self, reason: str) -> None:
-        """Ends the training after the present update, with a checkpoint; may be called from a signal handler."""
+        """Ends the training after the current update, with a checkpoint; a signal handler may call it."""
         self._stop_asked = reason
 
     def run(self) -> Finished:
         """Trains until the budget is spent, progress ends, or `stop`; raises TrainingError if it cannot continue."""
-        try:
-            self._lock_folder()
+        with self._lock:
             return self._run()
-        finally:
-            self.close()
 
     def _run(self) -> Finished:
         position = self.position
@@ -164,14 +151,14 @@ class Trainer:
         self._emit(events.Noticed(*self._when(), text))
 
     def _plan(self) -> Sequence[Indices]:
-        """The minibatches of the present epoch, planned once, because this takes seconds for millions of pairs."""
+        """The minibatches of the current epoch, planned once, because this takes seconds for millions of pairs."""
         epoch = self.position.epoch
         if self._planned is None or self._planned[0] != epoch:
             self._planned = epoch, plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, epoch)
         return self._planned[1]
 
     def _train_epoch(self) -> str | None:
-        """Trains on the rest of the present epoch; returns the reason to end, if there is one."""
+        """Trains on the rest of the current epoch; returns the reason to end, if there is one."""
         train, position, plan = self.corpus.splits["train"], self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
@@ -196,7 +183,7 @@ class Trainer:
         self._uncounted.append((position.update, self._updater.update(group, batches, rate)))
 
     def _count(self, lag: int = 0) -> None:
-        """Counts the updates, except the last ones, which a GPU may still be computing."""
+        """Counts the updates except the last `lag`, which a GPU may still be computing."""
         while len(self._uncounted) > lag:
             update, outcome = self._uncounted.pop(0)
             if outcome.finite:
@@ -242,11 +229,10 @@ class Trainer:
 
     def _agree(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
-        gone = time.perf_counter() - self._clock
-        self.position.seconds, stop = self.world.highest([gone, self._stop_asked is not None])
+        elapsed = time.perf_counter() - self._clock
+        self.position.seconds, stop = self.world.highest([elapsed, self._stop_asked is not None])
         if stop:
-            told = self.world.gather([self._stop_asked or ""])
-            self._stop = next(reason for (reason,) in told if reason)
+            self._stop = next(reason for (reason,) in self.world.gather([self._stop_asked or ""]) if reason)
 
     def _budget_spent(self) -> str | None:
         return self.budget.reached(self.position.update, self._epochs(), self.position.seconds)
@@ -258,7 +244,7 @@ class Trainer:
         return None
 
     def _finish(self, reason: str) -> Finished:
-        """Makes the last validation and checkpoint; after an interruption (`stop`) only the checkpoint."""
+        """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
         position, complete = self.position, self._stop is None
         ended_before = position.finished is not None
         self._report()
@@ -297,7 +283,7 @@ class Trainer:
             save_best(direction.folder, direction.model, self.position.update, self._fingerprint)
 
     def _save(self) -> None:
-        """Writes a checkpoint: the last weights, then the state. If it is interrupted, the state before it stays."""
+        """Writes a checkpoint: the last weights, then the state. If this is interrupted, the previous state stays."""
         began = time.perf_counter()
         self._count()
         self._agree()

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from nmtalign.core.gpu import missing
 from nmtalign.settings.training_settings import TrainingConfig
 
-PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
+_PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
@@ -29,7 +30,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -
 
 
 class Descent:
-    """Steps of an optimiser along clipped gradients. Of sparse gradients it touches only the rows that they have.
+    """Steps of an optimiser along clipped gradients, which may be sparse.
 
     The gradient is read once for its norm and once by the step: the step multiplies it by the factor that clips it.
     """
@@ -37,8 +38,8 @@ class Descent:
     def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
         """`clip_norm` 0 = no clipping. With `on_device`, the default on a GPU, the host does not wait for the norm.
 
-        The step itself then leaves everything as it is where the norm is not finite. The fused Adam of PyTorch and the
-        Triton kernel of Adadelta can do this; Adadelta without the kernel waits.
+        The step itself then changes nothing if the norm is not finite. PyTorch's fused Adam and the Triton kernel of
+        Adadelta can do this; Adadelta without the kernel waits.
         """
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -87,7 +88,7 @@ class Descent:
             self._dense[weight].index_fill_(0, rows, 0)
 
     def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Copies sparse gradients into dense ones, which are kept and zeroed by row; (weight, rows) of each."""
+        """Copies sparse gradients into dense ones, which are kept and zeroed by row; returns (weight, rows) of each."""
         spread = []
         for weight in self._parameters:
             if weight.grad is not None and weight.grad.is_sparse:
@@ -117,7 +118,7 @@ class Adadelta(torch.optim.Optimizer):
         """One step on the gradients times `scale`; a scale that is not finite changes nothing."""
         if closure is not None:
             raise ValueError("this Adadelta takes no closure")
-        if isinstance(scale, Tensor) and not _has_kernel(scale.device):
+        if isinstance(scale, Tensor) and missing(scale.device):
             scale = float(scale)
         if isinstance(scale, float) and not math.isfinite(scale):
             return
@@ -132,68 +133,62 @@ class Adadelta(torch.optim.Optimizer):
             state["square_avg"], state["acc_delta"] = torch.zeros_like(weight), torch.zeros_like(weight)
             state["step"] = torch.zeros((), dtype=torch.float64)
         state["step"] += 1
+        lr, rho, eps = group["lr"], group["rho"], group["eps"]
         means = state["square_avg"], state["acc_delta"]
-        rule = _Rule(group["lr"], group["rho"], group["eps"], scale)
         if gradient.is_sparse:
-            if "seen" not in state:  # the step at which each row was last up to date
-                state["seen"] = weight.new_full((len(weight),), float(state["step"]) - 1)
-            _step_rows(weight, gradient.coalesce(), means, state["seen"], float(state["step"]), rule)
+            self._step_rows(weight, gradient.coalesce(), group, float(scale))
             return
         if "seen" in state:  # the run continues with dense gradients, as several processes have them
-            missed = torch.pow(rule.rho, float(state["step"]) - 1 - state.pop("seen"))[:, None]
+            missed = torch.pow(rho, float(state["step"]) - 1 - state.pop("seen"))[:, None]
             for mean in means:
                 mean.mul_(missed)
         if isinstance(scale, Tensor):
-            _step_by_kernel(weight, gradient, means, rule)
+            from nmtalign.core.gpu.one_pass import adadelta_
+
+            adadelta_(weight, gradient, *means, rate=lr, rho=rho, epsilon=eps, scale=scale.reshape(1))
             return
         flat = [x.view(-1) for x in (weight, gradient.contiguous(), *means)]
-        piece = min(PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
+        piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
         room = weight.new_empty(2, piece)
         for parts in zip(*(x.split(piece) for x in flat), strict=True):
-            rule.apply(*parts, *room[:, : len(parts[0])])
+            _update(*parts, *room[:, : len(parts[0])], group=group, scale=scale)
+
+    def _step_rows(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], scale: float) -> None:
+        """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
+        state = self.state[weight]
+        means, step = (state["square_avg"], state["acc_delta"]), float(state["step"])
+        if "seen" not in state:  # the step at which each row was last up to date
+            state["seen"] = weight.new_full((len(weight),), step - 1)
+        rows, values = gradient.indices()[0], gradient.values()
+        missed = torch.pow(group["rho"], step - 1 - state["seen"][rows])[:, None]
+        square, delta = (mean[rows].mul_(missed) for mean in means)
+        moved = torch.zeros_like(values)
+        _update(moved, values, square, delta, *values.new_empty(2, *values.shape), group=group, scale=scale)
+        weight.index_add_(0, rows, moved)
+        for mean, new in zip(means, (square, delta), strict=True):
+            mean.index_copy_(0, rows, new)
+        state["seen"].index_fill_(0, rows, step)
 
 
-class _Rule:
-    """The equations of Adadelta, for tensors of one shape."""
-
-    def __init__(self, lr: float, rho: float, eps: float, scale: Any) -> None:
-        self.lr, self.rho, self.eps, self.scale = lr, rho, eps, scale
-
-    def apply(
-        self, weight: Tensor, gradient: Tensor, square: Tensor, delta: Tensor, move: Tensor, scratch: Tensor
-    ) -> None:
-        """In place; the constants contain the scale, so that no operation is needed to scale the gradient."""
-        share = (1 - self.rho) * self.scale**2
-        square.mul_(self.rho).addcmul_(gradient, gradient, value=share)
-        torch.add(delta, self.eps, out=move)
-        move.div_(torch.add(square, self.eps, out=scratch)).sqrt_().mul_(gradient)
-        delta.mul_(self.rho).addcmul_(move, move, value=share)
-        weight.add_(move, alpha=-self.lr * self.scale)
-
-
-def _step_rows(
-    weight: Tensor, gradient: Tensor, means: tuple[Tensor, Tensor], seen: Tensor, step: float, rule: _Rule
+def _update(
+    weight: Tensor,
+    gradient: Tensor,
+    square: Tensor,
+    delta: Tensor,
+    move: Tensor,
+    scratch: Tensor,
+    *,
+    group: dict[str, Any],
+    scale: float,
 ) -> None:
-    """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
-    rows, values = gradient.indices()[0], gradient.values()
-    missed = torch.pow(rule.rho, step - 1 - seen[rows])[:, None]
-    square, delta = (mean[rows].mul_(missed) for mean in means)
-    moved = torch.zeros_like(values)
-    rule.apply(moved, values, square, delta, *values.new_empty(2, *values.shape))
-    weight.index_add_(0, rows, moved)
-    for mean, new in zip(means, (square, delta), strict=True):
-        mean.index_copy_(0, rows, new)
-    seen.index_fill_(0, rows, step)
+    """The equations of Adadelta, in place; the constants contain the scale, so that no operation scales the gradient.
 
-
-def _has_kernel(device: torch.device) -> bool:
-    from nmtalign.core.gpu import missing
-
-    return not missing(device)
-
-
-def _step_by_kernel(weight: Tensor, gradient: Tensor, means: tuple[Tensor, Tensor], rule: _Rule) -> None:
-    from nmtalign.core.gpu.adadelta import adadelta_
-
-    scale = torch.as_tensor(rule.scale).reshape(1)
-    adadelta_(weight, gradient, *means, rate=rule.lr, rho=rule.rho, epsilon=rule.eps, scale=scale)
+    `move` and `scratch` are buffers.
+    """
+    rho, eps = group["rho"], group["eps"]
+    share = (1 - rho) * scale**2
+    square.mul_(rho).addcmul_(gradient, gradient, value=share)
+    torch.add(delta, eps, out=move)
+    move.div_(torch.add(square, eps, out=scratch)).sqrt_().mul_(gradient)
+    delta.mul_(rho).addcmul_(move, move, value=share)
+    weight.add_(move, alpha=-group["lr"] * scale)

@@ -86,23 +86,23 @@ def save_state(
 
 
 def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the present weights."""
+    """Writes the current weights."""
     with _saying_what_is_kept(folder):
         save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
 def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the weights of the best validation, and keeps the previous best ones (see `take_over`)."""
+    """Writes the weights of the best validation, and keeps the previous ones (see `take_over`)."""
     metadata = {"update": str(update), "fingerprint": fingerprint}
     with _saying_what_is_kept(folder):
         save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
 
 
 def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
-    """The newest complete checkpoint in a folder, with its checksum verified; None where there has never been one.
+    """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
 
-    One of another run is preferred to none, but not to one with this `fingerprint`. Raises FormatError where what there
-    is is damaged. Any run's will do for `fingerprint` None.
+    Checkpoints with this `fingerprint` come before those of other runs; None accepts any run. Raises FormatError if all
+    checkpoints are damaged.
     """
     wrong: list[str] = []
     others: list[Checkpoint] = []
@@ -124,7 +124,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     if others:
         return others[0]
     if wrong:
-        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is whole: train anew with --restart")
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --restart")
     return None
 
 
@@ -176,8 +176,9 @@ def run_of_weights(folder: Path) -> str | None:
 def take_over(folder: Path, checkpoint: Checkpoint) -> None:
     """Restores a folder to its state when the checkpoint was written; rank 0 calls it once when it resumes.
 
-    What killed processes left half-written goes, and so does a newer checkpoint that cannot be used, lest the next
-    rotation put it in the place of the whole one. Best weights of updates that are lost make way for those before them.
+    Removes incomplete files of killed processes, and a newer checkpoint that is damaged, because the next save would
+    otherwise keep it instead of the complete one. If the best weights are of an update after the checkpoint, the
+    previous best weights replace them.
     """
     sweep(folder)
     with disk_errors(folder):
@@ -200,13 +201,13 @@ def forget(folder: Path) -> None:
 
 
 def check_space(folders: Sequence[Path], model: nn.Module) -> None:
-    """Raises ResourceError where the disk has no room for all checkpoints and weights that exist at the same time.
+    """Raises ResourceError if the disk has no room for all checkpoints and weights that exist at the same time.
 
-    `folders` are those of the directions of `model`, the one that holds the checkpoints first. A quota is not seen.
+    `folders` are those of the directions of `model`; the first one holds the checkpoints. Quotas are not considered.
     """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    # The last weights, the best, the best before them, and three checkpoints while one is written.
+    # The last weights, the best and the previous best ones, and three checkpoints while one is written.
     needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
     there = sum(path.stat().st_size for folder in folders for name in _FILES if (path := folder / name).is_file())
     free = free_space(folders[0])
@@ -219,7 +220,7 @@ def check_space(folders: Sequence[Path], model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def _saying_what_is_kept(folder: Path) -> Iterator[None]:
-    """Adds to an error of the disk that only the updates since the last checkpoint are lost."""
+    """Adds to a disk error that the last checkpoint is kept."""
     try:
         yield
     except ResourceError as error:
@@ -229,7 +230,7 @@ def _saying_what_is_kept(folder: Path) -> Iterator[None]:
 
 
 def _update_of(path: Path) -> int:
-    """The update whose weights a file holds; -1 where no such file can be read."""
+    """The update of the weights in a file; -1 if it cannot be read."""
     try:
         return int(read_metadata(path)["update"])
     except (FormatError, KeyError, ValueError):

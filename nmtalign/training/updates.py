@@ -1,4 +1,4 @@
-"""One update: the losses, the gradient of a group of planned minibatches, clipping, and the optimiser's step."""
+"""One update: the loss and the gradient of a group of minibatches, then the optimiser's step."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
-from nmtalign.data.batches import Batch, Indices, Pairs
+from nmtalign.data.batches import Batch, Indices
+from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import GuidedLoss, GuidedReading, TrainingConfig
 from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
 from nmtalign.training.optimizers import Descent
 
-LEAST = 1e-30  # smaller weights count as this one; it is far above the smallest float32 number
+LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is taken
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Guidance:
         """Nats, summed over the target tokens that have links, of weights (Ty, B, Tx) and guide (B, Ty, Tx) bool.
 
         "cross-entropy": against the uniform distribution over the links of a token. "sum": minus the logarithm of the
-        sum of the weights of its links. Tokens without links cost nothing; no shape depends on the content of the
-        guide. The reading "shifted" compares a token with the weights of the next step, whose input the token is.
+        sum of the weights of its links. Tokens without links cost nothing. The reading "shifted" compares a token with
+        the weights of the next step, whose input the token is. No shape depends on the content of the guide.
         """
         linked = guide.transpose(0, 1)
         if self.reading == "shifted":
@@ -51,7 +52,7 @@ class Guidance:
 
 
 class BatchLoss:
-    """The loss of a model over a batch, with that of its attention weights where a guide is given."""
+    """The loss of a model over a batch, and with a guide the loss of its attention weights."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class BothLoss:
         The sums over the batch are over target words, linked tokens, source words, and sentences.
         """
         there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
-        # A row of padding in a captured graph has no target word. The other direction reads one, and generates none.
+        # A row of padding has no target word. The other direction reads its first position, and generates nothing.
         real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
         read = target_mask | (first & ~real)
         back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing, self.how)
@@ -151,7 +152,7 @@ class MinibatchGroup:
         return {"sentences": self.sentences, "tokens": self.words, "sum": 1}[normalization]
 
 
-def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
+def cut_groups(pairs: Split, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
     """Groups of `size` minibatches; the last group has the rest. The counts need only the lengths of the pairs."""
     for start in range(0, len(plan), size):
         part = plan[start : start + size]
@@ -160,10 +161,7 @@ def cut_groups(pairs: Pairs, plan: Sequence[Indices], size: int) -> Iterator[Min
 
 
 class UpdateOutcome:
-    """An update that was made, and the norm of its gradient, which a GPU computes later than the host asks for it.
-
-    The norm is copied to the host without waiting; `norm` waits for this copy, not for the work after it.
-    """
+    """An update, and the norm of its gradient, which a GPU copies to the host later; reading `norm` waits for it."""
 
     def __init__(self, group: MinibatchGroup, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
         self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
@@ -181,7 +179,7 @@ class UpdateOutcome:
 
     @property
     def finite(self) -> bool:
-        """Whether the gradient was finite; if not, the update has changed nothing."""
+        """Whether the gradient was finite; if not, the update changed nothing."""
         return math.isfinite(self.norm)
 
 
@@ -197,7 +195,7 @@ class Updater:
         notice: Callable[[str], None],
         how: Activations = DEFAULT,
     ) -> None:
-        """`notice` is called with one line about what makes training slower than it could be."""
+        """`notice` is called with one line if training is slower than it could be."""
         self._config, self._world, self._parameters = config, world, list(model.parameters())
         self._descent = Descent(optimizer, config.clip_norm)
         loss: Objective = (
@@ -210,9 +208,9 @@ class Updater:
             self._compute = GraphedLoss(model, loss, self._compute, notice)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
-        """The part of each planned minibatch that this process computes; minibatches without such a part are left out.
+        """The rows of each planned minibatch that this process computes.
 
-        A minibatch may have fewer pairs than there are processes.
+        Minibatches without such rows are left out: a minibatch may have fewer pairs than there are processes.
         """
         return (mine for indices in plan if len(mine := self._world.share(indices)))
 
@@ -222,9 +220,9 @@ class Updater:
         return UpdateOutcome(group, minibatches, self._descent.step(rate))
 
     def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
-        """Leaves the gradient of the group on the parameters.
+        """Adds the gradient of the group to that of the parameters.
 
-        Returns the minibatches that this process has computed, each with the sums of its loss.
+        Returns the minibatches of this process, each with the sums of its loss.
         """
         weight = 1 / group.denominator(self._config.loss_normalization)
         mine = sum(1 for _ in self.shares(group.plan))
@@ -234,7 +232,7 @@ class Updater:
 
 
 def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> None:
-    """Gives every update of every process its own random numbers, which a resumed run draws again."""
+    """Seeds each update of each process differently, so that a resumed run draws the same numbers again."""
     drawn = int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(drawn)
     if device.type == "cuda":

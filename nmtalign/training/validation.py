@@ -14,7 +14,7 @@ from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.measuring import bleu
 from nmtalign.scoring.metrics import Score
 from nmtalign.search.beam_search import beam_search
-from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World

@@ -4,8 +4,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -151,10 +152,35 @@ class Workers:
     ) -> Iterator[R]:
         """Cuts items of these lengths into batches and starts the work on them.
 
-        Returns one result per item in the order of the items, each as soon as it and those before it are ready.
+        Returns one result per item in the order of the items. Several batches are worked on in parallel; otherwise the
+        work on a batch is done when the first of its results is needed.
         """
         batches = limits.cut(lengths, self._count if len(items) >= 2 * self._count else 1)
-        return self._in_order(self._start(lambda batch: work([items[place] for place in batch]), batches), len(items))
+        parallel = self._count > 1 and (len(batches) > 1 or (self._ahead and self._pool is not None))
+        if parallel and self._pool is None:
+            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
+            _thread_count.begin()
+        if parallel:
+            torch.set_num_threads(1)  # for the whole process: PyTorch has no setting per thread
+        results: dict[int, tuple[Callable[[], list[R]], int]] = {}
+        for batch in batches:
+            own = [items[place] for place in batch]
+            if parallel and self._pool is not None:
+                result = self._pool.submit(work, own).result
+            else:
+                result = cache(partial(self._in_this_thread, work, own))
+            results.update((place, (result, number)) for number, place in enumerate(batch))
+        return self._in_order(results)
+
+    def _in_this_thread(self, work: Callable[[list[T]], list[R]], batch: list[T]) -> list[R]:
+        torch.set_num_threads(self._threads)
+        return work(batch)
+
+    @staticmethod
+    def _in_order(results: dict[int, tuple[Callable[[], list[R]], int]]) -> Iterator[R]:
+        for place in range(len(results)):
+            result, number = results.pop(place)
+            yield result()[number]
 
     def read_ahead(self, windows: Iterable[Iterator[T]]) -> Iterator[Iterator[T]]:
         """The windows in order; with `ahead`, the work on the next window begins before this one is finished.
@@ -171,38 +197,3 @@ class Workers:
             yield from waiting
             raise
         yield from waiting
-
-    def _start(
-        self, work: Callable[[Sequence[int]], list[R]], batches: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[Sequence[int], list[R]]]:
-        """Starts the work; (batch, results) in the order in which batches are finished."""
-        if self._count == 1 or (len(batches) < 2 and not (self._ahead and self._pool is not None)):
-            return self._in_this_thread(work, batches)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
-            _thread_count.begin()
-        torch.set_num_threads(1)  # for the whole process: PyTorch has no setting per thread
-        return self._as_completed({self._pool.submit(work, batch): batch for batch in batches})
-
-    def _in_this_thread(
-        self, work: Callable[[Sequence[int]], list[R]], batches: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[Sequence[int], list[R]]]:
-        for batch in batches:
-            torch.set_num_threads(self._threads)
-            yield batch, work(batch)
-
-    @staticmethod
-    def _as_completed(tasks: dict[Future[list[R]], Sequence[int]]) -> Iterator[tuple[Sequence[int], list[R]]]:
-        left = set(tasks)
-        while left:
-            done, left = wait(left, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield tasks[future], future.result()
-
-    @staticmethod
-    def _in_order(tasks: Iterator[tuple[Sequence[int], list[R]]], count: int) -> Iterator[R]:
-        found: dict[int, R] = {}
-        for place in range(count):
-            while place not in found:
-                found.update(zip(*next(tasks), strict=True))
-            yield found.pop(place)

@@ -87,9 +87,7 @@ class Inputs:
     @property
     def at_hand(self) -> bool:
         """Whether all files are regular files, read without waiting; raises InputError for a missing file."""
-        files = [*self.paths, *(path for path in (self.prefixes, self.phrases) if path is not None)]
-        modes = [_status(path).st_mode for path in files]
-        return all(map(stat.S_ISREG, modes))
+        return are_files(*self.paths, *(path for path in (self.prefixes, self.phrases) if path is not None))
 
     def count(self) -> int:
         """The number of lines. Reads all files; stdin must be a regular file and is rewound."""
@@ -128,20 +126,10 @@ class _ParallelFile:
             )
 
 
-def after(requests: Iterator[InputRequest], done: int, where: Path) -> Iterator[InputRequest]:
-    """The requests after the first `done`, whose translations are in `where`; raises InputError if there are fewer."""
-    for number in range(done):
-        if next(requests, None) is None:
-            raise too_many(where, done, number)
-    yield from requests
-
-
-def too_many(where: Path, done: int, lines: int) -> InputError:
-    """The error for an output file that has more lines than the input."""
-    return InputError(
-        f"{where}: holds the translations of {done} lines, but the input has {lines}; "
-        "to continue, give the input that belongs to it; to start again, leave out --resume"
-    )
+def are_files(*paths: Path) -> bool:
+    """Whether all are regular files, read without waiting; raises InputError for a missing file."""
+    modes = [_status(path).st_mode for path in paths]
+    return all(map(stat.S_ISREG, modes))
 
 
 def read_request(line: str, where: str) -> Request:

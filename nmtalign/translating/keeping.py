@@ -19,7 +19,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,128 +42,20 @@ _SETTLED = 2.0  # seconds after a change; before, a further change might leave t
 _BF16_FLAGS = ("avx512_bf16", "amx_tile")
 
 
-def sha256_of_lines(lines: Sequence[str]) -> str:
-    """The SHA-256 of a text that consists of these lines, each followed by `\\n`."""
-    return hashlib.sha256(_joined(lines)).hexdigest()
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Everything that the words of a translation depend on."""
-
-    model: str  # the hash of the model
-    source_sha256: str
-    options: Mapping[str, Any]
-    nmtalign_version: str = __version__
-
-    @property
-    def key(self) -> str:
-        """The SHA-256 of the origin."""
-        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
-
-
-class KeptTranslations:
-    """The kept translations of one model with its present weights."""
-
-    def __init__(self, folder: Path, weights: Path) -> None:
-        """Raises FormatError if the weights cannot be read."""
-        self._folder, self._weights = folder / FOLDER, weights
-        try:
-            self._state = _state(weights)
-            self._model = hash_of(folder, self._hash_of_weights())
-        except OSError as error:
-            raise FormatError(f"{weights}: cannot be read: {error.strerror or error}") from None
-
-    def is_current(self) -> bool:
-        """Whether the weights file has not changed since construction; training may replace it at any moment."""
-        try:
-            return _state(self._weights) == self._state
-        except OSError:
-            return False
-
-    def path(self, origin: Origin) -> Path:
-        """The file of a translation, whether it exists or not."""
-        return self._folder / f"{origin.key[:16]}.txt"
-
-    def origin(self, lines: Sequence[str], config: TranslateConfig) -> Origin:
-        """The origin of a translation of these lines."""
-        return Origin(self._model, sha256_of_lines(lines), options_that_count(config))
-
-    def find(self, origin: Origin) -> list[str] | None:
-        """The lines of a kept translation; None if there is none or its file was changed."""
-        path = self.path(origin)
-        record = _read_record(path.with_suffix(".json"))
-        try:
-            text = read_regular(path)
-            lines = text.decode().split("\n")[:-1]
-        except (OSError, ValueError):
-            return None
-        whole = record.get("text_sha256") == hashlib.sha256(text).hexdigest() and record.get("lines") == len(lines)
-        return lines if whole and record.get("key") == origin.key else None
-
-    def keep(self, origin: Origin, lines: Sequence[str], source_name: str) -> Path:
-        """Writes a translation atomically and removes the translations by earlier weights.
-
-        Raises ResourceError if the disk refuses.
-        """
-        path, text = self.path(origin), _joined(lines)
-        if self._folder.is_dir():
-            with disk_errors(self._folder):
-                sweep(self._folder)
-                self._remove_others(origin.model)
-        record = {
-            "format": _FORMAT,
-            "key": origin.key,
-            **dataclasses.asdict(origin),
-            "source": source_name,
-            "lines": len(lines),
-            "text_sha256": hashlib.sha256(text).hexdigest(),
-        }
-        # The record is written last: a text without its record is not used.
-        _write(path, text)
-        _write(path.with_suffix(".json"), _json(record))
-        return path
-
-    def _remove_others(self, model: str) -> None:
-        """Removes the translations by other weights, which cannot be used again."""
-        for path in self._folder.iterdir():
-            if not _NAME.fullmatch(path.name):
-                continue
-            record = _read_record(path)
-            if record.get("format") == _FORMAT and record.get("model") != model:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                    path.with_suffix(".txt").unlink(missing_ok=True)
-
-    def _hash_of_weights(self) -> str:
-        """The SHA-256 of the weights; they are read unless size, times and inode equal those of the stored SHA-256.
-
-        It is stored only if the file has not changed for a while, because two quick changes may have equal times.
-        """
-        path, started, state = self._folder / _WEIGHTS, time.time(), self._state
-        noted = _read_record(path).get(self._weights.name)
-        if isinstance(noted, dict) and noted == {**state, "sha256": noted.get("sha256")}:
-            return str(noted["sha256"])
-        found = sha256_of(self._weights)
-        still = started - max(state["mtime_ns"], state["ctime_ns"]) / 1e9 > _SETTLED
-        if still and self.is_current():
-            with contextlib.suppress(ResourceError):  # the next run will read the weights again
-                _write(path, _json({self._weights.name: {**state, "sha256": found}}))
-        return found
-
-
 class KeepingTranslator:
-    """The best translation of each line by one model, kept in the model's folder; PyTorch is loaded only to make one.
-
-    Raises FormatError for a model that is missing, damaged or without weights.
-    """
+    """Makes and keeps the best translation of each line by one model; imports PyTorch only to make one."""
 
     def __init__(self, folder: Path, settings: TranslateConfig) -> None:
+        """Raises FormatError for a model that is missing, damaged or without weights."""
         check_files(folder, read_settings(folder))
         self._folder, self._settings = folder, settings
         self._weights = find_weights(folder, "best")
-        self._kept = KeptTranslations(folder, self._weights)
-        self._same = True
+        try:
+            self._state = _state(self._weights)
+            self._model = hash_of(folder, self._hash_of_weights())
+        except OSError as error:
+            raise FormatError(f"{self._weights}: cannot be read: {error.strerror or error}") from None
+        self._unchanged = True
 
     @property
     def has_best(self) -> bool:
@@ -173,29 +64,106 @@ class KeepingTranslator:
 
     def path(self, lines: Sequence[str]) -> Path:
         """The file of the translation of these lines, whether it exists or not."""
-        return self._kept.path(self._origin(lines))
+        return self._path(origin_of(self._model, lines, self._settings))
 
     def find(self, lines: Sequence[str]) -> list[str] | None:
-        """The kept translation, or None."""
-        found = self._kept.find(self._origin(lines))
-        return found if found is not None and len(found) == len(lines) else None
+        """The lines of the kept translation; None if there is none or its file was changed."""
+        origin = origin_of(self._model, lines, self._settings)
+        record = _read_record(self._path(origin).with_suffix(".json"))
+        try:
+            text = read_regular(self._path(origin))
+            found = text.decode().split("\n")[:-1]
+        except (OSError, ValueError):
+            return None
+        complete = record.get("lines") == len(found) == len(lines)
+        unchanged = record.get("text_sha256") == hashlib.sha256(text).hexdigest()
+        return found if complete and unchanged and record.get("key") == key_of(origin) else None
 
     def make(self, lines: Sequence[str]) -> Iterator[str]:
         """Translates the lines; raises UsageError if the settings do not fit the model."""
         from nmtalign.translating.translator import Translator, load_models
 
         translator = Translator(load_models([self._folder], self._settings), self._settings, alignments=False)
-        self._same = self._kept.is_current()  # otherwise training may have replaced them before they were loaded
+        self._unchanged = self._is_current()  # training may have replaced the weights before they were loaded
         for translation in translator.translate(lines):
             yield translation.text
 
     def keep(self, lines: Sequence[str], translation: Sequence[str], source_name: str) -> None:
-        """Keeps a result of `make` unless the weights have changed since; raises ResourceError if the disk refuses."""
-        if self._same:
-            self._kept.keep(self._origin(lines), translation, source_name)
+        """Keeps a result of `make` atomically and removes the translations by earlier weights.
 
-    def _origin(self, lines: Sequence[str]) -> Origin:
-        return self._kept.origin(lines, self._settings)
+        Keeps nothing if the weights have changed since. Raises ResourceError if the disk refuses.
+        """
+        if not self._unchanged:
+            return
+        origin, text = origin_of(self._model, lines, self._settings), _joined(translation)
+        path = self._path(origin)
+        if path.parent.is_dir():
+            with disk_errors(path.parent):
+                sweep(path.parent)
+                self._remove_others(path.parent)
+        record = {
+            "format": _FORMAT,
+            "key": key_of(origin),
+            **origin,
+            "source": source_name,
+            "lines": len(translation),
+            "text_sha256": hashlib.sha256(text).hexdigest(),
+        }
+        # The record is written last: a text without its record is not used.
+        _write(path, text)
+        _write(path.with_suffix(".json"), _json(record))
+
+    def _path(self, origin: Mapping[str, Any]) -> Path:
+        return self._folder / FOLDER / f"{key_of(origin)[:16]}.txt"
+
+    def _remove_others(self, folder: Path) -> None:
+        """Removes the translations by other weights, which cannot be used again."""
+        for path in folder.iterdir():
+            if not _NAME.fullmatch(path.name):
+                continue
+            record = _read_record(path)
+            if record.get("format") == _FORMAT and record.get("model") != self._model:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    path.with_suffix(".txt").unlink(missing_ok=True)
+
+    def _is_current(self) -> bool:
+        """Whether the weights file has not changed since construction; training may replace it at any moment."""
+        try:
+            return _state(self._weights) == self._state
+        except OSError:
+            return False
+
+    def _hash_of_weights(self) -> str:
+        """The SHA-256 of the weights; they are read unless size, times and inode equal those of the stored SHA-256.
+
+        It is stored only if the file has not changed for a while, because two quick changes may have equal times.
+        """
+        path, started, state = self._folder / FOLDER / _WEIGHTS, time.time(), self._state
+        noted = _read_record(path).get(self._weights.name)
+        if isinstance(noted, dict) and noted == {**state, "sha256": noted.get("sha256")}:
+            return str(noted["sha256"])
+        found = sha256_of(self._weights)
+        still = started - max(state["mtime_ns"], state["ctime_ns"]) / 1e9 > _SETTLED
+        if still and self._is_current():
+            with contextlib.suppress(ResourceError):  # the next run will read the weights again
+                _write(path, _json({self._weights.name: {**state, "sha256": found}}))
+        return found
+
+
+def origin_of(model: str, lines: Sequence[str], config: TranslateConfig) -> dict[str, Any]:
+    """Everything that the words of a translation depend on, given the hash of the model."""
+    return {
+        "model": model,
+        "source_sha256": hashlib.sha256(_joined(lines)).hexdigest(),
+        "options": options_that_count(config),
+        "nmtalign_version": __version__,
+    }
+
+
+def key_of(origin: Mapping[str, Any]) -> str:
+    """The SHA-256 of an origin; the files of its translation are named after it."""
+    return hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
 
 
 def options_that_count(config: TranslateConfig) -> dict[str, Any]:

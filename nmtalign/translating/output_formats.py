@@ -13,7 +13,7 @@ alignments are between words; the weights of a word's pieces are merged. Otherwi
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,82 +25,110 @@ from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS
 from nmtalign.translating.translation import Alternative, ScoredPair, Translation
 
-Formatter = Callable[[int, Translation], str]
-
 # Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
 # describe the earlier translation.
 _OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def formatter(config: TranslateConfig, tokenizers: Tokenizers | None = None) -> Formatter:
-    """The format that `config` requests, as a function of the line's number (from 0) and the translation.
-
-    The result ends with `\\n`. It is one line, or in the Moses format one line per translation. `tokenizers` are the
-    model's; without them subword pieces count as words.
-    """
-    if config.format == "json":
-        return lambda number, translation: json_line(number, translation, config, tokenizers) + "\n"
-    if config.n_best > 1 or config.word_scores or config.alignment != "none":
-        return lambda number, translation: moses_lines(number, translation, config, tokenizers) + "\n"
-    return lambda number, translation: text_line(number, translation) + "\n"
+def writes_lists(config: TranslateConfig) -> bool:
+    """Whether the output is a Moses n-best list, which has a line for each translation."""
+    return config.format == "text" and (config.n_best > 1 or config.word_scores or config.alignment != "none")
 
 
-class _AlignedWords:
-    """The words between which alignments are written: complete words, unless the output consists of pieces."""
+class OutputFormat:
+    """The format that `config` requests; without the model's `tokenizers`, subword pieces count as words."""
 
-    def __init__(self, config: TranslateConfig, tokenizers: Tokenizers | None) -> None:
+    def __init__(self, config: TranslateConfig, tokenizers: Tokenizers | None = None) -> None:
+        self._config = config
         pieces = tokenizers is not None and isinstance(tokenizers.target, SentencePieces)
-        self._tokenizers = tokenizers if pieces and not config.tokenized else None
+        # Alignments are written between complete words, unless the output consists of pieces.
+        self._merging = tokenizers if pieces and not config.tokenized else None
 
-    def weights(self, translation: Translation, alternative: Alternative) -> Array | None:
+    def lines(self, number: int, translation: Translation) -> str:
+        """The output for a line of input, given its number from 0; it ends with `\\n`."""
+        if self._config.format == "json":
+            return self.json_line(number, translation) + "\n"
+        if writes_lists(self._config):
+            return "".join(self._moses_line(number, translation, each) + "\n" for each in translation.n_best)
+        return translation.text + "\n"
+
+    def _moses_line(self, number: int, translation: Translation, alternative: Alternative) -> str:
+        """A line `id ||| text ||| LogProb= -3.21 Length= 7 ||| score` of a Moses n-best list.
+
+        The id is the number of the input line, from 0; the length includes `</s>`. Three bars in a text are written
+        with spaces between them. With word scores there is a third feature, `WordScores= -0.1 -0.2`: the
+        log-probability of each token and of `</s>`. With alignments there is a fifth field: hard alignments as
+        `0-0 1-2` (source first, from 0), soft alignments as in `soft_text`.
+        """
+        features = f"LogProb= {_fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
+        if self._config.word_scores:
+            features += " WordScores= " + " ".join(map(_fixed, alternative.token_log_probs))
+        text = alternative.text.replace("|||", "| | |")
+        line = f"{number} ||| {text} ||| {features} ||| {_fixed(alternative.score)}"
+        if self._config.alignment == "none":
+            return line
+        weights = self._weights(translation, alternative)
+        if weights is None:
+            return f"{line} ||| "
+        hard = self._config.alignment == "hard"
+        return f"{line} ||| {format_links(argmax_links(weights)) if hard else soft_text(weights)}"
+
+    def json_line(self, number: int, translation: Translation) -> str:
+        """One line of valid JSON: NaN and infinity become null, and no character is a line break.
+
+        | key                              | value                                                                 |
+        |----------------------------------|-----------------------------------------------------------------------|
+        | id                               | the id of the request, otherwise the number of the line, from 0       |
+        | source                           | the line                                                              |
+        | translation, score, log_prob     | those of the best translation                                         |
+        | tokens                           | the tokens of the best translation, without `</s>`                    |
+        | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
+        | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
+        |                                  | token and for `</s>`, one column per source token and for `</s>`      |
+        | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
+        | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
+        | pieces                           | the number of pieces of a line that was cut                           |
+        | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
+
+        All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best
+        shows, none of these keys is taken from it.
+        """
+        entries = [self._entry(translation, alternative) for alternative in translation.n_best]
+        extra = translation.request.extra
+        results = {"source": translation.source, **entries[0]}
+        results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
+        if translation.pieces > 1:
+            results["pieces"] = translation.pieces
+        results["n_best"] = entries
+        ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
+        passed = {key: value for key, value in extra.items() if key not in ours}
+        return one_line({"id": extra.get("id", number), **passed, **results})
+
+    def _entry(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "translation": alternative.text,
+            "score": round(alternative.score, 6),
+            "log_prob": round(alternative.log_prob, 6),
+            "tokens": list(alternative.tokens),
+        }
+        if self._config.word_scores:
+            entry["token_log_probs"] = [round(float(value), 6) for value in alternative.token_log_probs]
+        if self._config.alignment != "none":
+            weights = self._weights(translation, alternative)
+            hard = self._config.alignment == "hard"
+            entry["alignment"] = None if weights is None else argmax_links(weights) if hard else _rounded(weights)
+            if self._merging is not None:
+                entry["words"] = self._merging.target.words(alternative.tokens)
+                entry["source_words"] = self._merging.source.words(translation.source_tokens)
+        return entry
+
+    def _weights(self, translation: Translation, alternative: Alternative) -> Array | None:
         """The alignment (target words + 1, source words + 1), or None without attention."""
-        if self._tokenizers is None or alternative.alignment is None:
+        if self._merging is None or alternative.alignment is None:
             return alternative.alignment
-        source = self._tokenizers.source.word_index(translation.source_tokens)
-        return merge_pieces(alternative.alignment, source, self._tokenizers.target.word_index(alternative.tokens))
-
-    def names(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
-        """The keys with the aligned words, if they differ from the tokens."""
-        if self._tokenizers is None:
-            return {}
-        words = self._tokenizers.target.words(alternative.tokens)
-        return {"words": words, "source_words": self._tokenizers.source.words(translation.source_tokens)}
-
-
-def text_line(number: int, translation: Translation) -> str:
-    """The best translation."""
-    return translation.text
-
-
-def moses_lines(
-    number: int, translation: Translation, config: TranslateConfig, tokenizers: Tokenizers | None = None
-) -> str:
-    """A Moses n-best list: one line `id ||| text ||| LogProb= -3.21 Length= 7 ||| score` per translation.
-
-    The id is the number of the input line, from 0; the length includes `</s>`. Three bars in a text are written with
-    spaces between them. With word scores there is a third feature, `WordScores= -0.1 -0.2`: the log-probability of each
-    token and of `</s>`. With alignments there is a fifth field: hard alignments as `0-0 1-2` (source first, from 0),
-    soft alignments as in `soft_text`.
-    """
-    words = _AlignedWords(config, tokenizers)
-    return "\n".join(_moses_line(number, translation, one, config, words) for one in translation.n_best)
-
-
-def _moses_line(
-    number: int, translation: Translation, alternative: Alternative, config: TranslateConfig, words: _AlignedWords
-) -> str:
-    features = f"LogProb= {_fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
-    if config.word_scores:
-        features += " WordScores= " + " ".join(map(_fixed, alternative.token_log_probs))
-    text = alternative.text.replace("|||", "| | |")
-    line = f"{number} ||| {text} ||| {features} ||| {_fixed(alternative.score)}"
-    if config.alignment == "none":
-        return line
-    weights = words.weights(translation, alternative)
-    if weights is None:
-        return f"{line} ||| "
-    return f"{line} ||| {format_links(argmax_links(weights)) if config.alignment == 'hard' else soft_text(weights)}"
+        source = self._merging.source.word_index(translation.source_tokens)
+        return merge_pieces(alternative.alignment, source, self._merging.target.word_index(alternative.tokens))
 
 
 def soft_text(weights: Array) -> str:
@@ -109,62 +137,6 @@ def soft_text(weights: Array) -> str:
     There is one group per target word and one for `</s>`; each has one number per source word and one for `</s>`.
     """
     return " ".join(",".join(f"{weight:.4g}" for weight in row) for row in _rounded(weights))
-
-
-def json_line(
-    number: int, translation: Translation, config: TranslateConfig, tokenizers: Tokenizers | None = None
-) -> str:
-    """One line of valid JSON: NaN and infinity become null, and no character is a line break.
-
-    | key                              | value                                                                 |
-    |----------------------------------|-----------------------------------------------------------------------|
-    | id                               | the id of the request, otherwise the number of the line, from 0       |
-    | source                           | the line                                                              |
-    | translation, score, log_prob     | those of the best translation                                         |
-    | tokens                           | the tokens of the best translation, without `</s>`                    |
-    | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
-    | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
-    |                                  | token and for `</s>`, one column per source token and for `</s>`      |
-    | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
-    | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
-    | pieces                           | the number of pieces of a line that was cut                           |
-    | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
-
-    All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best shows,
-    none of these keys is taken from it.
-    """
-    words = _AlignedWords(config, tokenizers)
-    entries = [_entry(translation, alternative, config, words) for alternative in translation.n_best]
-    extra = translation.request.extra
-    results = {"source": translation.source, **entries[0]}
-    results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
-    if translation.pieces > 1:
-        results["pieces"] = translation.pieces
-    results["n_best"] = entries
-    ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
-    passed = {key: value for key, value in extra.items() if key not in ours}
-    return one_line({"id": extra.get("id", number), **passed, **results})
-
-
-def _entry(
-    translation: Translation, alternative: Alternative, config: TranslateConfig, words: _AlignedWords
-) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "translation": alternative.text,
-        "score": round(alternative.score, 6),
-        "log_prob": round(alternative.log_prob, 6),
-        "tokens": list(alternative.tokens),
-    }
-    if config.word_scores:
-        entry["token_log_probs"] = [round(float(value), 6) for value in alternative.token_log_probs]
-    if config.alignment != "none":
-        weights = words.weights(translation, alternative)
-        if weights is None:
-            entry["alignment"] = None
-        else:
-            entry["alignment"] = argmax_links(weights) if config.alignment == "hard" else _rounded(weights)
-        entry |= words.names(translation, alternative)
-    return entry
 
 
 def pair_line(pair: ScoredPair, as_score: bool = False, word_scores: bool = False) -> str:

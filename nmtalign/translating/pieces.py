@@ -11,8 +11,7 @@ from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.hypotheses import Array, Hypothesis, Scoring
-from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.hypotheses import Array, Hypothesis, Scoring, SearchOptions
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig

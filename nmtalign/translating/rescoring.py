@@ -12,14 +12,15 @@ import torch
 
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
-from nmtalign.errors import InputError, UsageError
+from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.search.hypotheses import Array
 from nmtalign.search.scorer import force
-from nmtalign.text.lines import read_lines, shown
+from nmtalign.text.lines import read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import Workers
-from nmtalign.translating.stream import AtHand, windows
+from nmtalign.translating.inputs import are_files
+from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import ScoredPair
 from nmtalign.translating.translator import Translator, search_options
 
@@ -41,6 +42,21 @@ class _TokenizedPair:
     source: Sequence[int]
     target: Sequence[int]
 
+    def scored(self, log_probs: Array, score: float) -> ScoredPair:
+        """The result, given the log-probabilities (Ty + 1,) of the target tokens and `</s>`."""
+        return ScoredPair(
+            number=self.number,
+            source=self.texts[0],
+            target=self.texts[1],
+            source_tokens=self.tokens[0],
+            target_tokens=self.tokens[1],
+            source_unknown=list(self.source).count(UNK_ID),
+            target_unknown=list(self.target).count(UNK_ID),
+            log_prob=float(log_probs.sum()),
+            score=score,
+            token_log_probs=tuple(log_probs.tolist()),
+        )
+
     def length(self) -> int:
         return max(len(self.source), len(self.target)) + 1
 
@@ -49,16 +65,7 @@ class _TokenizedPair:
         return f"line {self.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
-@dataclass(frozen=True)
-class _Forced:
-    log_probs: Array  # (Ty + 1,), float64
-    score: float
-
-
-_NOT_FORCED = _Forced(np.zeros(1), 0.0)
-
-
-def score_pairs(translator: Translator, pairs: Iterable[Pair]) -> Iterator[ScoredPair]:
+def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool = False) -> Iterator[ScoredPair]:
     """Scores pairs of lines with the models and settings of a translator; one result per pair, in order.
 
     A translation gets the log-probability and the score that the search gave it, except for rounding: probabilities are
@@ -66,13 +73,13 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair]) -> Iterator[Score
     tokenised again may differ, and so may a line that was translated in pieces, replaced words, and a search with
     candidates, whose probabilities are normalised over the candidates. An empty source or target consists of `</s>`.
     A pair without any token is not scored; its log-probability is 0, like that of the translation of a blank line.
-    Pairs are read as `Translator.translate` reads lines. Raises ResourceError with the line if one pair does not fit
-    into memory.
+    Pairs are read as `Translator.translate` reads lines; `available` ones, such as those of files, in large windows.
+    Raises ResourceError with the line if one pair does not fit into memory.
     """
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
-    with Workers(translator.loaded.device, ahead=isinstance(pairs, Sequence | AtHand)) as workers:
-        read = windows(pairs, max(1, words // 4), words * _PAIR_CHARACTERS, _characters)
+    with Workers(translator.loaded.device, ahead=available or isinstance(pairs, Sequence)) as workers:
+        read = windows(pairs, max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
         for results in workers.read_ahead(scorer.window(window, workers) for window in read):
             yield from results
 
@@ -94,45 +101,30 @@ class _PairScorer:
         self._pairs += len(read)
         with_tokens = [pair for pair in read if any(pair.tokens)]
         forced = workers.run(self._force_all, with_tokens, [pair.length() for pair in with_tokens], self.limits)
-        return (_scored(pair, next(forced) if any(pair.tokens) else _NOT_FORCED) for pair in read)
+        return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
         ids = [words.encode(side) for words, side in zip(self._vocabularies, (source, target), strict=True)]
         return _TokenizedPair(number, texts, (source, target), *ids)
 
-    def _force_all(self, batch: Sequence[_TokenizedPair]) -> list[_Forced]:
+    def _force_all(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
         return in_halves(self._force, batch, _TokenizedPair.too_much)
 
     @torch.inference_mode()
-    def _force(self, batch: Sequence[_TokenizedPair]) -> list[_Forced]:
+    def _force(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
         """Forces the targets of a batch, sorted by decreasing length for `force`."""
         order = sorted(range(len(batch)), key=lambda place: -len(batch[place].target))
         pairs = [batch[place] for place in order]
         source, mask = (part.to(self._device) for part in make_source([pair.source for pair in pairs]))
         target, _ = (part.to(self._device) for part in make_source([pair.target for pair in pairs]))
         log_probs, coverage = force(self._scorer, source, mask, target, [len(pair.target) + 1 for pair in pairs])
-        forced: dict[int, _Forced] = {}
+        scored: dict[int, ScoredPair] = {}
         for row, (place, pair) in enumerate(zip(order, pairs, strict=True)):
             gains = log_probs[row, : len(pair.target) + 1]
             covered = None if coverage is None else coverage[row, : len(pair.source)]
-            forced[place] = _Forced(gains, self._scoring.score(float(gains.sum()), len(gains), covered))
-        return [forced[place] for place in range(len(batch))]
-
-
-def _scored(pair: _TokenizedPair, forced: _Forced) -> ScoredPair:
-    return ScoredPair(
-        number=pair.number,
-        source=pair.texts[0],
-        target=pair.texts[1],
-        source_tokens=pair.tokens[0],
-        target_tokens=pair.tokens[1],
-        source_unknown=list(pair.source).count(UNK_ID),
-        target_unknown=list(pair.target).count(UNK_ID),
-        log_prob=float(forced.log_probs.sum()),
-        score=forced.score,
-        token_log_probs=tuple(forced.log_probs.tolist()),
-    )
+            scored[place] = pair.scored(gains, self._scoring.score(float(gains.sum()), len(gains), covered))
+        return [scored[place] for place in range(len(batch))]
 
 
 def _characters(pair: Pair) -> int:
@@ -206,28 +198,48 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, str]]:
         yield parsed, text
 
 
-def rescore(
-    translator: Translator, entries: Iterable[tuple[NBestLine, str]], at_hand: bool = True
+def score_files(translator: Translator, source: Path, target: Path) -> Iterator[ScoredPair]:
+    """Scores two files line by line; see `score_pairs` and `read_pairs`."""
+    scored = score_pairs(translator, read_pairs(source, target), are_files(source, target))
+    for number, pair in enumerate(scored):
+        if pair.number != number:
+            raise NmtalignError(f"pair {number} came out as {pair.number}; this is a bug of nmtalign")
+        yield pair
+
+
+def score_n_best_list(
+    translator: Translator, n_best: Path, source: Path, feature: str, sort: bool = False, word_scores: bool = False
 ) -> Iterator[tuple[NBestLine, ScoredPair]]:
-    """Scores each line of a list, in order; `at_hand`: all lines are available without waiting."""
+    """Scores a Moses n-best list; each line gets the log-probability as the feature of this name.
+
+    With `sort`, the models' scores replace those of the list, and the lines of each sentence are sorted, best first.
+    With `word_scores`, there is a second feature, WordScores. Raises UsageError for an impossible name, and InputError
+    as `read_n_best` does.
+    """
+    if not _NAME.fullmatch(feature):
+        raise UsageError(f"{feature!r} cannot name a feature: give a name without spaces, = and |")
+    found = _scored_lines(translator, read_n_best(n_best, source), are_files(source, n_best))
+    for line, pair in best_first(found) if sort else found:
+        line = line.with_feature(feature, [pair.log_prob])
+        if word_scores:
+            line = line.with_feature("WordScores", pair.token_log_probs)
+        yield line.with_score(pair.score) if sort else line, pair
+
+
+def _scored_lines(
+    translator: Translator, entries: Iterable[tuple[NBestLine, str]], available: bool
+) -> Iterator[tuple[NBestLine, ScoredPair]]:
     waiting: deque[NBestLine] = deque()
 
-    def pairs() -> Iterator[tuple[str, str]]:
+    def pairs() -> Iterator[Pair]:
         for line, source in entries:
             waiting.append(line)
             yield source, line.text
 
-    scored = score_pairs(translator, AtHand(pairs()) if at_hand else pairs())
-    return ((waiting.popleft(), pair) for pair in scored)
+    return ((waiting.popleft(), pair) for pair in score_pairs(translator, pairs(), available))
 
 
 def best_first(found: Iterable[tuple[NBestLine, ScoredPair]]) -> Iterator[tuple[NBestLine, ScoredPair]]:
     """Sorts the lines of each sentence by decreasing score of the models; equal scores keep their order."""
     for _, group in itertools.groupby(found, key=lambda entry: entry[0].sentence):
         yield from sorted(group, key=lambda entry: -entry[1].score)
-
-
-def check_feature_name(name: str) -> None:
-    """Raises UsageError for a name that is not possible before `=` in a list of features."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} cannot name a feature: give a name without spaces, = and |")

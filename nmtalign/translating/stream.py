@@ -14,46 +14,20 @@ _LIMIT = 0.03  # seconds after which the first line of a burst is translated, ev
 _FIRST = 8  # the first window is 1/8 of a full one, so that results appear soon; each further window is twice as large
 
 
-class Rest(Generic[T]):
-    """Items of which the first `passed` have been removed already."""
-
-    def __init__(self, items: Iterable[T], passed: int = 0) -> None:
-        self.passed = passed
-        self._items = items
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._items)
-
-
-class AtHand(Rest[T]):
-    """Items that are available without waiting, such as the lines of a file; they are cut into full windows.
-
-    An earlier run has processed the first `done` items. Windows with no other items are skipped, and `passed` counts
-    their items. All other windows are the same as with `done` = 0.
-    """
-
-    def __init__(self, items: Iterable[T], done: int = 0) -> None:
-        super().__init__(items)
-        self.done = done
-
-
-def windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+def windows(
+    lines: Iterable[T], count: int, characters: int, size: Callable[[T], int], available: bool = False
+) -> Iterator[list[T]]:
     """Cuts lines into windows of 1 to `count` lines; a window ends with the line that brings it to `characters`.
 
-    `size` gives the number of characters of a line. A sequence is cut into full windows; so is an `AtHand`, whose first
-    windows are smaller. Any other iterable is read by a separate thread, at most one window ahead; a window contains
-    the lines that are ready: it waits for its first line and hardly for others. An error of the iterable is raised
-    here, after the lines before it.
+    `size` gives the number of characters of a line. A sequence is cut into full windows. So are lines that are
+    `available` without waiting, such as those of a file, but the first windows are smaller. Any other iterable is read
+    by a separate thread, at most one window ahead; a window contains the lines that are ready: it waits for its first
+    line and hardly for others. An error of the iterable is raised here, after the lines before it.
     """
-    if isinstance(lines, AtHand):
-        for window in _full_windows(lines, _growing(count, characters), size):
-            if lines.passed + len(window) > lines.done:
-                lines.done = lines.passed  # no further window is skipped
-                yield window
-            else:
-                lines.passed += len(window)
-    elif isinstance(lines, Sequence):
+    if isinstance(lines, Sequence):
         yield from _full_windows(lines, itertools.repeat((count, characters)), size)
+    elif available:
+        yield from _full_windows(lines, _growing(count, characters), size)
     else:
         yield from _ready_windows(lines, count, characters, size)
 
@@ -86,54 +60,32 @@ def _full_windows(lines: Iterable[T], limits: Iterator[tuple[int, int]], size: C
 
 
 def _ready_windows(lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Windows of the lines that are ready; a daemon thread reads them, since it may wait for its next line forever."""
-    buffer = _LineBuffer[T](count, characters, size)
-    threading.Thread(target=_pump, args=(lines, buffer), name="nmtalign-input", daemon=True).start()
+    reader = _LineReader(lines, count, characters, size)
     try:
         for limits in _growing(count, characters):
-            window = buffer.take(*limits)
+            window = reader.take(*limits)
             if not window:
                 break
             yield window
     finally:
-        buffer.close()
-    if buffer.failure is not None:
-        raise buffer.failure
+        reader.close()
+    if reader.failure is not None:
+        raise reader.failure
 
 
-def _pump(lines: Iterable[T], buffer: "_LineBuffer[T]") -> None:
-    """Puts all lines into the buffer, then its end or the error that ended the reading."""
-    try:
-        for line in lines:
-            if not buffer.put(line):
-                return
-    except Exception as error:
-        buffer.end(error)
-    else:
-        buffer.end(None)
+class _LineReader(Generic[T]):
+    """Reads lines in a separate thread, at most one window ahead of the thread that takes them.
 
+    It is a daemon thread, since it may wait for its next line forever.
+    """
 
-class _LineBuffer(Generic[T]):
-    """The lines, at most one window, that the reading thread has put and the translating thread has not taken yet."""
-
-    def __init__(self, count: int, characters: int, size: Callable[[T], int]) -> None:
-        self.failure: Exception | None = None
+    def __init__(self, lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> None:
+        self.failure: Exception | None = None  # the error that ended the reading
         self._count, self._characters, self._size = count, characters, size
         self._lines, self._total = deque[tuple[T, int]](), 0
         self._ended = False
         self._changed = threading.Condition()
-
-    def put(self, line: T) -> bool:
-        """Waits for room and adds a line; returns False if the buffer is closed."""
-        size = self._size(line)
-        with self._changed:
-            self._changed.wait_for(lambda: self._ended or not self._full(self._count, self._characters))
-            if self._ended:
-                return False
-            self._lines.append((line, size))
-            self._total += size
-            self._changed.notify_all()
-        return True
+        threading.Thread(target=self._read, args=(lines,), name="nmtalign-input", daemon=True).start()
 
     def take(self, count: int, characters: int) -> list[T]:
         """A window: waits for its first line, and for others only while they keep arriving; empty at the end."""
@@ -153,17 +105,29 @@ class _LineBuffer(Generic[T]):
             self._changed.notify_all()
         return window
 
-    def end(self, failure: Exception | None) -> None:
-        """Called by the reader after its last line, or with the error that ended the reading."""
-        with self._changed:
-            self.failure, self._ended = failure, True
-            self._changed.notify_all()
-
     def close(self) -> None:
-        """Called by the consumer, which takes no more lines; the reader stops."""
+        """Takes no more lines, so that the reading ends."""
         with self._changed:
             self._ended = True
             self._lines.clear()
+            self._changed.notify_all()
+
+    def _read(self, lines: Iterable[T]) -> None:
+        failure = None
+        try:
+            for line in lines:
+                size = self._size(line)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ended or not self._full(self._count, self._characters))
+                    if self._ended:
+                        return
+                    self._lines.append((line, size))
+                    self._total += size
+                    self._changed.notify_all()
+        except Exception as error:
+            failure = error
+        with self._changed:
+            self.failure, self._ended = failure, True
             self._changed.notify_all()
 
     def _full(self, count: int, characters: int) -> bool:

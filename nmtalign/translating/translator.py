@@ -17,17 +17,17 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import Which
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.hypotheses import Hypothesis, Scoring
-from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.hypotheses import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, field_names, naming
 from nmtalign.settings.presets import translate_config
+from nmtalign.settings.workspace import check_keys
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
 from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
-from nmtalign.translating.stream import AtHand, Rest, windows
+from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import Alternative, Request, Translation
 from nmtalign.translating.unknown_words import Weights, read_lexicon, replace_unknowns
 
@@ -41,13 +41,12 @@ _LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
 
 @dataclass(frozen=True)
 class _TokenizedLine:
-    number: int
     request: Request
     tokens: list[str]
     ids: list[int]
-    pieces: list[slice]  # empty for a blank line
-    prefix: list[str]
+    prefix: list[str]  # tokens that begin the translation
     phrases: list[list[str]]
+    pieces: list[Piece]  # none for a blank line
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
@@ -119,7 +118,7 @@ class Translator:
         The settings are those of section [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises
         UsageError for an unknown setting or a wrong value, and FormatError for a folder that contains no model.
         """
-        _check_settings(settings, field_names(TranslateConfig))
+        check_keys("Translator.load", settings, field_names(TranslateConfig))
         layer = "Translator.load", settings
         config = translate_config(layer)
         with naming(layer):
@@ -137,10 +136,11 @@ class Translator:
         if isinstance(lines, str):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
         translator = self._changed(settings) if settings else self
-        return translator._translate(lines)
+        return translator.translate_rest(lines)
 
     def _changed(self, settings: Mapping[str, Any]) -> "Translator":
-        _check_settings(settings, [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS])
+        changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
+        check_keys("Translator.translate", settings, changeable)
         layers = self._given, ("Translator.translate", settings)
         config = translate_config(*layers)
         with naming(*layers):
@@ -191,12 +191,23 @@ class Translator:
             keep_weights=keep_weights,
         )
 
-    def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
+    def translate_rest(
+        self, lines: Iterable[str | Request], done: int = 0, available: bool = False
+    ) -> Iterator[Translation]:
+        """Translates lines as `translate` does, without those that an earlier run translated: the first `done`.
+
+        Lines that are `available` without waiting, such as those of a file, are cut into the windows of a run that
+        translates all of them. Windows without other lines are omitted; the results begin with the first line of the
+        others, which may be one of the first `done`.
+        """
         words, used = self._limits.words * _WINDOW_BATCHES, 0
-        with Workers(self.loaded.device, ahead=isinstance(lines, Sequence | AtHand)) as workers:
-            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters)
-            tokenized = self._tokenized(lines, read)
-            for translations in workers.read_ahead(self._window(window, workers) for window in tokenized):
+        sequence = isinstance(lines, Sequence)
+        if done and not available:
+            lines = islice(lines, done, None)
+        with Workers(self.loaded.device, ahead=available or sequence) as workers:
+            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
+            started = self._started(read, 0 if available else done, done, workers)
+            for translations in workers.read_ahead(started):
                 for translation in translations:
                     yield translation
                     used += len(translation.source_tokens) + 1
@@ -204,49 +215,38 @@ class Translator:
                     return_memory()
                     used = 0
 
-    def _tokenized(
-        self, lines: Iterable[str | Request], read: Iterable[list[str | Request]]
-    ) -> Iterator[list[_TokenizedLine]]:
-        """Tokenises the lines of windows; they are numbered from 0, including those that an earlier run translated."""
-        number = None
+    def _started(
+        self, read: Iterable[list[str | Request]], number: int, done: int, workers: Workers
+    ) -> Iterator[Iterator[Translation]]:
+        """Starts the search of each window, whose lines are numbered from `number`, and yields its translations.
+
+        Windows of only the first `done` lines are omitted.
+        """
         for window in read:
-            if number is None:
-                number = lines.passed if isinstance(lines, Rest) else 0
-            yield [self._read(place, line) for place, line in enumerate(window, number)]
+            if number + len(window) > done:
+                yield self._window([self._tokenized(place, line) for place, line in enumerate(window, number)], workers)
             number += len(window)
 
     def _window(self, lines: Sequence[_TokenizedLine], workers: Workers) -> Iterator[Translation]:
         """Starts the search of a window at once; the iterator then waits for its translations."""
-        pieces = [piece for line in lines for piece in self._pieces(line)]
+        pieces = [piece for line in lines for piece in line.pieces]
         found = workers.run(self._decoder.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
         return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
 
-    def _read(self, number: int, line: str | Request) -> _TokenizedLine:
+    def _tokenized(self, number: int, line: str | Request) -> _TokenizedLine:
         request = line if isinstance(line, Request) else Request(line)
-        tokenizers, limit = self.loaded.tokenizers, self.config.max_source_length
-        tokens = self._tokenize(request.text)
-        pieces = [slice(0, len(tokens))] if tokens else []
+        tokens, limit = self._tokenize(request.text), self.config.max_source_length
+        parts = [slice(0, len(tokens))] if tokens else []
         if len(tokens) > limit:
-            pieces = cut(tokens, tokenizers.source.word_index(tokens), limit)
+            parts = cut(tokens, self.loaded.tokenizers.source.word_index(tokens), limit)
         prefix = self._tokenize_target(request.prefix) if request.prefix else []
         phrases = [self._tokenize_target(phrase) for phrase in request.phrases]
-        return _TokenizedLine(
-            number, request, tokens, self.loaded.source_vocabulary.encode(tokens), pieces, prefix, phrases
-        )
-
-    def _pieces(self, line: _TokenizedLine) -> Iterator[Piece]:
-        """The pieces of a line; its prefix and phrases belong to the first piece."""
-        encode = self.loaded.target_vocabulary.encode
-        prefix = tuple(encode(line.prefix))
-        phrases = tuple(tuple(encode(phrase)) for phrase in line.phrases)
-        for part, piece in enumerate(line.pieces):
-            yield Piece(
-                source=tuple(line.ids[piece]),
-                prefix=() if part else prefix,
-                phrases=() if part else phrases,
-                number=line.number,
-                part=part,
-            )
+        ids, encode = self.loaded.source_vocabulary.encode(tokens), self.loaded.target_vocabulary.encode
+        pieces = [Piece(tuple(ids[part]), number=number, part=place) for place, part in enumerate(parts)]
+        if pieces:  # the prefix and the phrases belong to the first piece
+            required = tuple(tuple(encode(phrase)) for phrase in phrases)
+            pieces[0] = dataclasses.replace(pieces[0], prefix=tuple(encode(prefix)), phrases=required)
+        return _TokenizedLine(request, tokens, ids, prefix, phrases, pieces)
 
     def _translation(self, line: _TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         pieces = [best for best, *_ in found]
@@ -322,12 +322,6 @@ def _changed_settings(config: TranslateConfig) -> dict[str, Any]:
     """The settings that differ from the defaults."""
     usual = TranslateConfig()
     return {name: value for name, value in dataclasses.asdict(config).items() if value != getattr(usual, name)}
-
-
-def _check_settings(settings: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in settings:
-        if name not in known:
-            raise UsageError(f"{name}: no setting of translate, or none that can change after loading")
 
 
 def _check_vocabularies(models: Sequence[LoadedModel]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from bench.paths import following, make_update
 from bench.products import annotation_size, flops_of
 from bench.workload import Size, Workload, random_workload
+from nmtalign.core.attention import AttentionInputs, Memory
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.training.optimizers import make_optimizer
 
@@ -193,7 +194,7 @@ Looks = dict[str, tuple[Callable[[], None], Callable[[], None]]]
 
 
 def _looks(query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, d_context: Tensor) -> Looks:
-    from nmtalign.core.gpu import attention as kernels
+    from nmtalign.core.gpu.fused_attention import FusedAttentionPass
 
     weights = _plain_forward(query, keys, annotations, vector)[1]
 
@@ -203,11 +204,18 @@ def _looks(query: Tensor, keys: Tensor, annotations: Tensor, vector: Tensor, d_c
     def plain_backward() -> None:
         _plain_backward(d_context, query, keys, annotations, vector, weights)
 
+    unit = torch.eye(query.shape[1], device=query.device, dtype=query.dtype)
+    memory = Memory(annotations, keys, None, query)
+    fused = FusedAttentionPass(AttentionInputs(memory, (unit, vector), len(query), 1, differentiate=True))
+    fused.forward(0, query)
+    fused.start_backward()
+    fused.d_contexts[0] = d_context
+
     def fused_forward() -> None:
-        kernels.attend_forward(query, keys, annotations, vector, None)
+        fused.forward(0, query)
 
     def fused_backward() -> None:
-        kernels.attend_backward(d_context, None, query, keys, annotations, vector, weights)
+        fused.backward(0, None)
 
     return {"plain": (plain_forward, plain_backward), "kernels": (fused_forward, fused_backward)}
 

@@ -17,7 +17,7 @@ from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # no
 from bench.recipes import Recipe, recipes  # noqa: E402
 from nmtalign import Translator  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
-from nmtalign.sample import write_sample  # noqa: E402
+from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
 from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 

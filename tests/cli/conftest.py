@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.command_line import command
 
 from nmtalign.cli.app import main
 
@@ -77,7 +78,7 @@ def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
         ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
         return subprocess.Popen(
-            [*ignoring, sys.executable, "-m", "nmtalign", "translate", *map(str, arguments)],
+            [*ignoring, *command("translate", *arguments)],
             **{**pipes, "env": {**environment, **(variables or {})}, "cwd": tmp_path, **more},
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.app import main
-from nmtalign.sample import write_sample
+from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.training.loop import Trainer
 
 QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.command_line import run_nmtalign
+from helpers.command_line import command, run_nmtalign
 
 from nmtalign.cli.app import main
 
@@ -86,9 +86,9 @@ def test_a_number_a_line_through_pipes(texts: Path, models: tuple[Path, Path]) -
 def test_a_parent_that_waits_for_each_score(texts: Path, models: tuple[Path, Path]) -> None:
     os.mkfifo(texts / "targets")
     targets = os.open(texts / "targets", os.O_RDWR)  # does not wait for the reader
-    command = [sys.executable, "-m", "nmtalign", "score-pairs", "-m", str(models[0]), "-", "targets", "-q"]
+    scoring = command("score-pairs", "-m", models[0], "-", "targets", "-q")
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=texts, env=ENVIRONMENT
+        scoring, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=texts, env=ENVIRONMENT
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None

@@ -4,9 +4,9 @@ import json
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
+from helpers.command_line import command
 
 QUICK = ["--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
 
@@ -98,8 +98,8 @@ def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number, code):
-    command = [sys.executable, "-m", "nmtalign", "train", *QUICK, "--epochs", "1000", "--patience", "0"]
-    process = subprocess.Popen(command, cwd=workspace, stderr=subprocess.PIPE, text=True)
+    training = command("train", *QUICK, "--epochs", "1000", "--patience", "0")
+    process = subprocess.Popen(training, cwd=workspace, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "update 100 " in line:
             process.send_signal(number)

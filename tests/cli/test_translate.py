@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.translating.translator import Translator
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -203,7 +202,7 @@ def test_objects_in_and_out(random_model: Path, tmp_path: Path, inside: Inside) 
     done = inside("-m", random_model, "--input-format", "json", "-o", "out.fr", text=text + b"the fox\n")
     assert done.returncode == 3
     assert b"text: line 4: not JSON" in done.stderr
-    assert done.stderr.endswith(b"; out.fr.partial holds 3 lines, and --resume goes on after them\n")
+    assert done.stderr.endswith(b"; out.fr.partial contains 3 lines; --resume continues after them\n")
     assert (tmp_path / "out.fr.partial").read_text().split("\n")[:-1] == plain
 
 
@@ -241,23 +240,3 @@ def test_a_prefix_and_phrases(random_model: Path, tmp_path: Path, inside: Inside
     assert out[0].lower().startswith("le renard")
     assert "un bateau" in out[1]
     assert "rouge" in out[1]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda found: found[:-1], "3 lines were read, but 2 translated"),
-        (lambda found: [], "3 lines were read, but 0 translated"),
-        (lambda found: [found[0], found[2]], "line 2 of the input has no translation"),
-        (lambda found: [*found, found[2]], "line 4 of the input has no translation"),
-    ],
-)
-def test_a_line_that_is_lost_or_doubled_is_noticed(
-    random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch, wrong, message: str
-) -> None:
-    right = Translator.translate
-    monkeypatch.setattr(Translator, "translate", lambda self, lines: iter(wrong(list(right(self, lines)))))
-    done = inside("-m", random_model, "-o", "out.fr", text=b"the fox\n\na boat\n")
-    assert done.returncode == 1
-    assert f"nmtalign: error: {message}; this is a bug of nmtalign" in done.stderr.decode()
-    assert not (tmp_path / "out.fr").exists()

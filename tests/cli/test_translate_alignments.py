@@ -65,18 +65,18 @@ def test_both_go_on_after_the_same_line(
     assert inside(*arguments).returncode == 0
     text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
     done = inside(*arguments, "--resume")
-    assert done.stderr == b"nmtalign: out: already done: it holds the translations of all 60 lines\n"
+    assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 60 lines\n"
     (tmp_path / "a.h5").unlink()
     (tmp_path / "out").unlink()
     cut = text[: len(text) // 2]
     (tmp_path / "out.partial").write_bytes(cut)  # text alone: its work is done again
     done = inside(*arguments, "--resume")
-    assert b"lines, and there are alignments of 0: both go on after line 0" in done.stderr
+    assert b"lines, and there are alignments of 0: both continue after line 0" in done.stderr
     assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
     (tmp_path / "out").rename(tmp_path / "out.partial")
     (tmp_path / "out.partial").write_bytes(cut)  # alignments are ahead
     done = inside(*arguments, "--resume")
-    assert b"both go on" not in done.stderr
+    assert b"both continue" not in done.stderr
     assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]
 

@@ -43,13 +43,13 @@ def test_a_file_that_was_cut_off_anywhere_ends_the_same(
         (tmp_path / left).write_bytes(whole[:cut])
         done = inside(*arguments, "--resume", "in.en")
         assert done.returncode == 0, done.stderr
-        assert b"otherwise" not in done.stderr
+        assert b"differently" not in done.stderr
         assert (tmp_path / "out.fr").read_bytes() == whole
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "out.fr"]
     for source in ("out.fr.partial", "out.fr"):
         (tmp_path / source).write_bytes(whole)
         done = inside(*arguments, "--resume", "in.en")
-        assert done.stderr == b"nmtalign: out.fr: already done: it holds the translations of all 40 lines\n"
+        assert done.stderr == b"nmtalign: out.fr: already done: it contains the translations of all 40 lines\n"
         assert (tmp_path / "out.fr").read_bytes() == whole
 
 
@@ -58,20 +58,20 @@ def test_what_is_gone_on_with_has_to_fit(random_model: Path, tmp_path: Path, ins
     (tmp_path / "out.fr").write_text("a\nb\nc\n")
     done = inside(*arguments, text=b"the fox\n\n")
     assert done.returncode == 3
-    assert b"out.fr: holds the translations of 3 lines, but the input has 2" in done.stderr
+    assert b"out.fr: contains the translations of 3 lines, but the input has 2" in done.stderr
     done = inside(*arguments, "--n-best", 1, "--alignment", "soft", text=b"the fox\n" * 4)
     assert done.returncode == 4
     assert b"out.fr: line 1: not the n-best list of input line 1" in done.stderr
     assert (tmp_path / "out.fr").read_text() == "a\nb\nc\n"
     done = inside(*arguments, text=b"the fox\n" * 4)
     assert done.returncode == 0
-    assert b"text: line 1: was translated otherwise before" in done.stderr
-    assert done.stderr.count(b"otherwise") == 1
+    assert b"text: line 1: was translated differently before" in done.stderr
+    assert done.stderr.count(b"differently") == 1
     assert (tmp_path / "out.fr").read_text().startswith("a\nb\nc\n")
     for more, message in (
-        (("-o", "/dev/null"), "--resume goes on with a file, and /dev/null is none"),
+        (("-o", "/dev/null"), "--resume continues a file, and /dev/null is none"),
         (("-o", "text"), "text: is the input"),
-        (("-o", "-"), "--resume continues a file: give -o FILE too"),
+        (("-o", "-"), "--resume continues a file, and standard output is none"),
     ):
         done = inside(*arguments, *more, text=b"the fox\n")
         assert (done.returncode, done.stdout) == (2, b"")
@@ -89,9 +89,9 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp
     done = inside(*arguments, "in.en", "in.gz")
     assert done.returncode == 3
     told = done.stderr.decode().splitlines()
-    assert told[0].startswith("nmtalign: out.fr.partial was there; kept as out.fr.partial.old")
+    assert told[0].startswith("nmtalign: out.fr.partial existed; renamed to out.fr.partial.old")
     assert "in.gz: cannot read on" in told[1]
-    assert told[1].endswith("; out.fr.partial holds 400 lines, and --resume goes on after them")
+    assert told[1].endswith("; out.fr.partial contains 400 lines; --resume continues after them")
     assert (tmp_path / "out.fr.partial").read_bytes().count(b"\n") == 400
     assert (tmp_path / "out.fr.partial.old").read_text() == "long work\n"
     assert (tmp_path / "out.fr").read_text() == "whole\n"
@@ -160,7 +160,7 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
     assert left.endswith(b"\n")
     count = left.count(b"\n")
     assert told == (
-        f"nmtalign: error: ended by SIGTERM; out.fr.partial holds {count} lines, and --resume goes on after them\n"
+        f"nmtalign: error: ended by SIGTERM; out.fr.partial contains {count} lines; --resume continues after them\n"
     )
     assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
     os.mkfifo(tmp_path / "pipe")
@@ -169,7 +169,7 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
     done = inside(*arguments, "-o", "out.fr", "--resume", "pipe")
     writer.join(timeout=250)
     assert done.returncode == 0
-    assert done.stderr.decode().startswith(f"nmtalign: {50 - count} lines after the {count} that were there, ")
+    assert done.stderr.decode().startswith(f"nmtalign: {50 - count} lines after the {count} of an earlier run, ")
     assert inside(*arguments, "-o", "whole.fr", text=text).returncode == 0
     whole, resumed = ((tmp_path / name).read_text().splitlines() for name in ("whole.fr", "out.fr"))
     assert [json.loads(line)["translation"] for line in resumed] == [json.loads(line)["translation"] for line in whole]

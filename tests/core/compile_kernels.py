@@ -19,14 +19,14 @@ from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nmtalign.core.attention import AttentionInputs, Memory
 from nmtalign.core.cells import CudnnCellPass, PaperCellPass
-from nmtalign.core.gpu.adadelta import adadelta_
-from nmtalign.core.gpu.attention import attend_backward, attend_forward, keys_gradient
-from nmtalign.core.gpu.cells import FUSED
-from nmtalign.core.gpu.softmax import softmax_gradient
+from nmtalign.core.gpu.fused_attention import FusedAttentionPass
+from nmtalign.core.gpu.fused_cells import FUSED_PASSES
+from nmtalign.core.gpu.one_pass import adadelta_, softmax_gradient
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-BATCH, POSITIONS, STEPS, SIZE, DEPTH, WORDS = 80, 31, 31, 1000, 2000, 30000
+BATCH, POSITIONS, SIZE, DEPTH, WORDS = 80, 31, 1000, 2000, 30000
 
 
 class Driver:
@@ -65,24 +65,25 @@ def report(name, compiled):
 
 
 def run_attention(dtype):
-    query, keys = torch.empty(BATCH, SIZE, dtype=dtype), torch.empty(BATCH, POSITIONS, SIZE, dtype=dtype)
-    annotations, vector = torch.empty(BATCH, POSITIONS, DEPTH, dtype=dtype), torch.empty(SIZE, dtype=dtype)
-    for padding in (None, torch.zeros(BATCH, POSITIONS, dtype=torch.bool)):
-        context, weights = attend_forward(query, keys, annotations, vector, padding)
-    for d_weights in (None, weights):
-        attend_backward(context, d_weights, query, keys, annotations, vector, weights)
-    keys_gradient(query.expand(STEPS, -1, -1).contiguous(), weights.expand(STEPS, -1, -1), keys, vector)
+    keys, annotations = (torch.empty(BATCH, POSITIONS, width, dtype=dtype) for width in (SIZE, DEPTH))
+    rows, vector = torch.empty(BATCH, SIZE, dtype=dtype), torch.empty(SIZE, dtype=dtype)
+    memory = Memory(annotations, keys, None, rows)
+    steps = FusedAttentionPass(AttentionInputs(memory, (torch.empty(SIZE, SIZE, dtype=dtype), vector), BATCH, 1, True))
+    steps.forward(0, rows)
+    steps.start_backward()
+    steps.backward(0, None)
+    steps.d_keys(rows[None])
 
 
 def run_cells(dtype):
     state_dtype = torch.promote_types(dtype, torch.float32)
-    inputs = torch.empty(2, 1, BATCH, 3 * SIZE, dtype=dtype)
+    inputs = torch.empty(1, 2, BATCH, 3 * SIZE, dtype=dtype)
     initial, weight = inputs.new_empty(2, BATCH, SIZE, dtype=state_dtype), inputs.new_empty(2, 3 * SIZE, SIZE)
     for kind, skips in ((PaperCellPass, True), (PaperCellPass, False), (CudnnCellPass, True), (CudnnCellPass, False)):
-        skip = torch.zeros(2, 1, BATCH, 1, dtype=torch.bool) if skips else None
+        skip = torch.zeros(1, 2, BATCH, 1, dtype=torch.bool) if skips else None
         bias = inputs.new_empty(2, SIZE) if kind is CudnnCellPass else None
-        steps = FUSED[kind](initial, weight, bias, skip, 1, True)
-        steps.forward(0, inputs[:, 0])
+        steps = FUSED_PASSES[kind](initial, weight, bias, skip, 1, True)
+        steps.forward(0, inputs[0])
         steps.start_backward()
         steps.backward(0, initial)
 

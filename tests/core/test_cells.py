@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from nmtalign.core.cells import CudnnCell, make_cell
+from nmtalign.core.cells import CELLS, CudnnCell
 from nmtalign.core.step import unroll
 
 
@@ -15,11 +15,11 @@ def filled(cell):
 
 
 def update(cell, inputs, state):
-    return unroll(cell, inputs[None], state).states[1]
+    return unroll(cell, inputs[None], state)[1]
 
 
 def test_cudnn_cell_is_pytorchs_gru_cell():
-    cell = filled(make_cell("cudnn", 4, 5))
+    cell = filled(CELLS["cudnn"](4, 5))
     assert isinstance(cell, CudnnCell)
     torchs = nn.GRUCell(4, 5).double()
     with torch.no_grad():
@@ -32,7 +32,7 @@ def test_cudnn_cell_is_pytorchs_gru_cell():
 
 
 def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_product():
-    cell = filled(make_cell("paper", 4, 5))
+    cell = filled(CELLS["paper"](4, 5))
     x, s = torch.zeros(1, 4).double(), torch.randn(1, 5).double()
     inputs = torch.zeros(1, 15).double()
     inputs[:, :5], inputs[:, 5:10] = 50, -50  # z = 1, r = 0
@@ -45,9 +45,9 @@ def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_prod
 
 def test_a_masked_step_leaves_the_state_exactly():
     for kind in ("paper", "cudnn"):
-        cell = filled(make_cell(kind, 4, 5))
+        cell = filled(CELLS[kind](4, 5))
         s = torch.randn(2, 5).double()
         skip = torch.tensor([[[True], [False]]])
-        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip).states[1]
+        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip)[1]
         assert torch.equal(new[0], s[0])
         assert not torch.equal(new[1], s[1])

@@ -7,10 +7,9 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.core import additive_attention, gpu
-from nmtalign.core.additive_attention import Coverage, CoverageAttentionPass
+from nmtalign.core.attention import KEPT_BYTES
+from nmtalign.core.attention_variants import Coverage
 from nmtalign.core.model import Activations, TranslationModel
-from nmtalign.core.step import attention_parameters
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -24,11 +23,10 @@ def arguments(pairs=PAIRS):
     return batch.source, batch.source_mask, batch.target, batch.target_mask
 
 
-@pytest.mark.parametrize("kept", [additive_attention.KEPT_BYTES, 0])
+@pytest.mark.parametrize("kept_bytes", [KEPT_BYTES, 0])
 @pytest.mark.parametrize("config", ORDERS, ids=named)
-def test_gradients_of_states_contexts_and_weights(config, kept, monkeypatch):
-    monkeypatch.setattr(additive_attention, "KEPT_BYTES", kept)
-    models.check_gradients_of_unrolling(config)
+def test_gradients_of_states_contexts_and_weights(config, kept_bytes):
+    models.check_gradients_of_unrolling(config, kept_bytes)
 
 
 @pytest.mark.parametrize("config", ORDERS, ids=named)
@@ -84,15 +82,6 @@ def test_shares_do_not_depend_on_what_stands_beside_them(rounding):
         rounding.assert_same(few / together[:1, :3], np.ones(few.shape), tolerance)
         expected = 1 / (2 * (annotations.double() @ weight.double()).sigmoid())
         torch.testing.assert_close(together.double(), expected, rtol=tolerance, atol=0)
-
-
-def test_coverage_has_no_fused_attention_step():
-    model = make_model(COVERED)
-    with gpu.forced(True), torch.no_grad():
-        memory = model.encode(*arguments()[:2])
-        parameters = attention_parameters(model.decoder.attention, model.decoder.coverage, memory, torch.float64)
-        begun = model.decoder.attention.begin(memory, len(PAIRS), 1, False, None, parameters)
-    assert type(begun) is CoverageAttentionPass
 
 
 def test_coverage_starts_as_the_papers_alignment_model_does():

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from nmtalign.core import devices
-from nmtalign.core.devices import in_halves
+from nmtalign.core.devices import in_halves, strict_mode_has_effect
 from nmtalign.errors import ResourceError
 
 AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
@@ -30,16 +29,8 @@ AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
         (AVX | STRICT, AVX2, False),
     ],
 )
-def test_products_are_reproducible_where_the_strict_mode_has_an_effect(monkeypatch, mode, branch, reproducible):
-    answers = {"mkl_serv_cbwr_get": lambda of: mode, "mkl_serv_cbwr_get_auto_branch": lambda: branch}
-    monkeypatch.setattr(devices, "_mkl_function", lambda *names: answers[names[1]])
-    assert devices.products_are_reproducible() is reproducible
-
-
-def test_without_mkl_nothing_is_promised(monkeypatch):
-    monkeypatch.setattr(devices, "_mkl_function", lambda *names: None)
-    devices.make_products_reproducible()
-    assert not devices.products_are_reproducible()
+def test_products_are_reproducible_where_the_strict_mode_has_an_effect(mode, branch, reproducible):
+    assert strict_mode_has_effect(mode, branch) is reproducible
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "AUTO,STRICT"), ("COMPATIBLE", "COMPATIBLE")])

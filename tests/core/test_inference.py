@@ -7,7 +7,6 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.core import additive_attention
 from nmtalign.core.inference import Inference, WordTable
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -60,14 +59,25 @@ def test_selected_rows_and_sentences_go_on_alone(config):
     torch.testing.assert_close(weights[keep], alone_weights)
 
 
-def test_how_many_sentences_are_looked_at_together_changes_nothing(monkeypatch):
-    batch = make_batch(PAIRS)
-    inference = Inference(make_model(TINY))
+def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone():
+    """Beams of long sentences: the elements of tanh fill several portions, within and between sentences."""
+    model = make_model(dataclasses.replace(TINY, attention_hidden=64), torch.float32)
+    long = make_batch([([3, 4, 5, 6] * 40, [2]), ([7] * 150, [2]), ([1, 9] * 10, [2])])
+    inference, beam = Inference(model), 60
+    rows = torch.arange(3).repeat_interleave(beam)
+
+    def step(memory, rows):
+        state = inference.start(memory).select(rows)
+        return inference.step(memory, state, None)
+
     with torch.inference_mode():
-        encoded = inference.encode(batch.source, batch.source_mask)
-        together = inference.step(encoded, inference.start(encoded), None)[1]
-        monkeypatch.setattr(additive_attention, "CACHED_CELLS", 1)
-        torch.testing.assert_close(inference.step(encoded, inference.start(encoded), None)[1], together)
+        memory = inference.encode(long.source, long.source_mask)
+        _, features, weights = step(memory, rows)
+        assert weights[:beam].numel() * 64 > 1 << 19
+        for sentence in range(3):
+            _, alone, alone_weights = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
+            torch.testing.assert_close(features[rows == sentence], alone.expand(beam, -1))
+            torch.testing.assert_close(weights[rows == sentence], alone_weights.expand(beam, -1))
 
 
 def test_bf16_stays_near_float32_and_leaves_the_model_alone():

@@ -4,18 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmtalign.core import readout
-from nmtalign.core.readout import Readout, linear_cross_entropy
+from nmtalign.core.readout import BLOCK_CELLS as WHOLE
+from nmtalign.core.readout import CHUNK_CELLS, Readout, linear_cross_entropy
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 17
-
-
-@pytest.fixture(params=[(1 << 20, 1 << 20), (WORDS * 20, WORDS * 7)], ids=["whole", "parts"])
-def _sizes(monkeypatch, request):
-    """Everything at once, or several blocks of several chunks, the last ones short."""
-    monkeypatch.setattr(readout, "BLOCK_CELLS", request.param[0])
-    monkeypatch.setattr(readout, "CHUNK_CELLS", request.param[1])
 
 
 def problem(dtype, rows=43):
@@ -25,14 +18,15 @@ def problem(dtype, rows=43):
     return tensors, torch.randint(0, WORDS, (rows,))
 
 
-@pytest.mark.usefixtures("_sizes")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_loss_and_gradients_are_pytorchs(smoothing, weighted):
-    (features, weight, bias), targets = problem(torch.float64)
-    row_weights = torch.randint(0, 2, (43,)).double() if weighted else None
-    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights)
-    counted = torch.ones(43).double() if row_weights is None else row_weights
+@pytest.mark.parametrize(("rows", "block"), [(43, WHOLE), (43, WORDS * 20), (2 * CHUNK_CELLS // WORDS + 9, WHOLE)])
+def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
+    """All rows at once, in several blocks, and in several chunks of a block; the last ones are short."""
+    (features, weight, bias), targets = problem(torch.float64, rows)
+    row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
+    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights, block)
+    counted = torch.ones(rows).double() if row_weights is None else row_weights
     logits = F.linear(features, weight, bias)
     expected = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing) * counted).sum()
     torch.testing.assert_close(objective, expected)
@@ -43,10 +37,10 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted):
         torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.usefixtures("_sizes")
-def test_bf16_products_keep_the_sums_in_float32():
+@pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
+def test_bf16_products_keep_the_sums_in_float32(block):
     (features, weight, bias), targets = problem(torch.float32, rows=400)
-    objective, _ = linear_cross_entropy(features.to(torch.bfloat16), weight, bias, targets)
+    objective, _ = linear_cross_entropy(features.to(torch.bfloat16), weight, bias, targets, block_cells=block)
     expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum")
     assert objective.dtype == torch.float32
     assert objective.item() == pytest.approx(expected.item(), rel=5e-3)
@@ -92,8 +86,7 @@ def test_the_weight_of_a_loss_is_not_rounded_to_bf16(scale):
 
 
 @pytest.fixture
-def layer(monkeypatch):
-    monkeypatch.setattr(readout, "CHUNK_CELLS", 17 * 20)  # several chunks, the last one short
+def layer():
     torch.manual_seed(0)
     layer = Readout(ModelConfig(9, 17, embedding=4, hidden=6, maxout=5, output_rank=0), 8).double()
     for parameter in layer.parameters():
@@ -101,11 +94,18 @@ def layer(monkeypatch):
     return layer
 
 
-def test_token_log_probs_are_those_of_the_whole_softmax(layer):
-    features, targets = torch.randn(43, 5, dtype=torch.float64), torch.randint(0, 17, (43,))
-    whole = layer.log_probs(features).gather(1, targets[:, None]).squeeze(1)
-    torch.testing.assert_close(layer.token_log_probs(features, targets), whole)
-    assert layer.token_log_probs(features[:0], targets[:0]).shape == (0,)
+@pytest.mark.parametrize("rows", [0, 43, 2 * CHUNK_CELLS // WORDS + 9])
+def test_log_probs_and_gradients_of_tokens_are_those_of_the_whole_softmax(layer, rows):
+    features = torch.randn(rows, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, WORDS, (rows,))
+    whole = F.linear(features, layer.output_weight, layer.output_bias).log_softmax(-1)
+    expected = whole.gather(1, targets[:, None]).squeeze(1)
+    (gradient,) = torch.autograd.grad(expected.sum(), features)
+    with torch.no_grad():
+        torch.testing.assert_close(layer.token_log_probs(features, targets), expected)
+        log_probs, gradients = layer.token_gradients(features, targets)
+    torch.testing.assert_close(log_probs, expected)
+    torch.testing.assert_close(gradients, gradient)
 
 
 def test_maxout_takes_the_larger_of_adjacent_pairs(layer):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.core.attention import DotAttention, Memory
+from nmtalign.core.attention import AttentionInputs, Memory
+from nmtalign.core.attention_variants import DotAttention
 from nmtalign.core.model import Activations, Encoder, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.definition import resolve
@@ -86,7 +87,7 @@ def test_energies_do_not_depend_on_what_stands_beside_them(rounding):
     def energies(queries, keys):
         memory = Memory(keys, keys, None, queries[:, 0])
         rows = queries.flatten(0, 1)
-        return attention.begin(memory, len(rows), 1, False, None, ()).energies(0, rows)
+        return attention.begin(AttentionInputs(memory, (), len(rows))).energies(0, rows)
 
     whole = energies(queries, keys)
     tolerance = rounding.of(float((queries.abs() @ keys.abs().mT).max()), 2 * 24)

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from nmtalign.core import gpu as fused
+from nmtalign.core.attention import AttentionInputs, Memory
 from nmtalign.core.cells import CELLS, CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
 from nmtalign.settings.training_settings import ModelConfig
@@ -27,15 +28,14 @@ with pytest.MonkeyPatch.context() as patch:
     if not COMPILED:
         patch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton", reason="Triton is not installed")
-    from nmtalign.core.gpu import adadelta, attention_kernels, cell_kernels, softmax
-    from nmtalign.core.gpu.adadelta import adadelta_
-    from nmtalign.core.gpu.attention import FusedAttentionPass, attend_backward, attend_forward, keys_gradient
-    from nmtalign.core.gpu.cells import FUSED
-    from nmtalign.core.gpu.softmax import softmax_gradient
+    from nmtalign.core.gpu import fused_attention, fused_cells, one_pass
+    from nmtalign.core.gpu.fused_attention import FusedAttentionPass
+    from nmtalign.core.gpu.fused_cells import FUSED_PASSES
+    from nmtalign.core.gpu.one_pass import adadelta_, softmax_gradient
 
     with warnings.catch_warnings(action="ignore"):
         try:
-            attend_forward(*(torch.zeros(shape, device=DEVICE) for shape in ((1, 1), (1, 1, 1), (1, 1, 1), (1,))), None)
+            adadelta_(*torch.zeros(4, 1, device=DEVICE), rate=1.0, rho=0.9, epsilon=1e-6)
         except Exception as error:
             if "0-dimensional arrays" in str(error):  # Triton 3.6 beside NumPy 2.4
                 pytest.skip("this Triton's interpreter does not know this NumPy", allow_module_level=True)
@@ -70,120 +70,104 @@ def close(found, expected, dtype, times=1.0):
     assert (found - expected).norm() <= times * TOLERANCE[dtype] * expected.norm() + 1e-300
 
 
-def naive_look(query, keys, annotations, vector, padding):
-    """One sentence after the other, one position after the other."""
+def naive_pass(states, query_weight, vector, keys, annotations, padding):
+    """Contexts (T, B, D) and weights (T, B, Tx): one step, one sentence, one position after the other."""
     contexts, weights = [], []
-    for b in range(len(keys)):
+    for state, b in itertools.product(states, range(len(keys))):
         real = [j for j in range(keys.shape[1]) if padding is None or not padding[b, j]]
-        energies = torch.stack([vector @ torch.tanh(query[b] + keys[b, j]) for j in real])
+        query = query_weight @ state[b]
+        energies = torch.stack([vector @ torch.tanh(query + keys[b, j]) for j in real])
         shares = (energies - energies.max()).exp()
         shares = shares / shares.sum()
         row = torch.zeros(keys.shape[1], dtype=torch.float64, device=keys.device)
         weights.append(row.index_put((torch.tensor(real, device=keys.device),), shares))
         contexts.append(sum(share * annotations[b, j] for share, j in zip(shares, real, strict=True)))
-    return torch.stack(contexts), torch.stack(weights)
+    return torch.stack(contexts).unflatten(0, states.shape[:2]), torch.stack(weights).unflatten(0, states.shape[:2])
 
 
 def source(batch, positions, size, depth, dtype, scale=1.0):
-    """query, keys, annotations, vector, and padding of which the last sentence is one word long."""
+    """States of two steps, W_a, v_a, keys, annotations, and padding: the last sentence has one word."""
     padding = torch.zeros(batch, positions, dtype=torch.bool, device=DEVICE)
     for b in range(batch):
         padding[b, max(1, positions - 2 * b) :] = True
     padding[-1, 1:] = True
     tensors = (
-        normal(batch, size, dtype=dtype, scale=scale),
+        normal(2, batch, 4, dtype=dtype, scale=scale),
+        normal(size, 4, dtype=dtype),
+        normal(size, dtype=dtype),
         normal(batch, positions, size, dtype=dtype, scale=scale),
         normal(batch, positions, depth, dtype=dtype),
-        normal(size, dtype=dtype),
     )
     return *tensors, padding
 
 
+def fused_pass(states, query_weight, vector, keys, annotations, padding):
+    memory = Memory(annotations, keys, padding, states[0])
+    steps = FusedAttentionPass(AttentionInputs(memory, (query_weight, vector), len(keys), len(states), True))
+    for step, rows in enumerate(states):
+        steps.forward(step, rows)
+    return steps
+
+
+def gradients_of(steps, states, d_contexts, d_weights):
+    """Those of the states, W_a, v_a, the keys and the annotations, after a backward pass."""
+    steps.start_backward()
+    steps.d_contexts.copy_(d_contexts)
+    d_states = [steps.backward(step, None if d_weights is None else d_weights[step]) for step in (1, 0)]
+    d_keys = steps.d_keys(states)
+    return [torch.stack(d_states[::-1]), *steps.d_parameters(states), d_keys, steps.d_values()]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("positions", "size", "depth"), [(7, 20, 36), (1, 5, 3), (37, 33, 140)])
+@pytest.mark.parametrize(("positions", "size", "depth"), [(7, 20, 36), (1, 5, 3), (37, 70, 140)])
 @pytest.mark.parametrize("padded", [True, False])
-def test_a_look_forward_and_backward(dtype, positions, size, depth, padded):
-    query, keys, annotations, vector, padding = source(3, positions, size, depth, dtype)
+def test_attention_steps_forward_and_backward(dtype, positions, size, depth, padded):
+    *tensors, padding = source(3, positions, size, depth, dtype)
     padding = padding if padded else None
-    context, weights = attend_forward(query, keys, annotations, vector, padding)
-    inputs = exact(query, keys, annotations, vector)
-    expected_context, expected_weights = naive_look(*inputs, padding)
-    close(context, expected_context, dtype)
-    close(weights, expected_weights, dtype)
-    assert context.dtype == dtype
-    assert weights.dtype == torch.promote_types(dtype, torch.float32)
+    steps = fused_pass(*tensors, padding)
+    inputs = exact(*tensors)
+    expected = naive_pass(*inputs, padding)
+    close(steps.contexts, expected[0], dtype)
+    close(steps.weights, expected[1], dtype)
+    assert steps.weights.dtype == torch.promote_types(dtype, torch.float32)
     if padded:
-        assert (weights[padding] == 0).all()
-    d_context, d_weights = normal(3, depth, dtype=dtype), normal(3, positions, dtype=weights.dtype)
-    for asked in ((d_context, d_weights), (d_context, None), (None, d_weights), (None, None)):
-        d_query, d_energies = attend_backward(*asked, query, keys, annotations, vector, weights)
-        goal = sum(
-            (result * gradient.double()).sum()
-            for result, gradient in zip((expected_context, expected_weights), asked, strict=True)
-            if gradient is not None
-        )
-        d_keys, d_vector = keys_gradient(query[None], d_energies[None], keys, vector)
-        if asked == (None, None) or positions == 1:  # one weight is always 1
-            assert max(x.abs().max() for x in (d_query, d_energies, d_keys, d_vector)) < 1e-5
+        assert (steps.weights[:, padding] == 0).all()
+    d_contexts, d_weights = normal(2, 3, depth, dtype=dtype), normal(2, 3, positions, dtype=steps.weights.dtype)
+    goal = (expected[0] * d_contexts.double()).sum()
+    for given, extra in ((d_weights, (expected[1] * d_weights.double()).sum()), (None, 0)):
+        found = gradients_of(steps, tensors[0], d_contexts, given)
+        wanted = torch.autograd.grad(goal + extra, inputs, retain_graph=True)
+        if positions == 1:  # one weight is always 1
+            assert max(x.abs().max() for x in found[:4]) < 1e-5
             continue
-        expected = torch.autograd.grad(goal, (inputs[0], inputs[1], inputs[3]), retain_graph=True)
-        for found, wanted in zip((d_query, d_keys, d_vector), expected, strict=True):
-            close(found, wanted, dtype, times=4)
-        assert (d_query.dtype, d_keys.dtype, d_vector.dtype) == (dtype, dtype, weights.dtype)
+        for ours, theirs in zip(found, wanted, strict=True):
+            close(ours, theirs, dtype, times=4)
+            assert ours.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_keys_gradient_is_the_sum_over_all_steps(dtype):
-    steps, batch, positions, size = 4, 2, 35, 70
-    keys, vector = normal(batch, positions, size, dtype=dtype), normal(size, dtype=dtype)
-    wide_queries = normal(steps, batch, size + 8, dtype=dtype)
-    queries, d_energies = wide_queries[..., :size], normal(steps, batch, positions, dtype=torch.float32)
-    d_keys, d_vector = keys_gradient(queries, d_energies, keys, vector)
-    precise, scale = exact(keys, vector)
-    goal = sum(
-        d_energies[t, b, j].double() * (scale @ torch.tanh(queries[t, b].double() + precise[b, j]))
-        for t, b, j in itertools.product(range(steps), range(batch), range(positions))
-    )
-    for found, wanted in zip((d_keys, d_vector), torch.autograd.grad(goal, (precise, scale)), strict=True):
-        close(found, wanted, dtype)
-
-
-def test_slices_of_wider_rows_and_copies_give_the_same():
-    query, keys, annotations, vector, padding = source(3, 7, 20, 36, torch.float32)
-    expected = attend_forward(query, keys, annotations, vector, padding)
-    wide = torch.cat([query, query], 1)[:, :20]
-    turned = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in (keys, annotations)]
-    room = (torch.empty_like(expected[0]), torch.empty_like(expected[1]))
-    found = attend_forward(wide, *turned, vector, padding.t().contiguous().t(), out=room)
-    assert found[0] is room[0]
-    for ours, theirs in zip(found, expected, strict=True):
-        assert torch.equal(ours, theirs)
-    d_context = normal(3, 72, dtype=torch.float32)[:, ::2]
-    arguments = (keys, annotations, vector, expected[1])
-    for ours, theirs in zip(
-        attend_backward(d_context, None, wide, *arguments),
-        attend_backward(d_context.contiguous(), None, query, *arguments),
-        strict=True,
-    ):
-        assert torch.equal(ours, theirs)
+def test_keys_and_annotations_of_any_layout_give_the_same():
+    *tensors, padding = source(3, 7, 20, 36, torch.float32)
+    expected = fused_pass(*tensors, padding)
+    turned = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in tensors[3:]]
+    found = fused_pass(*tensors[:3], *turned, padding)
+    assert torch.equal(found.weights, expected.weights)
+    torch.testing.assert_close(found.contexts, expected.contexts)
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e4])
 def test_small_and_large_numbers_keep_their_digits(scale):
     """The paper starts with keys near 0, where tanh must not lose its digits; large ones must not overflow."""
-    query, keys, annotations, vector, padding = source(2, 5, 12, 6, torch.float32, scale)
-    context, weights = attend_forward(query, keys, annotations, vector, padding)
-    inputs = exact(query, keys, annotations, vector)
-    expected_context, expected_weights = naive_look(*inputs, padding)
-    close(context, expected_context, torch.float32)
-    close(weights, expected_weights, torch.float32)
-    d_context = normal(2, 6, dtype=torch.float32)
-    d_query, d_energies = attend_backward(d_context, None, query, keys, annotations, vector, weights)
-    found = (d_query, *keys_gradient(query[None], d_energies[None], keys, vector))
-    goal = (expected_context * d_context.double()).sum()
-    expected = torch.autograd.grad(goal, (inputs[0], inputs[1], inputs[3]))
-    room = 1e-6 if scale > 1 else 0  # where tanh is 1 everywhere, hardly a gradient is left
-    for ours, theirs in zip(found, expected, strict=True):
+    *tensors, padding = source(2, 5, 12, 6, torch.float32, scale)
+    steps = fused_pass(*tensors, padding)
+    inputs = exact(*tensors)
+    expected = naive_pass(*inputs, padding)
+    close(steps.contexts, expected[0], torch.float32)
+    close(steps.weights, expected[1], torch.float32)
+    d_contexts = normal(2, 2, 6, dtype=torch.float32)
+    wanted = torch.autograd.grad((expected[0] * d_contexts.double()).sum(), inputs)
+    # Where tanh is 1 everywhere, only rounding is left of a gradient; it is multiplied with numbers of that scale.
+    room = 1e-5 * scale if scale > 1 else 0
+    for ours, theirs in zip(gradients_of(steps, tensors[0], d_contexts, None), wanted, strict=True):
         assert (ours.double() - theirs).norm() <= 1e-5 * theirs.norm() + room
 
 
@@ -219,14 +203,13 @@ def test_steps_of_a_cell_forward_and_backward(dtype, kind, directions):
     count, batch, n = 3, 2, 5
     lead = (directions,) if directions else ()
     state_dtype = torch.promote_types(dtype, torch.float32)
-    whole = normal(*lead, count, batch, 3 * n + 1, dtype=dtype)
-    inputs, initial = whole[..., :-1], normal(*lead, batch, n, dtype=state_dtype)
+    inputs, initial = normal(count, *lead, batch, 3 * n, dtype=dtype), normal(*lead, batch, n, dtype=state_dtype)
     weight = normal(*lead, 3 * n, n, dtype=dtype, scale=0.5)
     bias = normal(*lead, n, dtype=dtype) if kind is CudnnCell else None
-    skip = torch.rand(*lead, count, batch, 1, device=DEVICE) < 0.3 if directions else None
-    steps = FUSED[kind.pass_class](initial, weight, bias, skip, count, True)
+    skip = torch.rand(count, *lead, batch, 1, device=DEVICE) < 0.3 if directions else None
+    steps = FUSED_PASSES[kind.pass_class](initial, weight, bias, skip, count, True)
     for step in range(count):
-        steps.forward(step, inputs.select(-3, step))
+        steps.forward(step, inputs[step])
     leaves = exact(inputs, initial, weight, *([bias] if bias is not None else []))
     expected = expected_states(kind, leaves, skip, directions)
     gradient = normal(*steps.states.shape)
@@ -235,10 +218,10 @@ def test_steps_of_a_cell_forward_and_backward(dtype, kind, directions):
     close(steps.rows, expected, dtype, times)
     wanted = torch.autograd.grad((expected * gradient).sum(), leaves)
     steps.start_backward()
-    d_state = gradient.select(-3, count).to(state_dtype, copy=True)
+    d_state = gradient[count].to(state_dtype, copy=True)
     for step in reversed(range(count)):
         steps.backward(step, d_state)
-        d_state += gradient.select(-3, step).to(state_dtype)
+        d_state += gradient[step].to(state_dtype)
     found = [steps.d_inputs, d_state, steps.d_weight(), *([steps.d_bias()] if bias is not None else [])]
     for ours, theirs in zip(found, wanted, strict=True):
         close(ours, theirs, dtype, times)
@@ -249,10 +232,10 @@ def expected_states(kind, leaves, skip, directions):
     if not directions:
         return naive_states(kind, inputs, initial, weight, *(bias or [None]), skip)
     ways = [
-        naive_states(kind, inputs[d], initial[d], weight[d], bias[0][d] if bias else None, skip[d])
+        naive_states(kind, inputs[:, d], initial[d], weight[d], bias[0][d] if bias else None, skip[:, d])
         for d in range(directions)
     ]
-    return torch.stack(ways)
+    return torch.stack(ways, 1)
 
 
 @pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
@@ -261,7 +244,7 @@ def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agree
     initial, inputs = normal(2, n, dtype=torch.float32), normal(2, 2, 3 * n, dtype=torch.float32)
     weight, bias = normal(3 * n, n, dtype=torch.float32, scale=0.05), normal(n, dtype=torch.float32)
     skip = torch.tensor([[True, False], [True, True]], device=DEVICE)[..., None]
-    passes = [FUSED[kind.pass_class](initial, weight, bias, skip, 2, kept) for kept in (True, False)]
+    passes = [FUSED_PASSES[kind.pass_class](initial, weight, bias, skip, 2, kept) for kept in (True, False)]
     for steps, step in itertools.product(passes, range(2)):
         steps.forward(step, inputs[step])
     states = passes[0].states
@@ -273,19 +256,6 @@ def test_a_skipped_state_stays_to_the_last_bit_and_a_pass_without_gradient_agree
     for step in range(2):
         plain.forward(step, inputs[step])
     torch.testing.assert_close(states, plain.states)
-
-
-@pytest.mark.parametrize("kind", [PaperCell, CudnnCell])
-def test_a_gradient_of_any_layout_is_changed_in_place(kind):
-    bias = normal(4) if kind is CudnnCell else None
-    steps = FUSED[kind.pass_class](normal(2, 4), normal(12, 4), bias, None, 1, True)
-    steps.forward(0, normal(2, 12))
-    turned = normal(4, 2).t()
-    whole = turned.contiguous()
-    steps.start_backward()
-    steps.backward(0, turned)
-    steps.backward(0, whole)
-    assert torch.equal(turned, whole)
 
 
 # ------------------------------------------------------------------ softmax, Adadelta
@@ -378,8 +348,8 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
     with fused.forced(False):
         expected = loss_and_gradient()
     launched = []
-    fused_cell = FUSED[CELLS[cell].pass_class]
-    places = (fused_cell, "start_backward"), (FusedAttentionPass, "start_backward"), (softmax, "softmax_gradient")
+    fused_cell = FUSED_PASSES[CELLS[cell].pass_class]
+    places = (fused_cell, "start_backward"), (FusedAttentionPass, "start_backward"), (one_pass, "softmax_gradient")
     for place, name in places:
         monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
     with fused.forced(True):
@@ -408,8 +378,5 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
     assert result.returncode == 0, result.stderr
     names = {line.split()[0] for line in result.stdout.splitlines()}
     assert {name for name in names if name.endswith("_kernel")} == {
-        name
-        for module in (adadelta, attention_kernels, cell_kernels, softmax)
-        for name in vars(module)
-        if name.endswith("_kernel")
+        name for module in (fused_attention, fused_cells, one_pass) for name in vars(module) if name.endswith("_kernel")
     }

@@ -21,7 +21,7 @@ from nmtalign.data.batches import (
     plan_epoch,
     useful_work,
 )
-from nmtalign.data.corpus import Split
+from nmtalign.data.corpus import Split, SplitSide
 from nmtalign.settings.presets import PRESETS
 from nmtalign.text.lines import read_lines
 from nmtalign.text.moses import MosesWords
@@ -228,12 +228,11 @@ def test_nine_tenths_of_the_work_is_useful_where_the_policy_may_choose(name, len
 
 def flat_corpus(count, dtype=np.uint16):
     generator = np.random.default_rng(2)
-    arrays = {}
-    for side in ("source", "target"):
+    sides = []
+    for _ in range(2):
         offsets = np.concatenate(([0], np.cumsum(generator.integers(0, 9, count)))).astype(np.int64)
-        arrays[f"{side}/offsets"] = offsets
-        arrays[f"{side}/ids"] = generator.integers(2, 60_000, offsets[-1]).astype(dtype)
-    return Split("train", arrays)
+        sides.append(SplitSide(generator.integers(2, 60_000, offsets[-1]).astype(dtype), offsets))
+    return Split("train", *sides)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
@@ -294,7 +293,7 @@ def test_pinned_batches_go_to_the_device_unchanged():
 
 
 def test_load_batches_keeps_the_plans_indices():
-    pairs = corpus(50)
+    pairs = flat_corpus(50)
     plan = plan_epoch(pairs, eligible(pairs, 0), BatchPolicy(7, "sentences", 2), 0)
     for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
         assert batch.indices.tolist() == indices.tolist()

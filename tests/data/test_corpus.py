@@ -101,7 +101,7 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> 
 
 
 def test_train_has_no_text(folder: Path) -> None:
-    with pytest.raises(FormatError, match="holds no raw text"):
+    with pytest.raises(FormatError, match="has no raw text"):
         Corpus.open(folder).splits["train"].source_text(0)
 
 
@@ -145,8 +145,8 @@ def test_other_formats_are_refused(folder: Path, key: str, value: object, messag
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("train/source/offsets", 99, "does not fit source/ids"),
-        ("train/target/ids", 999, "an id of train is not in the vocabulary"),
+        ("train/source/offsets", 99, "the offsets do not fit train/source/ids"),
+        ("train/target/ids", 999, "an id of train/target is not in the vocabulary"),
     ],
 )
 def test_inconsistent_numbers_are_refused(folder: Path, place: str, value: int, message: str, edit_hdf5: Any) -> None:

@@ -1,112 +1,118 @@
-"""Runs `nmtalign` as a process, without the seconds that its imports take.
+"""Starts `nmtalign` as a process, without the seconds that its imports take.
 
-A server process imports the libraries once per test worker. For each run it forks a child. The child does what
-`python -m nmtalign` does, with the streams, the folder and the environment of that run. If a run changes a variable
-that Python or a library reads when it starts, it is a new Python process instead.
+Each test worker has a server process that has imported the libraries. `command()` is a command line that runs this file
+as a small client. The client sends its arguments, streams, folder and environment to the server. The server forks a
+process that does what `python -m nmtalign` does. The client passes signals on to it, and ends as it ends. If a variable
+that Python or a library reads when it starts differs from the server's, or a stream is closed, the client becomes
+`python -m nmtalign` itself. A test that limits or measures a process starts `python -m nmtalign` directly.
 """
 
-import atexit
-import functools
-import gc
+import array
+import contextlib
 import json
 import os
-import pkgutil
-import runpy
 import signal
 import socket
-import subprocess
 import sys
-import threading
-import traceback
-import warnings
-from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-READ_AT_START = ("LANG", "LC_", "MKL_", "OMP_", "PYTHONIO", "PYTHONPATH", "PYTHONUN", "PYTHONUTF8")
+READ_AT_START = ("GOMP_", "LANG", "LC_", "MALLOC_", "MKL_", "OMP_", "PYTHONPATH", "PYTHONIO", "PYTHONUN", "PYTHONUTF8")
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_nmtalign(
-    *arguments: object, cwd: Path, stdin: bytes = b"", variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def command(*arguments: object) -> list[str]:
+    """The command line of `nmtalign ARGUMENTS`."""
+    return [sys.executable, "-ISB", __file__, _server(), *(str(one) for one in arguments)]
+
+
+def run_nmtalign(*arguments, cwd, stdin=b"", variables=None):
     """Runs `nmtalign ARGUMENTS` in the folder `cwd`, with `variables` added to the environment."""
-    words = [os.fsdecode(one) if isinstance(one, bytes | Path) else str(one) for one in arguments]
+    import subprocess
+
     environment = {**os.environ, **(variables or {})}
-    changed = {name for name, value in environment.items() if os.environ.get(name) != value}
-    if any(name.startswith(READ_AT_START) for name in changed):
-        command = [sys.executable, "-m", "nmtalign", *words]
-        return subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, env=environment, check=False)
-    request = {"arguments": words, "cwd": os.fspath(cwd), "environment": environment}
-    pipes = [os.pipe() for _ in range(3)]  # of standard input, output and error
-    (reads_input, writes_input), (reads_output, writes_output), (reads_error, writes_error) = pipes
-    theirs = [reads_input, writes_output, writes_error]
-    connection = _server()
-    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], theirs)
-    for descriptor in theirs:
-        os.close(descriptor)
-    output: list[bytes] = [b"", b""]
-
-    def read(index: int, descriptor: int) -> None:
-        with open(descriptor, "rb") as stream:
-            output[index] = stream.read()
-
-    threads = [
-        threading.Thread(target=_feed, args=(writes_input, stdin)),
-        *(threading.Thread(target=read, args=one) for one in ((0, reads_output), (1, reads_error))),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    code = int(connection.makefile("rb").readline())
-    return subprocess.CompletedProcess(["nmtalign", *words], code, *output)
-
-
-def _feed(descriptor: int, data: bytes) -> None:
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(data)
-    except BrokenPipeError:
-        pass  # the command did not read all of its input
-
-
-@functools.cache
-def _server() -> socket.socket:
-    """The connection to the server of this test worker."""
-    ours, theirs = socket.socketpair()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment
+    return subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, cwd=cwd, env=environment, check=False, timeout=280
     )
-    theirs.close()
-    atexit.register(process.wait)
-    atexit.register(ours.close)  # which ends the server; called before the line above
-    return ours
 
 
-def serve(connection: socket.socket) -> None:
-    """Forks a child per request and sends its exit code; returns only in a child, which then runs the command."""
+def _server(started: list[str] = []) -> str:  # noqa: B006
+    """The socket of this worker's server, which is started when it is first needed."""
+    if not started:
+        import atexit
+        import shutil
+        import subprocess
+        import tempfile
+
+        folder = tempfile.mkdtemp()
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+        started.append(f"{folder}/socket")
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(started[0])
+        listening.listen(64)
+        environment = {**os.environ, "PYTHONPATH": root, "OPENBLAS_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(listening.fileno())], pass_fds=[listening.fileno()], env=environment
+        )
+        listening.close()
+        atexit.register(shutil.rmtree, folder)
+        atexit.register(process.wait)
+        atexit.register(process.kill)
+    return started[0]
+
+
+def _be_client() -> None:
+    path, arguments = sys.argv[1], sys.argv[2:]
+    request = {
+        "arguments": arguments,
+        "cwd": os.getcwd(),  # noqa: PTH109
+        "environment": dict(os.environ),
+        "ignored": [int(one) for one in PASSED_ON if signal.getsignal(one) is signal.SIG_IGN],
+    }
+    data = json.dumps(request).encode()
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(path)
+    try:
+        server.sendmsg(
+            [len(data).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
+        )
+    except OSError:  # a stream is closed
+        _become_python(arguments)
+    server.sendall(data)
+    if server.recv(1) != b"y":
+        _become_python(arguments)
+    for number in PASSED_ON:  # a command may heed a signal that it was started to ignore
+        signal.signal(number, lambda given, frame: server.sendall(bytes([given])))
+    code = int.from_bytes(server.recv(4), "big", signed=True)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _become_python(arguments: list[str]) -> None:
+    os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *arguments])  # noqa: S606
+
+
+def _serve(listening: socket.socket) -> None:
+    """Forks a process per client; returns only in a process that is to run the command."""
+    import gc
+
     _import_all()
     gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        line, descriptors, *_ = socket.recv_fds(connection, 1, 3)
-        if not line:
-            os._exit(0)
-        while not line.endswith(b"\n"):
-            line += connection.recv(65536)
-        child = os.fork()
-        if not child:
-            connection.close()
-            _become(json.loads(line), descriptors)
+        client, _ = listening.accept()
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            _answer(client)
             return
-        for descriptor in descriptors:
-            os.close(descriptor)
-        _, status = os.waitpid(child, 0)
-        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        client.close()
 
 
 def _import_all() -> None:
+    import pkgutil
+    from importlib import import_module
+
     import nmtalign
 
     for name in ("h5py", "sacrebleu", "sentencepiece"):
@@ -116,25 +122,74 @@ def _import_all() -> None:
             import_module(module.name)
 
 
-def _become(request: dict[str, object], descriptors: list[int]) -> None:
+def _answer(client: socket.socket) -> None:
+    """Receives a request, and forks the process of the command; only this process returns."""
+    header, streams, _, _ = socket.recv_fds(client, 8, 3)
+    data, size = b"", int.from_bytes(header, "big")
+    while len(data) < size:
+        data += client.recv(size - len(data))
+    if len(streams) < 3:
+        os._exit(0)
+    request = json.loads(data)
+    changed = set(request["environment"].items()) ^ set(os.environ.items())
+    if any(name.startswith(READ_AT_START) and name != "PYTHONPATH" for name, _ in changed):
+        client.sendall(b"n")
+        os._exit(0)
+    child = os.fork()
+    if child:
+        for stream in streams:
+            os.close(stream)
+        client.sendall(b"y")
+        _watch(client, child)
+    client.close()
+    _become(request, streams)
+
+
+def _watch(client: socket.socket, child: int) -> None:
+    """Passes signals of the client on to the child, and the child's exit code to the client."""
+    import select
+
+    ended = os.pidfd_open(child)
+    while True:
+        ready, _, _ = select.select([client, ended], [], [])
+        if ended in ready:
+            _, status = os.waitpid(child, 0)
+            client.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+            os._exit(0)
+        numbers = client.recv(16)
+        for number in numbers or [signal.SIGKILL]:  # a client that is killed takes its process along
+            os.kill(child, number)
+        if not numbers:
+            os._exit(0)
+
+
+def _become(request: dict, streams: list[int]) -> None:
     """Gives this process the streams, the folder, the environment and the arguments of a request."""
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
+    import warnings
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     os.environ.clear()
-    os.environ.update(request["environment"])  # type: ignore[call-overload]
-    os.chdir(request["cwd"])  # type: ignore[arg-type]
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
     if rule := os.environ.get("PYTHONWARNINGS"):
-        warnings.simplefilter(rule)  # type: ignore[arg-type]
-    sys.argv = ["nmtalign", *request["arguments"]]  # type: ignore[misc]
+        warnings.simplefilter(rule)
+    sys.argv = ["nmtalign", *request["arguments"]]
 
 
 def _run() -> int:
     """Runs the command; returns the exit code that Python gives."""
+    import atexit
+    import runpy
+    import traceback
+
     code: object = 0
     try:
         runpy.run_module("nmtalign", run_name="__main__", alter_sys=True)
@@ -144,14 +199,17 @@ def _run() -> int:
         traceback.print_exc()
         code = 1
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            code = 120
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
     return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
-    os._exit(_run())  # Python would take most of a second to free what the server has imported
+    if sys.argv[1].isdigit():
+        _serve(socket.socket(fileno=int(sys.argv[1])))
+        os._exit(_run())  # Python would take most of a second to free what the server has imported
+    _be_client()

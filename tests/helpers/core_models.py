@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 
+from nmtalign.core.attention import KEPT_BYTES
 from nmtalign.core.model import TranslationModel
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -74,7 +75,7 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
     return model
 
 
-def check_gradients_of_unrolling(config: ModelConfig) -> None:
+def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYTES) -> None:
     """Those of states, contexts and weights, with padding, along a random direction of each leaf, against differences.
 
     The leaves are the annotations and the decoder's parameters.
@@ -87,7 +88,7 @@ def check_gradients_of_unrolling(config: ModelConfig) -> None:
     shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
     def objective():
-        run = decoder.unroll(decoder.remember(annotations, mask, ~mask), words)
+        run = decoder.unroll(decoder.remember(annotations, mask, ~mask), words, kept_bytes)
         found = run.states, run.contexts, run.weights
         return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
 

@@ -7,7 +7,7 @@ from nmtalign.reproduction.experiments import EqualBudget, Scale
 from nmtalign.reproduction.plan import ReproductionPlan, ReproductionRequest, make_plan
 from nmtalign.reproduction.reproduction_report import begin_folder, write_report
 from nmtalign.reproduction.reproduction_results import Results, gather
-from nmtalign.reproduction.running import Happening, Reproduction
+from nmtalign.reproduction.running import Reproduction
 from nmtalign.settings.workspace import load_workspace
 
 TWO = "RNNencdec-50,RNNsearch-50"
@@ -23,7 +23,7 @@ def make_plan_in(
     return make_plan(request, load_workspace(workspace / "nmtalign.toml"))
 
 
-def reach(plan: ReproductionPlan, heard: list[Happening] | None = None) -> Results:
+def reach(plan: ReproductionPlan, heard: list[str] | None = None) -> Results:
     """Runs a plan and writes its report; `heard` gets the messages."""
     begin_folder(plan)
     listen = (heard if heard is not None else []).append

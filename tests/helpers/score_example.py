@@ -3,8 +3,9 @@
 from itertools import count
 
 from nmtalign.scoring.differences import Difference, Segment
-from nmtalign.scoring.report import Breakdown, Interval, Mark, Part, Report, Resampling, Section, SystemReport
-from nmtalign.scoring.words import UnknownRates, WordCounts, WordRow, WordTable
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Mark, Resampling
+from nmtalign.scoring.words import UnknownRates, WordBreakdown, WordCounts, WordRow
 
 METRICS = ("BLEU", "chrF2", "TER")
 SIGNATURES = (
@@ -61,7 +62,7 @@ def system(number: int) -> SystemReport:
     return SystemReport(NAMES[number], Section(whole, cuts), Section(known))
 
 
-def words() -> tuple[WordTable, ...]:
+def words() -> tuple[WordBreakdown, ...]:
     """Counts by frequency and by place."""
     numbers = count(1)
 
@@ -75,8 +76,10 @@ def words() -> tuple[WordTable, ...]:
     frequency += [("100-999", 15211, 0.52), (">999", 52019, 0.66)]
     places = [(f"{name} fifth", 16039, 0.7 - i / 21) for i, name in enumerate(("first", "second", "third", "fourth"))]
     return (
-        WordTable("frequency", "words by frequency in training", "times seen", tuple(row(*each) for each in frequency)),
-        WordTable("place", "words by place in the sentence", "place", tuple(row(*each) for each in places)),
+        WordBreakdown(
+            "frequency", "words by frequency in training", "times seen", tuple(row(*each) for each in frequency)
+        ),
+        WordBreakdown("place", "words by place in the sentence", "place", tuple(row(*each) for each in places)),
     )
 
 

@@ -10,9 +10,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch, make_source
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Scoring
-from nmtalign.search.restrictions import SearchOptions
-from nmtalign.search.scorer import Choice, ModelScorer, ScoredStep, WordScores
+from nmtalign.search.hypotheses import Scoring, SearchOptions
+from nmtalign.search.scorer import Choice, ModelScorer, Session
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
@@ -20,16 +19,24 @@ SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
 _SCORING = ("length_penalty", "word_penalty", "coverage_penalty")
 
 
-class TensorScores(WordScores):
-    """Given log-probabilities, shifted so that a caller that ignores the sums is noticed."""
+class TensorSession(Session):
+    """Gives the log-probabilities `values`, shifted so that a caller that ignores the sums is noticed."""
 
-    shape = device = None  # set for each object
+    shape = None  # set for each object
 
-    def __init__(self, log_probs, shift=3.0):
-        self.values, self.shape, self.device, self.shift = log_probs, tuple(log_probs.shape), log_probs.device, shift
+    def __init__(self, values=None):
+        self.device = torch.device("cpu")
+        if values is not None:
+            self.show(values)
+
+    def show(self, values):
+        self.values, self.shape = values, tuple(values.shape)
+
+    def step(self, choice):
+        raise NotImplementedError
 
     def logits(self, rows):
-        return self.values[rows] + self.shift, torch.full((len(self.values[rows]), 1), self.shift)
+        return self.values[rows] + 3.0, torch.full((len(self.values[rows]), 1), 3.0)
 
 
 class TableScorer:
@@ -69,8 +76,9 @@ class WatchedScorer:
         return self.scorer.start(source, source_mask, candidates)
 
 
-class TableSession:
+class TableSession(TensorSession):
     def __init__(self, scorer, tables, mask, candidates):
+        super().__init__()
         self.scorer, self.tables, self.mask, self.candidates = scorer, tables, mask, candidates
         self.allowed = None if candidates is None else torch.from_numpy(candidates.allowed)
         self.place, self.last = 0, torch.zeros(len(mask), dtype=torch.long)
@@ -95,9 +103,9 @@ class TableSession:
             log_probs = log_probs[:, torch.from_numpy(self.candidates.words)]
             log_probs = log_probs.masked_fill(~self.allowed.repeat_interleave(each, 0), -torch.inf).log_softmax(-1)
         weights = self.scorer.read[self.place, self.last, : self.mask.shape[1]]
-        weights = weights.masked_fill(~self.mask.repeat_interleave(each, 0), -torch.inf).softmax(-1)
+        self.weights = weights.masked_fill(~self.mask.repeat_interleave(each, 0), -torch.inf).softmax(-1)
         self.place += 1
-        return ScoredStep(TensorScores(log_probs), weights)
+        self.show(log_probs)
 
 
 def small_model(seed=0, attention="additive", spread=3.0, **changes):
@@ -131,10 +139,10 @@ def walk(scorer, source, tokens, candidates=None):
     session = scorer.start(*make_source([source]), candidates)
     found, read, choice = [], [], None
     for word in (*tokens, 0):
-        step = session.step(choice)
+        session.step(choice)
         column = word if candidates is None else list(candidates.words).index(word)
-        found.append(float(step.scores.log_probs(slice(0, 1))[0, column]))
-        read.append(None if step.weights is None else step.weights[0].float().numpy())
+        found.append(float(session.log_probs(slice(0, 1))[0, column]))
+        read.append(None if session.weights is None else session.weights[0].float().numpy())
         choice = Choice(None, torch.zeros(1, dtype=torch.long), torch.tensor([word]))
     return found, None if read[0] is None else np.stack(read)
 

@@ -20,7 +20,6 @@ from nmtalign.report.document import (
     NamedText,
     Paragraph,
     RowGroup,
-    ScoreCard,
     ScoreCards,
     SentenceTexts,
     Span,
@@ -71,7 +70,7 @@ def everything(text: str) -> Document:
         Definitions([(span, Span(text, "code"))], "signatures"),
         SentenceTexts(span, sentence, Folded(text, [figure])),
     ]
-    return Document(text, blocks, [Paragraph(span, "verdict"), ScoreCards([ScoreCard(text, text, cell)])])
+    return Document(text, blocks, [Paragraph(span, "verdict"), ScoreCards(text, [(text, cell)])])
 
 
 @pytest.mark.parametrize("text", HOSTILE)

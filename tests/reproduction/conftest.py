@@ -10,7 +10,7 @@ from helpers.reproductions import make_plan_in
 
 from nmtalign.reproduction.experiments import SCALES, Scale
 from nmtalign.reproduction.plan import ReproductionPlan
-from nmtalign.sample import write_sample
+from nmtalign.sample.sample_corpus import write_sample
 
 SMALLEST = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}
 SEARCH = "\n[translate]\nmax_length_ratio = 1.0\n[score]\nbootstrap = 20\n"

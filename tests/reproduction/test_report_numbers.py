@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.reproduction.report_tables import trend
+from nmtalign.reproduction.report_figures import trend
 from nmtalign.reproduction.reproduction_results import most_reordered, reordering, sure_links
 
 

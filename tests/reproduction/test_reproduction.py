@@ -14,11 +14,10 @@ from helpers.reproductions import TWO, make_plan_in, reach
 
 from nmtalign.errors import NmtalignError, TrainingError, UsageError
 from nmtalign.reproduction import running
-from nmtalign.reproduction.corpora import Corpora
 from nmtalign.reproduction.experiments import PAPER_MODELS, EqualBudget
-from nmtalign.reproduction.paper import PAPER
-from nmtalign.reproduction.running import Failed, Halted, StepBegun
-from nmtalign.reproduction.translations import UNKNOWN
+from nmtalign.reproduction.preparation import Corpora
+from nmtalign.reproduction.report_tables import PAPER
+from nmtalign.reproduction.running import UNKNOWN, Halted
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
 from nmtalign.training.loop import Trainer
@@ -117,14 +116,15 @@ def test_the_report_has_no_date_and_a_second_run_gives_the_same_bytes(results):
     said = []
     reach(results.plan, said)
     assert {name: (folder / name).read_bytes() for name in names} == before
-    assert [happening.already for happening in said if happening.what.startswith(("prep", "transl"))] == [True] * 5
+    steps = [line for line in said if "] prep" in line or "] transl" in line]
+    assert [line.endswith(": done before") for line in steps] == [True] * 5
 
 
 def test_an_interrupted_run_resumes_and_gives_the_same_report(plan, monkeypatch):
     budget = EqualBudget("updates", 12)  # more than there are between two reports
     whole = reach(plan(budget, "whole", models=TWO)).plan.request.folder
     cut = plan(budget, "cut", models=TWO)
-    stopped = running.Reproduction(cut, lambda happening: None, _listener_that_stops(lambda: stopped))
+    stopped = running.Reproduction(cut, lambda line: None, _listener_that_stops(lambda: stopped))
     with pytest.raises(Halted):
         stopped.run()
     assert len(list((cut.work / "models").iterdir())) == 2  # the second one was cut off
@@ -161,12 +161,12 @@ def test_a_failed_experiment_is_in_the_report_and_the_others_continue(plan, monk
     monkeypatch.setattr(Trainer, "run", fails)
     said = []
     results = reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
-    assert [happening.name for happening in said if isinstance(happening, Failed)] == ["RNNencdec-30"]
-    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     reason = "the loss was not finite 10 times in a row"
+    assert [line for line in said if " failed, " in line] == [f"RNNencdec-30 failed, the others continue: {reason}"]
+    text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
     assert rows_of(text, "| experiment | seed |") == [["RNNencdec-30", "1234", reason]]
     assert rows_of(text, "| model | BLEU |")[0][1] == "–"
-    numbers = [happening.number for happening in said if isinstance(happening, StepBegun)]
+    numbers = [int(line[1 : line.index("/")]) for line in said if line.startswith("[")]
     assert numbers == sorted(numbers)
     assert numbers[-1] <= 5
 
@@ -188,7 +188,7 @@ def test_where_nothing_can_be_done_the_first_error_is_raised(plan, monkeypatch, 
     said = []
     with pytest.raises(NmtalignError, match=f"^no model could be trained: {re.escape(reason)}$"):
         reach(plan(models="RNNsearch-50"), said)
-    assert [happening.problem for happening in said if isinstance(happening, Failed)] == [reason]
+    assert said[-1] == f"RNNsearch-50 failed, the others continue: {reason}"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)], ids=repr)
@@ -200,7 +200,7 @@ def test_a_signal_is_no_failure_of_an_experiment(plan, monkeypatch, error):
     said = []
     with pytest.raises(type(error)):
         reach(plan(models="RNNencdec-30,RNNsearch-50"), said)
-    assert not [happening for happening in said if isinstance(happening, Failed)]
+    assert not any(" failed, " in line for line in said)
 
 
 def test_every_ablation_is_trained_and_compared_with_its_base(plan):
@@ -277,8 +277,8 @@ def test_a_larger_budget_and_a_search_without_unknown_words_are_in_the_report(pl
     results = reach(plan(EqualBudget("updates", 5), models="RNNsearch-50"))
     assert [trained.updates for trained in results.trained.values()] == [5]
     text = (results.plan.request.folder / "report.md").read_text(encoding="utf-8")
-    assert "RNNsearch-50, seed 1234, went on after a smaller budget was spent (at update 3)" in text
-    assert "never written, in any column" in text
+    assert "RNNsearch-50, seed 1234, continued after a smaller budget was spent (at update 3)" in text
+    assert "The models never write the word for unknown words, in any column." in text
 
 
 def test_a_corpus_of_other_text_is_not_used(plan, workspace):

@@ -6,8 +6,7 @@ import shutil
 import pytest
 from helpers.reproductions import reach
 
-from nmtalign.reproduction.running import Halted
-from nmtalign.reproduction.translations import TextTranslation
+from nmtalign.reproduction.running import Halted, TextTranslation
 from nmtalign.translating.keeping import KeepingTranslator
 
 

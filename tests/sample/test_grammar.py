@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesDetokenizer, MosesTokenizer
 
-from nmtalign.sample import LONGEST, Example, generate
+from nmtalign.sample.draft import Example
+from nmtalign.sample.grammar import LONGEST, generate
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nmtalign.sample import generate
+from nmtalign.sample.grammar import generate
 
 
 @dataclass(frozen=True)

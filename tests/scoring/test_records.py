@@ -8,8 +8,9 @@ import pytest
 
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
-from nmtalign.scoring.words import UnknownRates, WordCounts, WordRow, WordTable
+from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
+from nmtalign.scoring.resampling import Interval, Resampling
+from nmtalign.scoring.words import UnknownRates, WordBreakdown, WordCounts, WordRow
 
 PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)
 EMPTY = Part(">10", 0, (None, None), None)
@@ -31,7 +32,9 @@ def report_of(*systems: SystemReport, **more: object) -> Report:
 
 def full_report() -> Report:
     cut = Breakdown("length", "by words of the source", "words", (PLAIN, EMPTY))
-    words = WordTable("frequency", "words", "times seen", (WordRow("1", (WordCounts(4, 5, 2), WordCounts(4, 0, 0))),))
+    words = WordBreakdown(
+        "frequency", "words", "times seen", (WordRow("1", (WordCounts(4, 5, 2), WordCounts(4, 0, 0))),)
+    )
     segments = ((Segment("le", "same", True),), (Segment("la", "only", False),))
     return report_of(
         SystemReport("one", Section(PLAIN, (cut,)), Section(EMPTY)),

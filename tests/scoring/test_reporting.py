@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from nmtalign.scoring.cuts import by_length, by_place
-from nmtalign.scoring.lengths import parse_buckets, word_counts
+from nmtalign.scoring.buckets import by_length, by_place, parse_buckets, word_counts
 from nmtalign.scoring.measuring import corpus_scores, measure, measure_systems
 from nmtalign.scoring.metrics import MetricOptions
-from nmtalign.scoring.report import Resampling
 from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.resampling import Resampling
 
 SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]
 REFERENCES = ["un", "un deux", "un deux trois", "", "un deux trois quatre cinq", "deux un"]

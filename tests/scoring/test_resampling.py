@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.scoring import resampling
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.resampling import Columns, bootstrap, interval, swaps
 
@@ -22,26 +21,22 @@ def made_up(size: int, width: int = 10, seed: int = 3) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("size", [1, 2, 31, 100])
 @pytest.mark.parametrize("slices", [1, 2**8, 2**21])
-def test_slices_draw_the_samples_that_are_drawn_at_once(
-    size: int, slices: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resampling, "_DRAWS", slices)
+def test_slices_draw_the_samples_that_are_drawn_at_once(size: int, slices: int) -> None:
     rows, done = made_up(size), list[int]()
     columns = Columns.of([[statistics(rows)]])
     drawn = np.random.default_rng(12345).choice(size, size=(70, size), replace=True)
-    sums = bootstrap(columns, 70, 12345, done.append)[:, columns.places[0][0]]
+    sums = bootstrap(columns, 70, 12345, done.append, slices)[:, columns.places[0][0]]
     assert (sums == rows[drawn].sum(axis=1)).all()
     assert sum(done) == 70
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 100])
 @pytest.mark.parametrize("slices", [1, 2**8, 2**23])
-def test_slices_toss_the_coins_that_are_tossed_at_once(size: int, slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resampling, "_COINS", slices)
+def test_slices_toss_the_coins_that_are_tossed_at_once(size: int, slices: int) -> None:
     rows, done = made_up(size), list[int]()
     columns = Columns.of([[statistics(rows)]])
     coins = np.random.default_rng(12345).integers(2, size=(150, size), dtype=bool)
-    picked, left = (sums[:, columns.places[0][0]] for sums in swaps(columns, 150, 12345, done.append))
+    picked, left = (sums[:, columns.places[0][0]] for sums in swaps(columns, 150, 12345, done.append, slices))
     assert (picked == coins @ rows).all()
     assert (left == ~coins @ rows).all()
     assert sum(done) == 150

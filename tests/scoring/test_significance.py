@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, TER
 
-from nmtalign.scoring.cuts import by_length
-from nmtalign.scoring.lengths import parse_buckets
+from nmtalign.scoring.buckets import by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
 from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Part, Report, Resampling, Test
+from nmtalign.scoring.report import Part, Report
 from nmtalign.scoring.reporting import make_report
+from nmtalign.scoring.resampling import Resampling, Test
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")  # the same; the command has no two chrF in one run

@@ -1,7 +1,6 @@
 """Beam search: against enumeration, against forced decoding, whatever the batch."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search import beam_search as search_module
-from nmtalign.search.hypotheses import Scoring
-from nmtalign.search.restrictions import SearchOptions
+from nmtalign.search.hypotheses import Scoring, SearchOptions
 from nmtalign.search.selection import best_continuations
 
 PENALTIES = [
@@ -197,10 +195,10 @@ def test_what_cannot_go_on_never_continues_the_row_of_a_neighbour(monkeypatch, b
 
     def of_the_neighbour(*arguments):
         nonlocal impossible
-        found = best_continuations(*arguments)
-        without = found.totals == -torch.inf
+        totals, hypotheses, columns, gains = best_continuations(*arguments)
+        without = totals == -torch.inf
         impossible += int(without.sum())
-        return replace(found, hypotheses=torch.where(without, arguments[1].shape[1], found.hypotheses))
+        return totals, torch.where(without, arguments[1].shape[1], hypotheses), columns, gains
 
     monkeypatch.setattr(search_module, "best_continuations", of_the_neighbour)
     assert search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam) == expected

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.search.hypotheses import BackPointers, Scoring
+from nmtalign.search.beam_search import BackPointers
+from nmtalign.search.hypotheses import Scoring
 
 
 @pytest.mark.parametrize(

@@ -85,20 +85,21 @@ def test_probabilities_add_up_to_one(dtype, restricted):
     scorer = tables.scorer_of(tables.small_model(), dtype)
     candidates = tables.candidates_of(*[{2}, {3, 4}] * 3) if restricted else None
     with torch.inference_mode():
-        step = scorer.start(*tables.make_source(SENTENCES), candidates).step(None)
-        found = step.scores.log_probs(slice(0, 6)).clone()
+        session = scorer.start(*tables.make_source(SENTENCES), candidates)
+        session.step(None)
+        found = session.log_probs(slice(0, 6)).clone()
         assert found.dtype == torch.float32
         assert found.exp().sum(1).tolist() == pytest.approx([1.0] * 6, abs=1e-5)
-        assert step.scores.shape == found.shape
+        assert session.shape == found.shape
         for row in range(6):
-            assert torch.equal(step.scores.log_probs(slice(row, row + 1))[0], found[row])
+            assert torch.equal(session.log_probs(slice(row, row + 1))[0], found[row])
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (1, 10**7), (40_000, 1000)])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_parts_cover_all_rows_in_order(shape, device):
-    scores = tables.TensorScores(torch.empty(0))
-    scores.shape, scores.device = shape, torch.device(device)
-    cut = scores.parts()
+    session = tables.TensorSession()
+    session.shape, session.device = shape, torch.device(device)
+    cut = session.parts()
     assert [row for part in cut for row in range(part.start, part.stop)] == list(range(shape[0]))
     assert len(cut) == 1 or device == "cpu"

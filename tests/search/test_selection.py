@@ -13,13 +13,13 @@ from nmtalign.data.batches import make_source
 from nmtalign.search import beam_search as search_module
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.scorer import Choice
-from nmtalign.search.selection import Continuations, best_continuations, largest
+from nmtalign.search.selection import best_continuations, largest
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
 
 
-class LogitScores(tables.TensorScores):
+class LogitScores(tables.TensorSession):
     """Given logits that are not normalised."""
 
     def logits(self, rows):
@@ -34,20 +34,22 @@ def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: i
         if banned is not None:
             logits[:, banned] = -torch.inf
 
-    found = best_continuations(LogitScores(values), open_totals, count, restrict, **sizes)
+    found_totals, hypotheses, columns, gains = best_continuations(
+        LogitScores(values), open_totals, count, restrict, **sizes
+    )
     log_probs = values - values.logsumexp(-1, keepdim=True)
     if banned is not None:
         log_probs[:, banned] = -torch.inf
     totals = (log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]).flatten(1)
     order = totals.argsort(dim=1, descending=True, stable=True)[:, :count]
     finite = totals.gather(1, order) > -torch.inf
-    assert torch.equal(found.totals[finite], totals.gather(1, order)[finite])
-    places = found.hypotheses * values.shape[1] + found.columns
+    assert torch.equal(found_totals[finite], totals.gather(1, order)[finite])
+    places = hypotheses * values.shape[1] + columns
     assert torch.equal(places[finite], order[finite])
-    assert torch.equal(found.gains[finite], log_probs.view(len(open_totals), -1).gather(1, order)[finite])
-    inside = (found.hypotheses >= 0) & (found.hypotheses < open_totals.shape[1])
-    assert bool((inside & (found.columns >= 0) & (found.columns < values.shape[1])).all())
-    assert bool((found.totals[~finite] == -torch.inf).all())
+    assert torch.equal(gains[finite], log_probs.view(len(open_totals), -1).gather(1, order)[finite])
+    inside = (hypotheses >= 0) & (hypotheses < open_totals.shape[1])
+    assert bool((inside & (columns >= 0) & (columns < values.shape[1])).all())
+    assert bool((found_totals[~finite] == -torch.inf).all())
 
 
 @pytest.mark.parametrize("width", [7, 4096, 5003, 30000])
@@ -105,7 +107,7 @@ def by_sorting(scores, open_totals, count, restrict):
     totals = (gains.double().view(len(logits), -1) + open_totals.view(-1, 1)).flatten()
     order = totals.argsort(descending=True, stable=True)[: min(count, int((totals > -torch.inf).sum()))]
     hypotheses, columns = order // logits.shape[1], order % logits.shape[1]
-    return Continuations(*(part[None] for part in (totals[order], hypotheses, columns, gains[order])))
+    return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
 
 
 def naive(scorer, source, prefix, candidates, beam):
@@ -115,7 +117,8 @@ def naive(scorer, source, prefix, candidates, beam):
     session, choice = scorer.start(*make_source([source]), candidates), None
     opened, ended = [(0.0, ())], []
     for step in range(limit):
-        gains = session.step(choice).scores.log_probs(slice(0, len(opened))).double().numpy()
+        session.step(choice)
+        gains = session.log_probs(slice(0, len(opened))).double().numpy()
         free = words != UNK_ID if step + 1 < limit else words == EOS_ID
         gains[:, ~(words == prefix[step] if step < len(prefix) else free)] = -np.inf
         totals = (gains + np.array([total for total, _ in opened])[:, None]).ravel()

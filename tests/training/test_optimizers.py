@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from nmtalign.core.gpu import forced
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training import optimizers
 from nmtalign.training.optimizers import Adadelta, Descent, make_optimizer
 
 
@@ -36,13 +35,21 @@ def batches(count):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("clip", [0.0, 0.7])
-@pytest.mark.parametrize("piece", [5, 1 << 18])
-def test_adadelta_is_pytorchs(monkeypatch, sparse, clip, piece):
-    monkeypatch.setattr(optimizers, "PIECE", piece)
-    ours, theirs = words(), words()
+def test_adadelta_is_pytorchs(sparse, clip):
+    compare_with_pytorch(words(), sparse, clip, 12)
+
+
+def test_adadelta_of_a_large_matrix_by_pieces_is_pytorchs():
+    model = words()
+    model.matrix = nn.Parameter(torch.randn(4, 150_000).double())
+    compare_with_pytorch(model, sparse=False, clip=0.0, count=3)
+
+
+def compare_with_pytorch(ours, sparse, clip, count):
+    theirs = copy.deepcopy(ours)
     descent = Descent(Adadelta(ours.parameters(), lr=1.0, rho=0.95, eps=1e-6), clip)
     reference = torch.optim.Adadelta(theirs.parameters(), lr=0.5, rho=0.95, eps=1e-6)
-    for ids in batches(12):
+    for ids in batches(count):
         ours.backward(ids, sparse)
         norm = descent.step(0.5)
         theirs.backward(ids, sparse=False)

@@ -9,8 +9,8 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.inputs import InputRequest, Inputs, after, read_request
-from nmtalign.translating.output_formats import json_line, one_line
+from nmtalign.translating.inputs import InputRequest, Inputs, read_request
+from nmtalign.translating.output_formats import OutputFormat, one_line
 from nmtalign.translating.translation import Alternative, Request, Translation
 
 # One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
@@ -138,14 +138,6 @@ def test_objects(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_done_is_left_out(three: tuple[Path, ...]) -> None:
-    where = Path("out.fr.partial")
-    assert [request.text for request in after(iter(Inputs(three)), 2, where)] == ["three"]
-    assert list(after(iter(Inputs(three)), 3, where)) == []
-    with pytest.raises(InputError, match=r"out.fr.partial: holds the translations of 4 lines, but the input has 3;"):
-        list(after(iter(Inputs(three)), 4, where))
-
-
 def test_an_object_is_a_request() -> None:
     assert read_request('{"text": "the cat"}', "in: line 1") == Request("the cat")
     assert read_request('{"source": "the cat"}', "in: line 1") == Request("the cat")
@@ -207,12 +199,15 @@ def test_half_a_character_becomes_the_replacement_character() -> None:
 def test_what_was_written_can_be_read_again() -> None:
     request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
     alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
-    written = json_line(9, Translation(request, ("the", "cat"), 0, (alternative,)), TranslateConfig(word_scores=True))
+    written = OutputFormat(TranslateConfig(word_scores=True)).json_line(
+        9, Translation(request, ("the", "cat"), 0, (alternative,))
+    )
     again = read_request(written, "")
     assert again.text == "the cat"
     assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")
     second, plain = (
-        json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)), TranslateConfig()) for one in (again, request)
+        OutputFormat(TranslateConfig()).json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)))
+        for one in (again, request)
     )
     assert second == plain
 

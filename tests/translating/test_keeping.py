@@ -7,7 +7,7 @@ import pytest
 
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating import keeping
-from nmtalign.translating.keeping import Origin, options_that_count, sha256_of_lines
+from nmtalign.translating.keeping import key_of, options_that_count, origin_of
 
 PLAIN = TranslateConfig(device="cpu")
 
@@ -50,12 +50,12 @@ def test_a_hidden_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_key_is_of_all_that_counts() -> None:
-    origin = Origin("m", sha256_of_lines(["a", "b"]), {"beam": 1}, "1.0")
+    origin = origin_of("m", ["a", "b"], PLAIN)
     others = [
-        dataclasses.replace(origin, model="n"),
-        dataclasses.replace(origin, source_sha256=sha256_of_lines(["a b"])),
-        dataclasses.replace(origin, options={"beam": 2}),
-        dataclasses.replace(origin, nmtalign_version="1.1"),
+        origin_of("n", ["a", "b"], PLAIN),
+        origin_of("m", ["a b"], PLAIN),
+        origin_of("m", ["a", "b", ""], PLAIN),
+        origin_of("m", ["a", "b"], dataclasses.replace(PLAIN, beam=1)),
+        {**origin, "nmtalign_version": "1.1"},
     ]
-    assert len({origin.key, *(other.key for other in others)}) == 5
-    assert sha256_of_lines(["a", "b"]) != sha256_of_lines(["a", "b", ""])
+    assert len({key_of(each) for each in (origin, *others)}) == 6

@@ -12,15 +12,7 @@ import pytest
 
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.translating.output_formats import (
-    formatter,
-    json_line,
-    moses_lines,
-    one_line,
-    pair_json,
-    pair_line,
-    text_line,
-)
+from nmtalign.translating.output_formats import OutputFormat, one_line, pair_json, pair_line
 from nmtalign.translating.translation import Alternative, Request, ScoredPair, Translation
 
 WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.00001]], np.float32)  # 2 + 1 by 2 + 1
@@ -39,26 +31,34 @@ def aligned(text: str = "le chat") -> Translation:
     return Translation(Request("the cat"), ("the", "cat"), 0, (alternative,))
 
 
-def test_text_and_moses_lines() -> None:
+def written(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> str:
+    return OutputFormat(TranslateConfig(**settings), tokenizers).lines(number, found)
+
+
+def read_back(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> Any:
+    return json.loads(written(number, found, tokenizers, format="json", **settings))
+
+
+def test_text_and_written() -> None:
     two = translation("un |||| deux", 'é "\u2028')
-    assert text_line(7, two) == "un |||| deux"
-    first, second = moses_lines(7, two, TranslateConfig()).split("\n")
+    assert written(7, two) == "un |||| deux\n"
+    first, second, _ = written(7, two, n_best=2).split("\n")
     assert first == "7 ||| un | | || deux ||| LogProb= -0.333333 Length= 2 ||| -0.142857"
     assert second == '7 ||| é "\u2028 ||| LogProb= -0.666667 Length= 3 ||| -0.285714'
 
 
 def test_word_scores_and_alignments_in_moses_lines() -> None:
     scores = "LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 -0.250000"
-    found = moses_lines(3, aligned(), TranslateConfig(word_scores=True, alignment="hard"))
+    found = written(3, aligned(), word_scores=True, alignment="hard")
     # The second word looks at `</s>` most: it has no link.
-    assert found == f"3 ||| le chat ||| {scores} ||| -0.500000 ||| 1-0"
-    found = moses_lines(3, aligned(), TranslateConfig(alignment="soft"))
-    assert found.split(" ||| ")[-1] == "0.125,0.75,0.125 0.25,0.25,0.5 0,1,0"
+    assert found == f"3 ||| le chat ||| {scores} ||| -0.500000 ||| 1-0\n"
+    found = written(3, aligned(), alignment="soft")
+    assert found.split(" ||| ")[-1] == "0.125,0.75,0.125 0.25,0.25,0.5 0,1,0\n"
     # The field is there even where there is nothing to say.
-    assert moses_lines(0, translation(""), TranslateConfig(alignment="hard")).endswith(" ||| ")
+    assert written(0, translation(""), alignment="hard").endswith(" ||| \n")
     blank = translation("", weights=np.zeros((1, 1), np.float32))
-    assert moses_lines(0, blank, TranslateConfig(alignment="hard")).endswith("-0.142857 ||| ")
-    assert moses_lines(0, blank, TranslateConfig(alignment="soft")).endswith("-0.142857 ||| 0")
+    assert written(0, blank, alignment="hard").endswith("-0.142857 ||| \n")
+    assert written(0, blank, alignment="soft").endswith("-0.142857 ||| 0\n")
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_word_scores_and_alignments_in_moses_lines() -> None:
     ],
 )  # fmt: skip
 def test_the_form_follows_from_what_is_asked_for(settings: dict[str, Any], expected: str) -> None:
-    assert formatter(TranslateConfig(**settings))(4, aligned()) == expected
+    assert written(4, aligned(), **settings) == expected
 
 
 def test_several_translations_are_a_line_each() -> None:
-    found = formatter(TranslateConfig(n_best=2))(0, translation("a", "b"))
+    found = written(0, translation("a", "b"), n_best=2)
     assert found.count("\n") == 2
     assert found.endswith("\n")
-    assert formatter(TranslateConfig(n_best=2, format="json"))(0, translation("a", "b")).count("\n") == 1
+    assert written(0, translation("a", "b"), n_best=2, format="json").count("\n") == 1
 
 
 def test_a_line_of_json() -> None:
-    line = json_line(7, translation("un |||| deux", 'é "\u2028'), TranslateConfig())
+    line = written(7, translation("un |||| deux", 'é "\u2028'), format="json")
     assert "é" in line
     assert len(line.splitlines()) == 1
     assert json.loads(line) == {
@@ -103,32 +103,29 @@ def test_a_line_of_json() -> None:
 
 
 def test_word_scores_alignments_and_pieces_in_json() -> None:
-    config = TranslateConfig(format="json", word_scores=True, alignment="hard")
-    found = json.loads(json_line(0, aligned(), config))
+    found = read_back(0, aligned(), word_scores=True, alignment="hard")
     assert found["token_log_probs"] == found["n_best"][0]["token_log_probs"] == [-0.5, -0.75, -0.25]
     assert found["alignment"] == found["n_best"][0]["alignment"] == [[1, 0]]
     assert "pieces" not in found
-    config = TranslateConfig(format="json", alignment="soft")
     (alternative,) = aligned().n_best
-    found = json.loads(json_line(0, Translation(Request("x"), ("the", "cat"), 0, (alternative,), pieces=3), config))
+    found = read_back(0, Translation(Request("x"), ("the", "cat"), 0, (alternative,), pieces=3), alignment="soft")
     assert found["alignment"] == [[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0.0, 1.0, 0.0]]
     assert found["pieces"] == 3
     assert "token_log_probs" not in found
-    assert json.loads(json_line(0, translation("a"), config))["alignment"] is None
+    assert read_back(0, translation("a"), alignment="soft")["alignment"] is None
 
 
 def test_other_keys_pass_through_and_the_id_stays() -> None:
     extra = {"doc": {"n": [1, None, "é"]}, "id": "s-1", "score": "mine", "words": 5, "big": 10**30}
-    found = json.loads(json_line(7, translation("x", extra=extra), TranslateConfig()))
+    found = read_back(7, translation("x", extra=extra))
     assert (found["id"], found["doc"], found["big"], found["words"]) == ("s-1", {"n": [1, None, "é"]}, 10**30, 5)
     assert found["score"] == -0.142857
     assert list(found)[:2] == ["id", "doc"]
 
 
 def test_what_was_written_before_does_not_stay_beside_another_translation() -> None:
-    config = TranslateConfig(format="json", word_scores=True, alignment="hard")
-    before = json.loads(json_line(0, aligned(), config))
-    found = json.loads(json_line(0, translation("x", extra={**before, "topic": "cats"}), TranslateConfig()))
+    before = read_back(0, aligned(), word_scores=True, alignment="hard")
+    found = read_back(0, translation("x", extra={**before, "topic": "cats"}))
     assert "alignment" not in found
     assert "token_log_probs" not in found
     assert (found["topic"], found["source"]) == ("cats", "a\u2028 \x00b")
@@ -140,8 +137,8 @@ def test_json_is_valid_whatever_it_holds() -> None:
 
     alternative = Alternative("x", ("x",), math.nan, -math.inf, (math.nan, -1.0), np.full((2, 2), np.nan, np.float32))
     extra = {"a": [math.inf, {"b": math.nan}], "half": "\ud800 and \U0001f98a", "ends": "\x85\u2028\u2029\r\n\x0b"}
-    config = TranslateConfig(word_scores=True, alignment="soft")
-    line = json_line(0, Translation(Request("s", extra=extra), ("s",), 0, (alternative,)), config)
+    odd = Translation(Request("s", extra=extra), ("s",), 0, (alternative,))
+    line = written(0, odd, format="json", word_scores=True, alignment="soft")
     assert len(line.splitlines()) == 1
     found = json.loads(line.encode("utf-8"), parse_constant=refuse)
     assert (found["score"], found["log_prob"], found["token_log_probs"]) == (None, None, [None, -1.0])
@@ -184,19 +181,18 @@ def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
     alternative = Alternative("boats cats", target, -1.0, -4.0, (-1.0,) * 4, weights)
     found = Translation(Request("cats boat"), source, 0, (alternative,))
     tokenizers = Tokenizers(pieces, pieces)
-    hard, soft = TranslateConfig(alignment="hard"), TranslateConfig(alignment="soft")
     # Of single pieces the last one's largest weight is on `▁b`; of words, `cats` has more.
-    assert formatter(hard, tokenizers)(0, found).split(" ||| ")[-1] == "1-0 0-1\n"
-    assert formatter(soft, tokenizers)(0, found).split(" ||| ")[-1] == "0.2,0.7,0.1 0.6,0.4,0 0,0,1\n"
-    line = json.loads(json_line(0, found, TranslateConfig(alignment="hard", word_scores=True), tokenizers))
+    assert written(0, found, tokenizers, alignment="hard").split(" ||| ")[-1] == "1-0 0-1\n"
+    assert written(0, found, tokenizers, alignment="soft").split(" ||| ")[-1] == "0.2,0.7,0.1 0.6,0.4,0 0,0,1\n"
+    line = read_back(0, found, tokenizers, alignment="hard", word_scores=True)
     assert line["alignment"] == [[1, 0], [0, 1]]
     assert (line["source_words"], line["words"]) == (["cats", "boat"], ["boats", "cats"])
     assert (line["source_tokens"], line["tokens"]) == (list(source), list(target))
     assert len(line["token_log_probs"]) == 4
     # Where the pieces are what is written, they are what is aligned.
-    tokenized = TranslateConfig(alignment="hard", tokenized=True)
-    assert formatter(tokenized, tokenizers)(0, found).split(" ||| ")[-1] == "2-0 2-1 2-2\n"
-    line = json.loads(json_line(0, found, tokenized, tokenizers))
+    tokenized = {"alignment": "hard", "tokenized": True}
+    assert written(0, found, tokenizers, **tokenized).split(" ||| ")[-1] == "2-0 2-1 2-2\n"
+    line = read_back(0, found, tokenizers, **tokenized)
     assert line["alignment"] == [[2, 0], [2, 1], [2, 2]]
     assert "words" not in line
 

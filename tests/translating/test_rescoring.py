@@ -15,9 +15,9 @@ from nmtalign.translating.rescoring import (
     NBestLine,
     Pair,
     best_first,
-    check_feature_name,
     parse_n_best,
     read_n_best,
+    score_n_best_list,
     score_pairs,
 )
 from nmtalign.translating.translation import ScoredPair
@@ -218,10 +218,12 @@ def test_fields_that_are_missing_are_made() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a=", "a|b", "a\t"])
-def test_names_of_features(name: str) -> None:
-    check_feature_name("nmtalign.1")
+def test_names_of_features(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+    translator, files = Translator.load(models["one"], threads=1), written(tmp_path, "the fox\n", ["0 ||| le"])
+    ((line, _),) = score_n_best_list(translator, *files, "nmtalign.1")
+    assert str(line).startswith("0 ||| le ||| nmtalign.1= -")
     with pytest.raises(UsageError, match="cannot name a feature"):
-        check_feature_name(name)
+        next(score_n_best_list(translator, *files, name))
 
 
 def written(folder: Path, source: str, lines: list[str]) -> tuple[Path, Path]:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
-from nmtalign.translating.stream import AtHand, windows
+from nmtalign.translating.stream import windows
 
 MANY = 10**9
 
 
-def cut(lines, count=100, characters=MANY):
-    return list(windows(lines, count, characters, len))
+def cut(lines, count=100, characters=MANY, available=False):
+    return list(windows(lines, count, characters, len, available))
 
 
 def failing(*lines: str) -> Iterator[str]:
@@ -25,7 +25,7 @@ def failing(*lines: str) -> Iterator[str]:
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 50), st.integers(1, 200), st.booleans())
 def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, characters: int, sequence: bool) -> None:
-    found = cut(lines if sequence else AtHand(iter(lines)), count, characters)
+    found = cut(lines if sequence else iter(lines), count, characters, available=True)
     assert list(itertools.chain(*found)) == lines
     for number, window in enumerate(found):
         part = 1 if sequence else max(1, 8 // 2**number)  # the first ones are smaller, so that something comes out soon
@@ -34,18 +34,6 @@ def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, cha
         assert sum(map(len, window[:-1])) < bound
         full = len(window) == most or sum(map(len, window)) >= bound
         assert full or window is found[-1]
-
-
-@given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 20), st.integers(0, 40))
-def test_windows_that_are_done_are_passed_over(lines: list[str], count: int, characters: int, done: int) -> None:
-    whole = cut(AtHand(iter(lines)), count, characters)
-    source = AtHand(iter(lines), done)
-    left = cut(source, count, characters)
-    assert left == (whole[-len(left) :] if left else [])
-    assert source.passed + sum(map(len, left)) == len(lines)
-    assert source.passed <= done
-    if left:
-        assert source.passed + len(left[0]) > done  # nothing is done twice that need not be
 
 
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
@@ -94,14 +82,14 @@ def test_reading_ahead_is_bounded() -> None:
     thin.close()
 
 
-@pytest.mark.parametrize("source", [AtHand, iter])
-def test_an_error_comes_after_the_lines_before_it(source) -> None:
+@pytest.mark.parametrize("available", [False, True])
+def test_an_error_comes_after_the_lines_before_it(available: bool) -> None:
     found: list[str] = []
     with pytest.raises(InputError, match="line 4"):
-        found.extend(itertools.chain.from_iterable(windows(source(failing("a", "b", "c")), 2, MANY, len)))
+        found.extend(itertools.chain.from_iterable(windows(failing("a", "b", "c"), 2, MANY, len, available)))
     assert found == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("source", [list, AtHand, iter])
-def test_nothing_gives_nothing(source) -> None:
-    assert cut(source([])) == []
+@pytest.mark.parametrize("available", [False, True])
+def test_nothing_gives_nothing(available: bool) -> None:
+    assert cut([], available=available) == cut(iter([]), available=available) == []

@@ -276,6 +276,23 @@ def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: 
     assert 4000 / 100 <= len(times) <= 4000 * 3 / 40
 
 
+@pytest.mark.parametrize("done", [0, 1, 7, 60, 61, 200])
+def test_lines_that_are_done_are_not_translated_again(loaded: LoadedModel, done: int) -> None:
+    """Available lines are translated in the same windows, so that the rest is equal to the last bit."""
+    lines = [" ".join(WORDS[: 1 + number % 7]) for number in range(200)]
+    translator = Translator(loaded, config(batch_size=20))
+    whole = list(translator.translate_rest(iter(lines), available=True))
+    rest = list(translator.translate_rest(iter(lines), done, available=True))
+    repeated = len(rest) - (len(lines) - done)
+    assert 0 <= repeated < 25
+    assert [t.score for t in rest] == [t.score for t in whole[len(whole) - len(rest) :]]
+    alone = [t.source for t in translator.translate_rest(iter(lines), done)]
+    assert alone == lines[done:]
+    sampler = Translator(loaded, config(batch_size=20, sample=True))
+    samples = [list(sampler.translate_rest(iter(lines), done, mode)) for mode in (0, 1)]
+    assert [t.text for t in samples[0]] == [t.text for t in samples[1][repeated:]]
+
+
 @pytest.mark.parametrize("kind", ["words", "subwords"])
 @pytest.mark.parametrize("size", [4097, 5003])
 def test_of_many_words_a_prefix_or_phrase_is_for_its_line_alone(
@@ -410,7 +427,7 @@ def test_long_sentences_make_small_batches(loaded: LoadedModel) -> None:
         loaded, lambda source: shapes.append(tuple(source.shape)), max_length_ratio=0.1, batch_size=402
     )
     list(translator.translate(["a fox"] * 6 + ["a fox " * 100] * 3))
-    assert shapes == [(2, 201), (2, 201), (5, 3)]
+    assert sorted(shapes) == [(2, 201), (2, 201), (5, 3)]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])

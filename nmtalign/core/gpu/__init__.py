@@ -39,7 +39,7 @@ def forced(on: bool) -> Iterator[None]:
 def _try(index: int) -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    from nmtalign.core.gpu.adadelta import adadelta_
+    from nmtalign.core.gpu.one_pass import adadelta_
 
     weights = torch.zeros(4, 1, device=torch.device("cuda", index))
     try:

@@ -1,38 +1,14 @@
-"""What all kernels share: how tensors are passed to them, block sizes that are powers of 2, sigmoid and tanh."""
+"""Helpers of all kernels: block sizes, types, sigmoid and tanh."""
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls, allow-incomplete-defs
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-
-
-def rows(tensor: Tensor, width: int) -> tuple[Tensor, int]:
-    """`tensor` (..., width) as rows of adjacent numbers, and how far apart they are; a copy only where it must be.
-
-    A slice of the last dimension is no copy; a slice of any but the first of the others is.
-    """
-    flat = tensor.reshape(-1, width)
-    if flat.stride(1) != 1 and width > 1:
-        flat = flat.contiguous()
-    return flat, flat.stride(0) if len(flat) > 1 else width
 
 
 def power_of_two(count: int, least: int = 1, most: int = 1 << 16) -> int:
-    """The smallest power of 2 that is not under `count`, kept between two others."""
-    return min(most, max(least, 1 << max(0, count - 1).bit_length()))
-
-
-def parts(count: int, block: int) -> int:
-    """Blocks that cover `count`."""
-    return -(-count // block)
-
-
-def options(warps: int) -> dict[str, Any]:
-    """How a kernel is compiled: threads a program in warps of 32, and a * b + c in one rounding."""
-    return {"num_warps": warps, "enable_fp_fusion": True}
+    """The smallest power of 2 that is at least `count`, limited to `least` and `most`."""
+    return min(most, max(least, int(triton.next_power_of_2(count))))
 
 
 def triton_type(dtype: torch.dtype) -> object:

@@ -1,0 +1,263 @@
+"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.links import merge_log_probs, merge_pieces
+from nmtalign.errors import InputError, NmtalignError
+from nmtalign.files import disk_errors, sha256_of, stays_in_place, stream_number
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.translating.inputs import InputRequest, Inputs
+from nmtalign.translating.output_formats import OutputFormat, writes_lists
+from nmtalign.translating.resume import PartialFile
+from nmtalign.translating.translation import Translation
+from nmtalign.translating.translator import Translator
+
+_BUG = "this is a bug of nmtalign"
+
+
+@dataclass(frozen=True)
+class SavedAlignments:
+    """The HDF5 file of a run: the alignments of the best or of all translations, as float16 or float32."""
+
+    path: Path
+    n_best: bool = False
+    weights: str = "float16"
+
+    def has_all(self, sentences: int) -> bool:
+        """Whether the file contains this number of sentences, and no interrupted run has left another to resume."""
+        if self.path.with_name(f"{self.path.name}.partial").exists() or not self.path.is_file():
+            return False
+        with AlignmentFile(self.path) as file:
+            return file.sentence_count() == sentences
+
+    def attributes(self, translator: Translator, inputs: Inputs) -> dict[str, object]:
+        """What the file says about its origin."""
+        loaded, settings = translator.loaded, translator.config
+        options = {
+            "command": "translate",
+            "alignments_of": "n-best" if self.n_best else "best",
+            **dataclasses.asdict(settings),
+            "prefix_file": str(inputs.prefixes or ""),
+            "phrase_file": str(inputs.phrases or ""),
+        }
+        return {
+            "model_hash": "+".join(model.hash for model in translator.models),
+            "direction": f"{loaded.source_language}-{loaded.target_language}",
+            "made_by": "sampling" if settings.sample else "beam search",
+            "options": json.dumps(options),
+            "seed": settings.seed if settings.sample else 0,
+            "source_file": ", ".join(map(str, inputs.paths)),
+            "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in inputs.paths),
+        }
+
+    def add(self, writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:
+        """Adds the alignments between words of the translations of a line."""
+        source = translation.source_tokens
+        source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
+        for rank, entry in enumerate(translation.n_best if self.n_best else translation.n_best[:1]):
+            if entry.alignment is None:
+                raise NmtalignError(f"the search kept no weights; {_BUG}")
+            target_index = tokenizers.target.word_index(entry.tokens)
+            writer.append(
+                source_words,
+                tokenizers.target.words(entry.tokens),
+                merge_pieces(entry.alignment, source_index, target_index),
+                entry.log_prob,
+                number,
+                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index),
+                rank=rank,
+            )
+
+
+class FileTranslation:
+    """Translates all lines of the inputs to a file, which a later run can resume, or to a stream.
+
+    Streams are an open stream, and the path of something that cannot be replaced, such as /dev/null or a named pipe.
+    `lines`, `words` and `unknown` count what this run has translated: lines, source tokens and unknown ones. `done`
+    counts the lines that earlier runs have translated.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        output: Path | BinaryIO,
+        settings: TranslateConfig,
+        resume: bool = False,
+        alignments: SavedAlignments | None = None,
+        notify: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        """`notify` receives one line of text for each thing that a user should know about a line or a file."""
+        self.lines = self.words = self.unknown = self.done = 0
+        self._inputs, self._settings, self._resume = inputs, settings, resume
+        self._alignments, self._notify = alignments, notify
+        self._available, self._read = inputs.at_hand, 0
+        self._output: BinaryIO | Path | PartialFile = output
+        if isinstance(output, Path) and not stays_in_place(output):
+            self._output = file = PartialFile(output, settings.n_best if writes_lists(settings) else 0)
+            if resume:
+                file.look_back()
+            self.done = file.done
+
+    def is_done(self) -> bool:
+        """Whether an earlier run has translated all lines; a complete FILE.partial is renamed to FILE.
+
+        Raises InputError if the output has more lines than the inputs.
+        """
+        file = self._output
+        if not isinstance(file, PartialFile) or file.found is None or not self._available:
+            return False
+        lines = self._inputs.count()
+        if self.done > lines:
+            raise self._too_many(lines)
+        if self._alignments is not None:
+            return self.done == lines and file.found == file.path and self._alignments.has_all(lines)
+        if self.done == lines and file.found == file.partial:
+            file.open()
+            file.finish()
+        return self.done == lines
+
+    def left(self) -> str:
+        """The end of a message about an interruption: what the output contains."""
+        if not isinstance(self._output, PartialFile):
+            return f" after {self.lines:,} lines"
+        lines = self.done + self.lines
+        return f"; {self._output.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
+
+    def run(
+        self,
+        translator: Translator,
+        report: Callable[[InputRequest], None] = lambda request: None,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Translates the lines that are left, and calls `report` after each line that was written.
+
+        Output is written inside `guard()`, which may hold back an interruption until the line is complete. Raises
+        NmtalignError if a line has no translation.
+        """
+        try:
+            with self._opened_alignments(translator) as add_alignments, self._opened() as write:
+                for request, translation, text in self._translations(translator):
+                    with guard():
+                        write(text)
+                        self.lines += 1
+                        self.words += len(translation.source_tokens)
+                        self.unknown += translation.source_unknown
+                        add_alignments(request.index, translation)
+                    report(request)
+                if isinstance(self._output, PartialFile):
+                    with guard():
+                        self._output.finish()
+        except NmtalignError as error:
+            if self.lines and isinstance(self._output, PartialFile):
+                raise type(error)(f"{error}{self.left()}") from None
+            raise
+
+    @contextlib.contextmanager
+    def _opened_alignments(self, translator: Translator) -> Iterator[Callable[[int, Translation], None]]:
+        """Opens the file of alignments; when resuming, both outputs continue after the last line that both have."""
+        saved, tokenizers = self._alignments, translator.loaded.tokenizers
+        if saved is None:
+            yield lambda number, translation: None
+            return
+        attributes, at_most = saved.attributes(translator, self._inputs), self.done if self._resume else None
+        with AlignmentWriter(saved.path, attributes, saved.weights, resume=self._resume, at_most=at_most) as writer:
+            if writer.kept is not None:
+                self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
+            if self._resume and isinstance(self._output, PartialFile) and writer.sentences < self.done:
+                self._notify(
+                    f"{self._output.found} contains {self.done:,} lines, and there are alignments of "
+                    f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
+                )
+                self._output.keep(writer.sentences)
+                self.done = writer.sentences
+            yield lambda number, translation: saved.add(writer, number, translation, tokenizers)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Callable[[bytes], None]]:
+        """Opens the output; yields a function that writes complete lines at once. An error leaves FILE.partial."""
+        output = self._output
+        if isinstance(output, PartialFile):
+            if output.open():
+                self._notify(f"{output.partial} existed; renamed to {output.old}; --resume would have continued it")
+            try:
+                yield output.write
+            finally:
+                output.close()
+        elif isinstance(output, Path):
+            number = stream_number(output)
+            with disk_errors(output), open(output if number is None else os.dup(number), "wb") as stream:  # noqa: PTH123
+                yield partial(_write, stream)
+        else:
+            yield partial(_write, output)
+
+    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+        """The lines that are left, in order and without a gap, with their translations and the text to write.
+
+        Lines of a window that was interrupted are translated again, and compared with what the earlier run wrote.
+        """
+        output, number = OutputFormat(self._settings, translator.loaded.tokenizers), None
+        earlier: Iterator[bytes] = iter(())
+        for translation in translator.translate_rest(self._requests(), self.done, self._available):
+            request = translation.request
+            if not isinstance(request, InputRequest):
+                raise NmtalignError(f"{request.text!r} was never read; {_BUG}")
+            if number is None:
+                number = min(request.index, self.done)
+                if isinstance(self._output, PartialFile):
+                    earlier = itertools.islice(self._output.entries(), number, self.done)
+            if request.index != number:
+                raise NmtalignError(f"line {number + 1} of the input has no translation; {_BUG}")
+            number += 1
+            text = output.lines(request.index, translation).encode()
+            if request.index >= self.done:
+                self._describe(request, translation)
+                yield request, translation, text
+            elif text != next(earlier, text):
+                self._notify(f"{request.place}: was translated differently before: by another model, or other options?")
+                earlier = iter(())
+        if self._read != (self.done if number is None else number):
+            raise NmtalignError(f"{self._read} lines were read, but {number or 0} translated; {_BUG}")
+
+    def _requests(self) -> Iterator[InputRequest]:
+        for request in self._inputs:
+            self._read += 1
+            yield request
+        if self._read < self.done:
+            raise self._too_many(self._read)
+
+    def _describe(self, request: InputRequest, translation: Translation) -> None:
+        """Notifies of a line that is unusual."""
+        if not request.valid:
+            self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
+        if translation.pieces > 1:
+            self._notify(
+                f"{request.place}: {len(translation.source_tokens)} tokens, more than max_source_length = "
+                f"{self._settings.max_source_length}: translated in {translation.pieces} pieces"
+            )
+
+    def _too_many(self, lines: int) -> InputError:
+        where = self._output.found if isinstance(self._output, PartialFile) else None
+        return InputError(
+            f"{where}: contains the translations of {self.done} lines, but the input has {lines}; "
+            "to continue, give the input that belongs to it; to start again, leave out --resume"
+        )
+
+
+def _write(stream: BinaryIO, lines: bytes) -> None:
+    stream.write(lines)
+    stream.flush()
