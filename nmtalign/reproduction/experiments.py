@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.presets import preset
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
 
@@ -130,9 +130,9 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
     """Returns the experiments of all ablations, in the order of the report."""
     hidden = scale.settings.get("hidden", ModelConfig.hidden)
     longer = {"max_length": 75}  # about as many sentences have 75 pieces as have 50 words
-    # The article's training (section 4.2, appendix B.2); the initial weights are the scale's.
+    # The article's training (section 4.2, appendix B.2), which is the default; the initial weights are the scale's.
     optimizer = ("optimizer", "learning_rate", "epsilon", "clip_norm")
-    paper = {name: preset("rnnsearch-50")[name] for name in optimizer} | {"schedule": "constant", "warmup": 0}
+    paper = {name: getattr(TrainingConfig, name) for name in optimizer} | {"schedule": "constant", "warmup": 0}
 
     def variant(ablation: str, name: str, what: str, base: str = FLAGSHIP, **changed: Any) -> Experiment:
         return Experiment(name, what, base, ablation, changed)
