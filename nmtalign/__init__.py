@@ -11,10 +11,9 @@ from nmtalign.version import __version__
 
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
-    from nmtalign.alignment.evaluation import aer
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize
-    from nmtalign.api import align, describe, lexicon, prepare, score_pairs, train, write_alignments
+    from nmtalign.api import aer, align, describe, lexicon, prepare, score_pairs, train, write_alignments
     from nmtalign.scoring.evaluation import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
@@ -49,11 +48,10 @@ _MODULES = {
     "Request": "nmtalign.translating.translation",
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
-    "aer": "nmtalign.alignment.evaluation",
     "score": "nmtalign.scoring.evaluation",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
-        ("align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"
+        ("aer", "align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"
     ),
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.settings.command_settings import AlignConfig, PrepConfig
+from nmtalign.settings.command_settings import AerConfig, AlignConfig, LexiconConfig, PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset
@@ -19,6 +19,7 @@ from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentSummary
+    from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.pair_spool import Summary
@@ -103,7 +104,7 @@ def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "
 
 
 def align(
-    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], *, tokenized: bool = False, **settings: Any
+    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], **settings: Any
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
@@ -113,7 +114,7 @@ def align(
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import align as align_with
 
-    return align_with(loaded, pairs, config, tokenized=tokenized)
+    return align_with(loaded, pairs, config)
 
 
 def write_alignments(
@@ -122,20 +123,26 @@ def write_alignments(
     target: StrPath,
     output: StrPath,
     *,
-    tokenized: bool = False,
     resume: bool = False,
+    gold: StrPath | None = None,
+    gold_base: int | None = None,
     **settings: Any,
 ) -> "AlignmentSummary":
-    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts.
+    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts and error rates.
 
-    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. Raises UsageError for
-    a model without attention, InputError for texts of unequal length, ResourceError if the disk is full.
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
+    with those of `gold`, whose positions count from `gold_base`. Raises UsageError for a model without attention,
+    InputError for texts of unequal length, ResourceError if the disk is full.
     """
     loaded, config = _aligners(models, settings)
-    from nmtalign.alignment.aligning import write_alignments as write
+    from nmtalign.alignment.aligning import AlignmentRun
 
-    texts = Path(source), Path(target), Path(output)
-    return write(loaded, *texts, config, tokenized=tokenized, resume=resume)
+    texts, links = (Path(source), Path(target)), None if gold is None else Path(gold)
+    run = AlignmentRun(loaded, *texts, config, output=Path(output), resume=resume, gold=links, gold_base=gold_base)
+    with run:
+        for _ in run:
+            pass
+    return run.summary
 
 
 def _aligners(
@@ -143,24 +150,56 @@ def _aligners(
 ) -> "tuple[list[LoadedModel], AlignConfig]":
     """The loaded models, and the settings of section [align]."""
     config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
-    from nmtalign.core.devices import use_threads
-    from nmtalign.model_directory import load_model
+    from nmtalign.alignment.aligning import load_models
 
     folders = [models] if isinstance(models, str | Path) else models
-    use_threads(config.threads)
-    return [load_model(Path(folder), config.device, config.precision) for folder in folders], config
+    return load_models(list(map(Path, folders)), config), config
 
 
-def lexicon(pairs: Iterable[tuple[str, str]], *, iterations: int = 5) -> "Lexicon":
-    """Learns p(target word | source word) by IBM Model 1 from pairs of tokenised lines, with words between spaces.
+def aer(
+    links: Sequence[tuple[str, StrPath]],
+    gold: StrPath,
+    *,
+    source: StrPath | None = None,
+    target: StrPath | None = None,
+    **settings: Any,
+) -> "LinkComparison":
+    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
-    Raises InputError if there are no pairs to learn from.
+    `source` and `target` are the texts, with words between spaces. `settings` are those of section [aer], such as
+    links_base=1. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
+    config = settings_of(AerConfig, _layer("aer", settings, AerConfig))
+    from nmtalign.alignment.evaluation import compare_links
+
+    texts = [None if path is None else Path(path) for path in (source, target)]
+    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, *texts)
+
+
+def lexicon(
+    source: StrPath | Iterable[tuple[str, str]],
+    target: StrPath | None = None,
+    *,
+    links: StrPath | None = None,
+    model: StrPath | None = None,
+    **settings: Any,
+) -> "Lexicon":
+    """Makes a translation table p(target word | source word), as `nmtalign lexicon` does.
+
+    The pairs are those of two texts, of a prepared corpus or of an alignment file (`source`), or pairs of tokenised
+    lines with words between spaces. `links` is a file of links of the two texts, which are counted; `model` is the
+    model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
+    such as iterations=3. Raises InputError if there are no pairs to learn from.
+    """
+    config = settings_of(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
     from nmtalign.alignment.model1 import read_bitext
-    from nmtalign.alignment.translation_table import learn_lexicon
+    from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
     from nmtalign.text.tokenizer import Tokenizers
 
-    return learn_lexicon(read_bitext(pairs, Tokenizers.spaced()), iterations)
+    if not isinstance(source, str | Path):
+        return learn_lexicon(read_bitext(source, Tokenizers.spaced()), config)
+    paths = [None if path is None else Path(path) for path in (target, links, model)]
+    return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:

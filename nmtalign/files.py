@@ -1,4 +1,4 @@
-"""Atomic writing of files (temporary name, flush, rename), locks, and checksums."""
+"""Writing files: atomically (temporary name, flush, rename), or so that a later run continues; locks; checksums."""
 
 import contextlib
 import errno
@@ -165,42 +165,89 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
                 yield stream
 
 
-@contextlib.contextmanager
-def exclusive(stream: IO[bytes]) -> Iterator[None]:
-    """Locks an open file so that `sweep` does not remove it; the lock ends with the process."""
-    with contextlib.suppress(BlockingIOError):
-        _mark(stream.fileno())
-    yield
+def lock(stream: IO[bytes] | int) -> bool:
+    """Locks an open file or folder until it is closed; returns False if another process has locked it.
 
-
-def _mark(descriptor: int) -> None:
-    """Locks an open file or folder if the system has locks; raises BlockingIOError if another process locked it."""
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:  # a file system without locks
-        pass
-
-
-def open_alone(path: Path, final: Path) -> BinaryIO:
-    """Opens a file for unbuffered reading and writing, creates it if necessary, and locks it for this process.
-
-    It will become `final` and gets the permissions of that file. Raises BlockingIOError if another process has locked
-    it. The lock ends with the process.
+    On a system or a file system without locks it returns True.
     """
-    stream = path.open("r+b" if path.exists() else "x+b", buffering=0)
-    try:
-        _mark(stream.fileno())
-    except BlockingIOError:
-        stream.close()
-        raise
-    keep_mode(stream.fileno(), final)
-    with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
-        path.chmod(path.stat().st_mode & 0o777 | 0o600)
-    return stream
+    if fcntl is not None:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            pass
+    return True
+
+
+class PartialFile:
+    """FILE.partial contains what is written of FILE so far, and a later run can continue it.
+
+    Only one process can open it. Nothing is buffered: after `write` the system has the data. A symbolic link FILE is
+    followed. All methods raise ResourceError if the disk refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError if `path` exists and is not a file."""
+        self.path = followed(path)
+        if self.path.exists() and not self.path.is_file():
+            raise UsageError(f"{path}: is not a file that can be replaced; give another name")
+        self.partial = self.path.with_name(f"{self.path.name}{_PARTIAL}")
+        self.old = self.path.with_name(f"{self.path.name}{_PARTIAL}.old")
+        self._stream: BinaryIO | None = None
+
+    @property
+    def stream(self) -> BinaryIO:
+        """The open file, at its end."""
+        if self._stream is None:
+            raise ValueError(f"{self.partial}: is not open")
+        return self._stream
+
+    def open(self) -> None:
+        """Opens or creates FILE.partial with the permissions of FILE; raises UsageError if another process has it."""
+        make_folder(self.partial.parent)
+        with disk_errors(self.partial):
+            stream = self.partial.open("r+b" if self.partial.exists() else "x+b", buffering=0)
+            if not lock(stream):
+                stream.close()
+                raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")
+            keep_mode(stream.fileno(), self.path)
+            with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
+                self.partial.chmod(self.partial.stat().st_mode & 0o777 | 0o600)
+            stream.seek(0, os.SEEK_END)
+            self._stream = stream
+
+    def is_empty(self) -> bool:
+        """Returns whether FILE.partial has no content."""
+        return os.fstat(self.stream.fileno()).st_size == 0
+
+    def write(self, data: bytes) -> None:
+        """Writes all the data."""
+        with disk_errors(self.partial):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self.stream.write(rest) :]
+
+    def cut(self, size: int) -> None:
+        """Removes everything after the first `size` bytes."""
+        with disk_errors(self.partial):
+            self.stream.truncate(size)
+            self.stream.seek(size)
+
+    def set_aside(self) -> None:
+        """Renames FILE.partial to FILE.partial.old and opens an empty FILE.partial."""
+        with disk_errors(self.partial):
+            self.partial.replace(self.old)
+        self.stream.close()
+        self.open()
+
+    def close(self, remove: bool = False) -> None:
+        """Closes FILE.partial; removes it if it is empty, or with `remove`."""
+        if self._stream is not None:
+            if remove or self.is_empty():
+                self.partial.unlink(missing_ok=True)
+            self._stream.close()
+            self._stream = None
 
 
 @contextlib.contextmanager
@@ -239,14 +286,12 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
                 descriptor = os.open(folder, os.O_RDONLY)
             except FileNotFoundError:  # another process has just removed it
                 continue
-        try:
-            _mark(descriptor)
-        except BlockingIOError:
+        if not lock(descriptor):
             os.close(descriptor)
             made.clear()  # the folder belongs to the process with the lock, even if it is empty
             raise UsageError(
                 f"{folder}: another process is training there; wait until it has ended, or give another folder"
-            ) from None
+            )
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), folder.stat()):
                 return descriptor
@@ -265,18 +310,9 @@ def free_space(folder: Path) -> int | None:
 def sweep(folder: Path) -> None:
     """Removes the incomplete files that killed processes have left in a folder."""
     for path in folder.glob(f".*{_PARTIAL}"):
-        with contextlib.suppress(OSError):
-            if not _is_being_written(path):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            if lock(stream):
                 path.unlink()
-
-
-def _is_being_written(path: Path) -> bool:
-    with path.open("rb") as stream:
-        try:
-            _mark(stream.fileno())
-        except BlockingIOError:
-            return True
-    return False
 
 
 def sha256_of(path: Path) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from h5py import h5a, h5d, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
 from nmtalign.files import refusal
@@ -25,7 +25,7 @@ from nmtalign.files import refusal
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
 _SEALED = re.compile(re.escape(_SEAL.format("@").encode()).replace(b"@", b"([0-9a-f]{64})") + b"\0*")
-_MOST_OBJECTS, _DEEPEST, _MOST_ATTRIBUTES = 64, 3, 64
+_MOST_OBJECTS, _MOST_ATTRIBUTES = 64, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
 _BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
@@ -106,30 +106,25 @@ def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
 def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """Returns every dataset by its path; raises ValueError unless all are plain and their sizes fit the file.
 
-    A plain dataset is reached by hard links, is stored in the file itself, contains numbers, and uses no filters except
-    gzip and shuffle.
+    A plain dataset is stored in the file itself, contains numbers, and uses no filters except gzip and shuffle. Soft
+    and external links are not followed.
     """
     found: dict[str, h5py.Dataset] = {}
-    _collect(file.id, "", found, [0], Path(file.filename).stat().st_size)
-    return found
+    names: list[str] = []
+    size = Path(file.filename).stat().st_size
 
-
-def _collect(group: h5g.GroupID, prefix: str, found: dict[str, h5py.Dataset], objects: list[int], size: int) -> None:
-    objects[0] += group.get_num_objs()
-    if objects[0] > _MOST_OBJECTS or prefix.count("/") > _DEEPEST:
-        raise ValueError("has more groups and datasets than nmtalign writes")
-    for raw in group:
-        name = prefix + raw.decode()
-        if group.links.get_info(raw).type != h5l.TYPE_HARD:
-            raise ValueError(f"{name!r} is a link to another place, which nmtalign does not follow")
-        node = h5o.open(group, raw)
-        if isinstance(node, h5g.GroupID):
-            _collect(node, f"{name}/", found, objects, size)
-        elif isinstance(node, h5d.DatasetID):
-            _check_plain(name, node, size)
-            found[name] = h5py.Dataset(node)
-        else:
+    def collect(name: str, node: h5py.HLObject) -> None:
+        names.append(name)
+        if len(names) > _MOST_OBJECTS:
+            raise ValueError("has more groups and datasets than nmtalign writes")
+        if isinstance(node, h5py.Dataset):
+            _check_plain(name, node.id, size)
+            found[name] = node
+        elif not isinstance(node, h5py.Group):
             raise ValueError(f"{name!r} is neither a group nor a dataset")
+
+    file.visititems(collect)  # visits each object once
+    return found
 
 
 def _check_plain(name: str, dataset: h5d.DatasetID, file_size: int) -> None:

@@ -1,9 +1,9 @@
 """Safetensors files with a checksum: the metadata include the SHA-256 of all bytes of the file.
 
 The digest is the first entry of the metadata, at a fixed place, and is computed with zeros at that place. Any changed
-bit is therefore detected: in the header, in the metadata, in the digest or in a tensor. The writer of the safetensors
-library (0.8) cannot be used, because it writes the metadata in random order: the digest would have no fixed place, and
-equal tensors would give different files.
+bit is therefore detected: in the header, in the metadata, in the digest or in a tensor. The safetensors library (0.8)
+cannot be used. Its writer puts the metadata in random order: the digest would have no fixed place, and equal tensors
+would give different files. Its reader opens a file only by name: the file could be replaced after its check.
 """
 
 import contextlib
@@ -14,16 +14,15 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmtalign.errors import FormatError
-from nmtalign.files import atomic_path, exclusive
+from nmtalign.files import atomic_path, lock
 from nmtalign.model_files import (
     BLANK_DIGEST,
     CHUNK,
@@ -52,8 +51,7 @@ _NAMES = {
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """The header's record of one tensor."""
 
     dtype: torch.dtype
@@ -62,8 +60,7 @@ class _Entry:
     end: int
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     """The header of a file."""
 
     size: int  # in bytes, including the eight bytes of its length
@@ -88,8 +85,8 @@ def save_tensors(
         atomic_path(path, keep) as temporary,
         ThreadPoolExecutor(1) as beside,
         temporary.open("wb") as stream,
-        exclusive(stream),
     ):
+        lock(stream)
         stream.write(header)
         for name in order:
             for chunk in _chunks(tensors[name]):
@@ -108,7 +105,7 @@ def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes
     entries: dict[str, object] = {"__metadata__": marks}
     end = 0
     for name, tensor in tensors.items():
-        begin, end = end, end + tensor.numel() * tensor.element_size()
+        begin, end = end, end + tensor.nbytes
         entries[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % 64)
@@ -130,8 +127,7 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     Raises FormatError for a foreign or damaged file. Only weights of the first version, which have no checksum, are
     loaded without a check.
     """
-    with _reading(path) as stream:
-        header = _read_header(path, stream)
+    with _opened(path) as (stream, header):
         if header.checksum:
             _check_bytes(path, stream)
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # writing to a tensor does not change the file
@@ -142,8 +138,7 @@ def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
     count = math.prod(entry.shape)
     if not count:
         return torch.empty(entry.shape, dtype=entry.dtype)
-    flat = torch.frombuffer(data, dtype=entry.dtype, count=count, offset=header.size + entry.begin)
-    return flat.reshape(entry.shape)
+    return torch.frombuffer(data, dtype=entry.dtype, count=count, offset=header.size + entry.begin).reshape(entry.shape)
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -152,8 +147,7 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     A mapped tensor would keep the whole file open, and its space on the disk occupied. The checksum is not verified;
     the caller uses `check_tensors` before. Raises FormatError for a foreign file and for one that is cut off.
     """
-    with _reading(path) as stream:
-        header = _read_header(path, stream)
+    with _opened(path) as (stream, header):
         for name, entry in header.entries.items():
             tensor = torch.empty(entry.shape, dtype=entry.dtype)
             stream.seek(header.size + entry.begin)
@@ -165,14 +159,14 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 def read_metadata(path: Path) -> dict[str, str]:
     """The metadata of a file, without reading its tensors; raises FormatError if it is foreign, empty or cut off."""
-    with _reading(path) as stream:
-        return _read_header(path, stream).metadata
+    with _opened(path) as (_, header):
+        return header.metadata
 
 
 def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """The (dtype, shape) of each tensor, without reading the tensors; raises FormatError like `read_metadata`."""
-    with _reading(path) as stream:
-        return {name: (entry.dtype, entry.shape) for name, entry in _read_header(path, stream).entries.items()}
+    with _opened(path) as (_, header):
+        return {name: (entry.dtype, entry.shape) for name, entry in header.entries.items()}
 
 
 def check_tensors(path: Path) -> dict[str, str]:
@@ -180,8 +174,7 @@ def check_tensors(path: Path) -> dict[str, str]:
 
     Raises FormatError, which describes the damage.
     """
-    with _reading(path) as stream:
-        header = _read_header(path, stream)
+    with _opened(path) as (stream, header):
         if not header.checksum:
             raise FormatError(f"{path}: carries no checksum: an early version of nmtalign wrote it")
         _check_bytes(path, stream)
@@ -194,10 +187,11 @@ def _check_bytes(path: Path, stream: FileIO) -> None:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[FileIO]:
+def _opened(path: Path) -> Iterator[tuple[FileIO, _Header]]:
+    """Opens a file and reads its header; raises FormatError if it is foreign, damaged or cannot be read."""
     try:
         with open_regular(path) as stream:
-            yield stream
+            yield stream, _read_header(path, stream)
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -232,15 +226,14 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
 def _entry(entry: Mapping[str, Any]) -> _Entry:
     """Reads the record of one tensor; raises ValueError, KeyError or TypeError if it is inconsistent."""
     dtype, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-    if not all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end)):
-        raise ValueError
-    if end - begin != math.prod(shape) * dtype.itemsize:
+    sizes = all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end))
+    if not sizes or end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError
     return _Entry(dtype, tuple(shape), begin, end)
 
 
 def _end(entries: Mapping[str, _Entry]) -> int:
-    """The end of the last tensor; raises ValueError if tensors overlap or leave a gap."""
+    """Returns the end of the last tensor; raises ValueError if tensors overlap or leave a gap."""
     end = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
         if entry.begin != end:

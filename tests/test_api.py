@@ -29,15 +29,24 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
     records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
     assert [record.weights.shape for record in records] == [(3, 3), (1, 1)]
-    done = nmtalign.write_alignments(model, *pair, tmp_path / "a.h5", links="threshold", threshold=0.1)
+    (gold := tmp_path / "gold").write_text("0-0 1-1 2-2\n" * 20)
+    done = nmtalign.write_alignments(model, *pair, tmp_path / "a.h5", gold=gold, links="threshold", threshold=0.1)
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
         assert (done.pairs, len(alignments)) == (20, 20)
+    (system,) = nmtalign.aer([("a", tmp_path / "a.h5")], gold, source=source, target=target).systems
+    assert done.rates is not None
+    assert (system.figures.aer, system.name) == (done.rates.aer, "a")
+    from_links = nmtalign.lexicon(*pair, links=gold, tokenized=True, every=2, workers=1)
+    assert (from_links.pairs, from_links.links) == (10, 30)
+    assert nmtalign.lexicon(data, reverse=True).entries(1, 0.1)[0].source in target.read_text()
+    assert nmtalign.lexicon(*pair, model=model, workers=1).pairs == 20
     assert nmtalign.symmetrize([(0, 0), (1, 1)], [(0, 0), (1, 2)], "intersection") == [(0, 0)]
     assert nmtalign.lexicon([("a b", "x y"), ("a", "x")]).entries(1, 0)[0].target == "x"
     same = ["le renard court vite"]
     assert math.isclose(nmtalign.score(same, same, metrics="bleu").value("BLEU"), 100)
     for call, message in (
         (lambda: nmtalign.train(data, model, hiden=3), "nmtalign.train: unknown setting 'hiden'"),
+        (lambda: nmtalign.aer([], gold, links_base=2), "nmtalign.aer: links_base = 2: must be at most 1"),
         (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
         (
             lambda: nmtalign.prepare(*pair, data, languages=("en", "fr"), shortlist="2"),

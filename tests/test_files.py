@@ -18,9 +18,9 @@ from nmtalign.files import (
     atomic_path,
     atomic_text,
     disk_errors,
-    exclusive,
     free_space,
     keep_mode,
+    lock,
     make_folder,
     refusal,
     sha256_of,
@@ -128,7 +128,8 @@ def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
     names = [".model.1.partial", ".model.99999999.partial", "kept.partial", ".kept", "model"]
     for name in names:
         (tmp_path / name).write_text("")
-    with (tmp_path / ".alive.1.partial").open("wb") as stream, exclusive(stream):
+    with (tmp_path / ".alive.1.partial").open("wb") as stream:
+        assert lock(stream)
         sweep(tmp_path)
         assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:], ".alive.1.partial"}
     sweep(tmp_path)

@@ -2,21 +2,21 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.error_rates import ErrorRates, GoldFile
-from nmtalign.alignment.forced import Lines, align_both, align_pairs, check_directions, window_size
+from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
+from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
-from nmtalign.alignment.readings import chosen
-from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, what_weights_are
+from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join, what_weights_are
+from nmtalign.core.devices import use_threads
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import LoadedModel
+from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.version import __version__
@@ -26,25 +26,63 @@ _OF_THE_MACHINE = ("device", "threads", "weights")
 
 
 def align(
-    models: Sequence[LoadedModel],
-    pairs: Iterable[Lines],
-    config: AlignConfig | None = None,
-    *,
-    tokenized: bool = False,
-    first: int = 0,
+    models: Sequence[LoadedModel], pairs: Iterable[Lines], config: AlignConfig | None = None, *, first: int = 0
 ) -> Iterator[AlignmentRecord]:
     """Yields one record per pair (source line, target line), in order, numbered from `first`.
 
     `models` is one model, or a forward model (source to target) and a backward model (target to source), whose records
-    are joined by `config.symmetrize`. Lines are tokenised as each model's training text was; `tokenized` lines are only
-    split at spaces. Raises UsageError for a model without attention and for models of other directions, InputError,
-    naming the line, if two models split a text into different words.
+    are joined by `config.symmetrize`. Lines are tokenised as each model's training text was, and subword pieces are
+    merged to words. Pairs are read in windows and sorted by length into batches; a pair with an empty side is not given
+    to the model. Raises UsageError for a model without attention and for models of other directions, InputError, naming
+    the line, if two models split a text into different words.
     """
-    config = chosen(config or AlignConfig(), len(models))
+    config = without_auto(config or AlignConfig(), len(models))
+    if len(models) > 1:
+        check_directions(*models)
+    aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]
+    found = (
+        [aligner.records(part) for aligner, part in zip(aligners, window, strict=True)]
+        for window in windows(aligners, pairs, config, first)
+    )
     if len(models) == 1:
-        return align_pairs(models[0], pairs, config, tokenized=tokenized, first=first)
-    forward, backward = models
-    return align_both(forward, backward, pairs, config, tokenized=tokenized, first=first)
+        return (record for (records,) in found for record in records)
+    return (
+        join(forward, backward, config.symmetrize, config.threshold)
+        for directions in found
+        for forward, backward in zip(*directions, strict=True)
+    )
+
+
+def load_models(
+    folders: Sequence[Path], config: AlignConfig, which: Literal["best", "last"] = "best"
+) -> list[LoadedModel]:
+    """Loads the models of `align` on the device of the settings; raises FormatError for a damaged model directory."""
+    use_threads(config.threads)
+    return [load_model(folder, config.device, config.precision, which) for folder in folders]
+
+
+def without_auto(config: AlignConfig, models: int) -> AlignConfig:
+    """Returns the settings with automatic values replaced by those for one model or two.
+
+    A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
+    """
+    if config.reading == "auto":
+        config = replace(config, reading="current" if models == 1 else "posterior")
+    if config.links is None:
+        of_links = config.threshold > 0 and (models == 1 or config.symmetrize not in SOFT_METHODS)
+        config = replace(config, links="threshold" if of_links else "argmax")
+    return config
+
+
+def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
+    """Raises UsageError unless the backward model has the source and target language of the forward one exchanged."""
+    ahead = forward.source_language, forward.target_language
+    back = backward.source_language, backward.target_language
+    if back != ahead[::-1]:
+        raise UsageError(
+            f"{backward.folder}: translates {'-'.join(back)}, and {forward.folder} {'-'.join(ahead)}: the backward "
+            f"model reads the target and writes the source; give one of {'-'.join(ahead[::-1])}"
+        )
 
 
 @dataclass
@@ -78,8 +116,13 @@ class AlignmentRun:
 
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
     With `resume` the pairs that the file contains already are not aligned again. Iterate only once, and to the end: the
-    file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` tells
-    how many. `kept` is the place of an older FILE.h5.partial. The arguments are those of `write_alignments`.
+    file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` returns
+    how many.
+
+    The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the
+    summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as usual
+    in its format). Raises also InputError for texts of unequal length and gold links that do not fit, ResourceError if
+    the disk is full, and UsageError if the file was begun with other settings, texts or models.
     """
 
     def __init__(
@@ -90,13 +133,12 @@ class AlignmentRun:
         config: AlignConfig | None = None,
         *,
         output: Path | None = None,
-        tokenized: bool = False,
         resume: bool = False,
         gold: Path | None = None,
         gold_base: int | None = None,
     ) -> None:
-        self._models, self._source, self._target, self._tokenized = models, source, target, tokenized
-        self.config = chosen(config or AlignConfig(), len(models))
+        self._models, self._source, self._target = models, source, target
+        self.config = without_auto(config or AlignConfig(), len(models))
         self._check_languages()
         self.summary = AlignmentSummary()
         self._gold = GoldFile(gold, gold_base) if gold else None
@@ -130,15 +172,12 @@ class AlignmentRun:
             self.summary.rates = self._gold.finish()
             self.summary.signature = self._signature(self._gold)
 
-    @property
-    def kept(self) -> Path | None:
-        """FILE.h5.partial.old, if a FILE.h5.partial from which a run could resume was there."""
-        return self._writer.kept if self._writer is not None else None
-
-    @property
-    def partial(self) -> Path | None:
-        """FILE.h5.partial."""
-        return self._writer.partial if self._writer is not None else None
+    def note(self) -> str:
+        """Returns where an older FILE.h5.partial is now, from which a run could have resumed; "" if there was none."""
+        if self._writer is None or self._writer.kept is None:
+            return ""
+        kept = self._writer.kept
+        return f"{self._writer.partial} existed; it is now {kept}, and --resume would have continued it"
 
     def left(self) -> str:
         """Returns what an interruption has left, for the end of a message; "" if nothing."""
@@ -149,7 +188,7 @@ class AlignmentRun:
         size = window_size(self.config)
         first = done // size * size
         pairs = islice(read_pairs(self._source, self._target), first, None)
-        records = align(self._models, pairs, self.config, tokenized=self._tokenized, first=first)
+        records = align(self._models, pairs, self.config, first=first)
         return islice(records, done - first, None)
 
     def _check_languages(self) -> None:
@@ -169,7 +208,7 @@ class AlignmentRun:
     def _open_writer(self, output: Path, resume: bool) -> AlignmentWriter:
         config, forward = self.config, self._models[0]
         stored = {name: value for name, value in asdict(config).items() if name not in _OF_THE_MACHINE}
-        options = {**stored, "tokenized": self._tokenized, "weights_of": forward.weights_file.name}
+        options = {**stored, "weights_of": forward.weights_file.name}
         both = len(self._models) > 1
         attributes: dict[str, object] = {
             "model_hash": "+".join(loaded.hash for loaded in self._models),
@@ -216,42 +255,6 @@ class AlignmentRun:
             f"AER|{'|'.join(parts)}|gold:{gold.path.name}|pairs:{gold.pairs}|sure:{counts.sure}|model:{hashes}"
             f"|nmtalign:{__version__}"
         )
-
-
-def write_alignments(
-    models: Sequence[LoadedModel],
-    source: Path,
-    target: Path,
-    output: Path,
-    config: AlignConfig | None = None,
-    *,
-    tokenized: bool = False,
-    resume: bool = False,
-    gold: Path | None = None,
-    gold_base: int | None = None,
-) -> AlignmentSummary:
-    """Aligns two texts (one sentence per line, plain or .gz) into an alignment file; returns counts and error rates.
-
-    `models`, `config` and `tokenized` are those of `align`. With `resume` an interrupted file is continued, and the
-    summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as
-    usual in its format). Raises also InputError for texts of unequal length and gold links that do not fit,
-    ResourceError where the disk refuses, and UsageError if the file was begun with other settings, texts or models.
-    """
-    run = AlignmentRun(
-        models,
-        source,
-        target,
-        config,
-        output=output,
-        tokenized=tokenized,
-        resume=resume,
-        gold=gold,
-        gold_base=gold_base,
-    )
-    with run:
-        for _ in run:
-            pass
-    return run.summary
 
 
 def _sha256(path: Path) -> str:

@@ -1,9 +1,9 @@
 """Reading alignments from an HDF5 file. `nmtalign.alignment.layout` documents the format."""
 
+import bisect
 import contextlib
 import itertools
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self, overload
@@ -18,10 +18,10 @@ from nmtalign.alignment.layout import (
     FORMAT_VERSION,
     OFFSETS,
     SIDES,
-    SPANS,
     VERSIONS_READ,
     WEIGHT_TYPES,
     dataset_type,
+    lengths,
     value_shape,
 )
 from nmtalign.alignment.links import AlignmentRecord, LinkedPair
@@ -32,7 +32,7 @@ from nmtalign.version import __version__
 _PAGE = 1024  # records whose offsets are read together
 _OFFSETS_READ = tuple(name for name in OFFSETS if name != "source/word_offsets")  # words are counted in the text
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
-_PAGES = 64  # pages kept in memory
+_PAGES = 64  # pages that stay in memory
 _BLOCK_CELLS = 2_000_000  # cells of several records that are read together
 
 
@@ -53,7 +53,7 @@ class AlignmentFile:
         self._file: Any = None
         self._datasets: dict[str, Any] = {}
         self._process = 0
-        self._pages: OrderedDict[int, dict[str, NDArray[Any]]] = OrderedDict()
+        self._pages: dict[int, dict[str, NDArray[Any]]] = {}
         self._check_path()
         with self._damage():
             self._sealed = check_seal(self.path, _SEAL_AT_ONCE)
@@ -101,8 +101,6 @@ class AlignmentFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a dataset of the layout."""
-        if name == "rank":
-            return (self._length,)
         with self._damage():
             shape: tuple[int, ...] = self._dataset(name).shape
             return shape
@@ -113,11 +111,9 @@ class AlignmentFile:
 
     def blocks(self, name: str, size: int = 1 << 20) -> Iterator[NDArray[Any]]:
         """Yields the values of a dataset in blocks of at most `size`."""
-        for start in range(0, self.shape(name)[0], size):
-            with self._damage():
-                stop = start + size
-                block = self._ranks(start, stop) if name == "rank" else self._dataset(name)[start:stop]
-            yield block
+        with self._damage():
+            for start in range(0, len(self._dataset(name)), size):
+                yield self._dataset(name)[start : start + size]
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
@@ -131,23 +127,12 @@ class AlignmentFile:
 
     def place_of(self, number: int) -> int:
         """Returns the place of the first record whose sentence is `number` or a later one; sentences must be sorted."""
-        low, high = 0, self._length
         with self._damage():
-            ids = self._dataset("sentence_id")
-            while low < high:
-                middle = (low + high) // 2
-                low, high = (middle + 1, high) if ids[middle] < number else (low, middle)
-        return low
+            return bisect.bisect_left(self._dataset("sentence_id"), number)
 
     def sentence_count(self) -> int:
         """Returns the number of sentences, each of which has one record of rank 0."""
         return sum(int(np.count_nonzero(ranks == 0)) for ranks in self.blocks("rank"))
-
-    def _ranks(self, start: int, stop: int) -> NDArray[Any]:
-        if self.attributes["format_version"] > 1:
-            ranks: NDArray[Any] = self._dataset("rank")[start:stop]
-            return ranks
-        return np.zeros(max(0, min(stop, self._length) - start), np.int32)
 
     def close(self) -> None:
         """Closes the file. The next access opens it again."""
@@ -217,14 +202,7 @@ class AlignmentFile:
 
     def _check_lengths(self) -> None:
         """Raises ValueError unless the lengths of the datasets agree."""
-        for data, offsets in SPANS:
-            if len(self._dataset(data)) != self._last(offsets):
-                raise ValueError(f"{data} and {offsets} disagree")
-        rows = self._last("target/word_offsets") + self._length
-        expected = {**dict.fromkeys(OFFSETS, self._length + 1), "log_prob": self._length, "token_log_prob": rows}
-        if self.attributes["format_version"] > 1:
-            expected["rank"] = self._length
-        for name, length in expected.items():
+        for name, length in lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
             if len(self._dataset(name)) != length:
                 raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
 
@@ -239,30 +217,30 @@ class AlignmentFile:
         return self._datasets[name]
 
     def _page(self, number: int) -> dict[str, NDArray[Any]]:
-        """Returns offsets, log-probabilities and ids of the records of a page; the pages used last stay in memory."""
-        if number not in self._pages:
-            begin = number * _PAGE
-            page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in _OFFSETS_READ}
-            page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id")}
-            page["rank"] = self._ranks(begin, begin + _PAGE)
-            for name in _OFFSETS_READ:
-                _check_offsets(name, page[name], self._last(name))
-            self._pages[number] = page
-            if len(self._pages) > _PAGES:
-                self._pages.popitem(last=False)
-        self._pages.move_to_end(number)
-        return self._pages[number]
+        """Returns offsets, log-probabilities, ids and ranks of the records of a page; the last pages stay in memory."""
+        if number in self._pages:
+            return self._pages[number]
+        begin = number * _PAGE
+        page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in _OFFSETS_READ}
+        page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
+        for name in _OFFSETS_READ:
+            offsets = page[name]
+            if len(offsets) and (offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any()):
+                raise ValueError(f"{name} does not rise")
+        if len(self._pages) == _PAGES:
+            del self._pages[next(iter(self._pages))]  # the oldest
+        self._pages[number] = page
+        return page
 
     def _records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a range, read in blocks that lie in one page and are not large."""
-        while start < stop:
-            with self._damage():
-                first = start % _PAGE
-                offsets = self._page(start // _PAGE)["weight_offsets"][first:]
-            fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
-            end = min(start + max(fitting, 1), stop)
-            yield from self._read(start, end)
-            start = end
+        with self._damage():
+            while start < stop:
+                offsets = self._page(start // _PAGE)["weight_offsets"][start % _PAGE :]
+                fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
+                end = min(start + max(fitting, 1), stop)
+                yield from self._read(start, end)
+                start = end
 
     def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a block that lies in one page, with one read per dataset."""
@@ -271,39 +249,36 @@ class AlignmentFile:
             page = self._page(start // _PAGE)
             span = slice(first, first + stop - start + 1)
             weights = self._parts("weights", page["weight_offsets"][span])
-            token_log_probs = self._parts(
-                "token_log_prob", page["target/word_offsets"][span] + np.arange(start, stop + 1)
-            )
-        for k, pair in enumerate(self._read_links(start, stop)):
-            with self._damage():
-                matrix = weights[k].reshape(len(pair.target) + more, len(pair.source) + more).astype(np.float32)
-            yield AlignmentRecord(
-                source=pair.source,
-                target=pair.target,
-                weights=matrix,
-                log_prob=float(page["log_prob"][first + k]),
-                sentence_id=pair.sentence_id,
-                token_log_probs=token_log_probs[k],
-                hard_links=pair.links,
-                rank=pair.rank,
-                end=self.end,
-            )
+            rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
+            token_log_probs = self._parts("token_log_prob", rows)
+            for k, pair in enumerate(self._read_links(start, stop)):
+                shape = len(pair.target) + more, len(pair.source) + more
+                yield AlignmentRecord(
+                    source=pair.source,
+                    target=pair.target,
+                    weights=weights[k].reshape(shape).astype(np.float32),
+                    log_prob=float(page["log_prob"][first + k]),
+                    sentence_id=pair.sentence_id,
+                    token_log_probs=token_log_probs[k],
+                    hard_links=pair.links,
+                    rank=pair.rank,
+                    end=self.end,
+                )
 
     def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
         """Yields words and links of a block that lies in one page."""
+        first = start % _PAGE
         with self._damage():
             page = self._page(start // _PAGE)
-            first = start % _PAGE
             span = slice(first, first + stop - start + 1)
             links = self._parts("links", page["link_offsets"][span])
             texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
-        for k in range(stop - start):
-            with self._damage():
+            for k in range(stop - start):
                 source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
                 _check_links(links[k], len(source), len(target), start + k)
                 pairs = tuple((i, j) for i, j in links[k].tolist())
-            number, rank = page["sentence_id"][first + k], page["rank"][first + k]
-            yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
+                number, rank = page["sentence_id"][first + k], page["rank"][first + k]
+                yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
 
     def _parts(self, name: str, offsets: NDArray[Any]) -> list[NDArray[Any]]:
         values = self._dataset(name)[offsets[0] : offsets[-1]]
@@ -313,21 +288,16 @@ class AlignmentFile:
 
 def _known(datasets: dict[str, Any], version: int) -> dict[str, Any]:
     """Returns the datasets of the layout; raises ValueError if one is missing or has a wrong type or shape."""
-    names = [name for name in DATASETS if name != "rank" or version > 1]
-    for name in names:
+    if version == 1:
+        datasets["rank"] = np.broadcast_to(np.zeros(1, "<i4"), len(datasets["sentence_id"]))
+    for name, (usual, _) in DATASETS.items():
         if name not in datasets:
             raise ValueError(f"it has no dataset {name}")
-        kinds = tuple(WEIGHT_TYPES.values()) if name == "weights" else (DATASETS[name][0],)
+        kinds = WEIGHT_TYPES.values() if name == "weights" else (usual,)
         found = datasets[name]
         if found.dtype not in map(np.dtype, kinds) or found.shape[1:] != value_shape(name):
             raise ValueError(f"{name} has the type {found.dtype} and the shape {found.shape}")
-    return {name: datasets[name] for name in names}
-
-
-def _check_offsets(name: str, offsets: NDArray[Any], end: int) -> None:
-    """Raises ValueError unless the offsets of a page never fall and lie between 0 and `end`."""
-    if len(offsets) and (offsets[0] < 0 or offsets[-1] > end or (np.diff(offsets) < 0).any()):
-        raise ValueError(f"{name} does not rise")
+    return {name: datasets[name] for name in DATASETS}
 
 
 def _check_links(links: NDArray[Any], source: int, target: int, record: int) -> None:

@@ -2,26 +2,42 @@
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.columns import ColumnBuffers, PackedRecord, Progress, WriterThread, build, restored
-from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, format_attributes
+from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, ColumnBuffers, PackedRecord, format_attributes
 from nmtalign.alignment.links import AlignmentRecord, Link, argmax_links, check_shape
-from nmtalign.alignment.partial_file import Commit, PartialFile, check_same
-from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import disk_errors, followed
-from nmtalign.hdf5 import damage
+from nmtalign.alignment.partial_alignments import CHUNK, TAIL, Commit, PartialAlignments, build, check_same
+from nmtalign.errors import NmtalignError
+from nmtalign.files import disk_errors
 from nmtalign.version import __version__
 
-_BLOCK = 1000  # records are handed to the writing thread when so many wait in memory,
+_BLOCK = 1000  # records are given to the writing thread when this number waits in memory,
 _BLOCK_CELLS = 2_000_000  # or when they have more cells than this together,
 COMMIT_SECONDS = 2.0  # or when this time has passed; commits are this far apart
+_BLOCKS_AHEAD = 2  # blocks that may wait for the writing thread
+
+
+class Progress(NamedTuple):
+    """Counts of the records that were written; a commit stores them."""
+
+    records: int = 0
+    sentences: int = 0
+    last_id: int = -(2**63)
+    rises: bool = True  # whether the ids of the sentences never fall
+
+    def after(self, records: Sequence[PackedRecord]) -> "Progress":
+        """Returns the counts after more records."""
+        ids = [self.last_id, *(record.sentence_id for record in records)]
+        sentences = self.sentences + sum(record.rank == 0 for record in records)
+        return Progress(self.records + len(records), sentences, ids[-1], self.rises and ids == sorted(ids))
 
 
 class AlignmentWriter:
@@ -57,39 +73,40 @@ class AlignmentWriter:
     ) -> None:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
-        self.path = path = followed(path)
-        self.partial = path.parent / f"{path.name}.partial"
         self.kept: Path | None = None
-        self.records = self.sentences = 0  # so far
         self.attributes = {**DEFAULTS, **attributes, **format_attributes(end)}
         self._dtype, self._resume, self._end, self._at_most = dtype, resume, end, at_most
         self._commit_seconds = COMMIT_SECONDS if commit_seconds is None else commit_seconds
-        self._file = PartialFile(self.partial, self.path)
-        self._thread: WriterThread | None = None
+        self._file = PartialAlignments(path)
+        self.path, self.partial = self._file.path, self._file.partial
         self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
-        self._waiting: list[PackedRecord] = []
-        self._cells = 0
-        self._committed = 0  # sentences
-        self._has_commit = False  # or will have one as soon as the thread gets to it
+        self.records = self.sentences = 0  # so far
         self._last_id = 0
+        self._waiting: list[PackedRecord] = []  # for the thread
+        self._cells = 0  # of the waiting records
+        self._thread = ThreadPoolExecutor(1, "nmtalign-alignments")
+        self._blocks: deque[Future[None]] = deque()  # that the thread has not finished, as far as is known
+        # Only the thread changes these. It counts what it writes, so that a commit never counts too much.
+        self._columns: ColumnBuffers | None = None
+        self._written = Progress()
+        self._failed = False  # if a block was not written to its end, nothing more is written
+        self._has_commit = False  # or will have one as soon as the thread gets to it
         self._handed_over = self._saved = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self.path.exists() and not self.path.is_file():
-            raise UsageError(f"{self.path}: is not a file that can be replaced; give another name")
         self._file.open()
         try:
             self._begin()
         except BaseException:
-            with contextlib.suppress(NmtalignError):
-                self._stop()
-            self._file.close(remove=self._file.is_empty())
+            self._thread.shutdown()
+            self._file.close()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._complete is not None:  # nothing was added
             self._complete.close()
+            self._thread.shutdown()
             self._file.close(remove=True)
         elif kind is None:
             self._finish()
@@ -98,9 +115,9 @@ class AlignmentWriter:
 
     def left(self) -> str:
         """Returns what an interruption has left, for the end of a message; "" if nothing."""
-        if not self._committed or not self.partial.exists():
+        if not self._file.sentences or not self.partial.exists():
             return ""
-        return f"; {self.partial} has {self._committed:,} pairs, and --resume continues after them"
+        return f"; {self.partial} has {self._file.sentences:,} pairs, and --resume continues after them"
 
     def _settings(self) -> dict[str, Any]:
         attributes = self.attributes.items()
@@ -109,18 +126,15 @@ class AlignmentWriter:
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
-        content = None
         if not self._resume:
             self._keep_old()
         elif not self._file.is_empty():
-            content = self._file.last_commit(self._at_most)
+            commit = self._file.last_commit(self._at_most)
+            if commit is not None:
+                self._resume_commit(commit)
         elif self.path.exists():
             self._resume_complete()
-        if content is not None:
-            check_same(self.partial, content.settings, self._settings())
-            self._resume_commit(content)
-        elif self._complete is None and self._thread is None:
-            self._file.cut(0)
+        if self._complete is None and self._columns is None:
             self._start()
 
     def _start(self) -> None:
@@ -129,36 +143,30 @@ class AlignmentWriter:
         except NmtalignError:
             self._file.cut(0)
             raise
-        self._thread = WriterThread(self._file, ColumnBuffers(self._dtype, {}, {}), Progress())
+        self._columns = ColumnBuffers(self._dtype, {}, {})
 
-    def _resume_commit(self, content: Commit) -> None:
-        with damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume"):
-            columns = ColumnBuffers(self._dtype, content.tails, content.state["totals"])
-            progress = restored(content.state)
-        self._file.cut(content.end)
-        self.records, self.sentences, self._last_id = progress.records, progress.sentences, progress.last_id
-        self._committed, self._has_commit = self.sentences, True
-        self._thread = WriterThread(self._file, columns, progress)
+    def _resume_commit(self, commit: Commit) -> None:
+        check_same(self.partial, commit.settings, self._settings())
+        self._columns = ColumnBuffers(self._dtype, commit.tails, commit.state["totals"])
+        self._written = Progress(*(commit.state[name] for name in Progress._fields))
+        self.records, self.sentences, self._last_id, _ = self._written
+        self._file.resume(commit)
+        self._has_commit = True
 
     def _keep_old(self) -> None:
         """Renames a FILE.h5.partial from which a run could resume."""
         try:
-            resumable = self._file.has_commit()
-        except NmtalignError:  # a file of another kind
+            resumable = self._file.last_commit() is not None
+        except NmtalignError:  # a damaged file, or one of another kind
             resumable = True
         if resumable:
-            old = self.partial.with_name(f"{self.partial.name}.old")
-            with disk_errors(self.partial):
-                self.partial.replace(old)
-            self._file.close()
-            self._file.open()
-            self.kept = old
+            self._file.set_aside()
+            self.kept = self._file.old
 
     def _resume_complete(self) -> None:
         """Resumes from a complete FILE.h5."""
         complete = AlignmentFile(self.path)
-        settings = {name: value for name, value in self._settings().items() if name != "weights"}
-        check_same(self.path, {**complete.attributes, "weights": complete.dtype}, {**settings, "weights": self._dtype})
+        check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
         self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
         if self._at_most is not None and self.sentences > self._at_most:
             self._copy_complete(self._at_most)
@@ -236,39 +244,57 @@ class AlignmentWriter:
     def _take(self, record: PackedRecord) -> None:
         if self._complete is not None:
             self._copy_complete()
-        if record.rank == 0:  # the sentence before is complete
-            if self._is_due():
-                self._hand_over(commit=time.monotonic() - self._saved >= self._commit_seconds)
-            self.sentences += 1
+        seconds = time.monotonic() - self._handed_over
+        due = len(self._waiting) >= _BLOCK or self._cells > _BLOCK_CELLS or seconds >= self._commit_seconds
+        if record.rank == 0 and due and self._waiting:  # the sentence before is complete
+            self._hand_over(commit=time.monotonic() - self._saved >= self._commit_seconds)
+        self.records += 1
+        self.sentences += record.rank == 0
         self._last_id = record.sentence_id
         self._waiting.append(record)
         self._cells += len(record.weights)
-        self.records += 1
-
-    def _is_due(self) -> bool:
-        waiting, seconds = len(self._waiting), time.monotonic() - self._handed_over
-        full = waiting >= _BLOCK or self._cells > _BLOCK_CELLS
-        return bool(waiting) and (full or seconds >= self._commit_seconds)
 
     def _hand_over(self, commit: bool) -> None:
-        """Gives the waiting records, complete sentences, to the writing thread."""
-        if self._thread is None:
+        """Gives the waiting records, complete sentences, to the writing thread. Raises the errors of earlier blocks."""
+        if self._columns is None:
             raise ValueError("records are added inside `with`")
         rows, self._waiting, self._cells = self._waiting, [], 0
         self._handed_over = time.monotonic()
-        self._thread.put(rows, commit)
+        self._wait(_BLOCKS_AHEAD)
+        self._blocks.append(self._thread.submit(self._write, self._columns, rows, commit))
         if commit:
             self._saved, self._has_commit = self._handed_over, True
+
+    def _wait(self, most: int) -> None:
+        """Waits until the thread has at most this number of blocks; raises its errors."""
+        while len(self._blocks) > most:
+            self._blocks.popleft().result()
+
+    def _write(self, columns: ColumnBuffers, records: Sequence[PackedRecord], commit: bool) -> None:
+        """Compresses and writes a block, in the thread, and a commit after it."""
+        if self._failed:
+            return
+        self._failed = True  # until all is written
+        if records:
+            for number, packed in columns.add(records):
+                self._file.append(CHUNK, number, packed)
+            self._written = self._written.after(records)
+        if commit:
+            for number, raw in columns.unsaved():
+                self._file.append(TAIL, number, raw)
+            self._file.commit({**self._written._asdict(), "totals": columns.totals})
+        self._failed = False
 
     def _finish(self) -> None:
         """Turns FILE.h5.partial into FILE.h5."""
         try:
             self._hand_over(commit=True)
-            self._stop()
-            build(self._file, self.path, {**self.attributes, "nmtalign_version": __version__}, self._dtype)
+            self._wait(0)
+            build(self._file, {**self.attributes, "nmtalign_version": __version__}, self._dtype)
         except BaseException:
             self._break_off()
             raise
+        self._thread.shutdown()
         self._file.close(remove=True)
         if self.kept is not None:
             with disk_errors(self.kept):
@@ -282,27 +308,18 @@ class AlignmentWriter:
         while self._waiting and self._waiting.pop().rank:
             pass
         with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
-            try:
-                if self._has_commit and self._thread is not None:
-                    self._hand_over(commit=True)
-            finally:
-                self._stop()
+            if self._has_commit:
+                self._hand_over(commit=True)
+                self._wait(0)
+        self._thread.shutdown()
         with contextlib.suppress(NmtalignError, OSError):
-            self._file.cut()
+            self._file.cut(self._file.end)
         nothing = self._file.end == 0
         self._file.close(remove=nothing)
         if nothing and self.kept is not None:
             with disk_errors(self.partial):
                 self.kept.replace(self.partial)
             self.kept = None
-
-    def _stop(self) -> None:
-        if self._thread is not None:
-            thread, self._thread = self._thread, None
-            try:
-                thread.stop()
-            finally:
-                self._committed = max(self._committed, thread.committed)
 
 
 def _joined(words: Sequence[str]) -> bytes:

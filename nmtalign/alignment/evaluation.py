@@ -1,6 +1,26 @@
-"""Files of links compared with gold links: figures of all pairs, by length, by type of link, and the worst pairs."""
+"""Files of links compared with gold links: figures of all pairs, by length, by type of link, and the worst pairs.
 
-from collections.abc import Iterator, Mapping, Sequence
+A link (i, j) of source word i and target word j has types. They compare a sure gold link with the other sure gold links
+of its pair, and a found link with the other found links of its pair.
+
+| type         | the link                                                                                   |
+|--------------|--------------------------------------------------------------------------------------------|
+| monotone     | crosses no other link                                                                      |
+| reordered    | crosses another one: there is a link (i', j') with i' < i and j' > j, or i' > i and j' < j |
+| one-to-one   | neither word has another link                                                              |
+| one-to-many  | the source word has other links, the target word has none                                  |
+| many-to-one  | the target word has other links, the source word has none                                  |
+| many-to-many | both words have other links                                                                |
+
+Each link has one of the first two types and one of the last four. The recall of a type is the fraction of its sure gold
+links that were found; its precision is the fraction of its found links that are at least possible. A NULL word has no
+link; in the gold links it has neither a sure nor a possible one. The recall of NULL words is the fraction of those in
+the gold links that were found without a link; their precision is the fraction of the words found without a link that
+have none in the gold links.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,25 +29,27 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.error_rates import (
-    Lengths,
+from nmtalign.alignment.link_files import (
+    GoldLinks,
     LinkCounts,
-    TypeCounts,
-    WorstPair,
-    count_pairs,
-    count_types,
+    LinkFile,
+    count_links,
     f_measure,
-    gold_lengths,
-    total,
-    worst_pairs,
+    is_hdf5,
+    plural,
+    read_links,
 )
-from nmtalign.alignment.link_files import GoldLinks, LinkFile, Role, common_length, is_hdf5, read_links
 from nmtalign.alignment.links import Link
-from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import LinkMethod
+from nmtalign.errors import InputError, UsageError
+from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import read_lines, shown
 from nmtalign.version import __version__
 
+ORDERS = ("monotone", "reordered")
+FERTILITIES = ("one-to-one", "one-to-many", "many-to-one", "many-to-many")
+NULLS = ("NULL source", "NULL target")
+TYPES = (*ORDERS, *FERTILITIES, *NULLS)
+Lengths = tuple[int, int]  # words of source and target
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
 
@@ -51,10 +73,10 @@ class LinkFigures:
     links: int  # |A|
     links_sure: int  # |A and S|
     links_possible: int  # |A and P|
-    precision: float | None
-    recall: float | None
-    aer: float | None
-    f1: float | None
+    precision: float | None = None
+    recall: float | None = None
+    aer: float | None = None
+    f1: float | None = None
 
     def f_alpha(self, alpha: float) -> float | None:
         """Returns 1 / (alpha / precision + (1 - alpha) / recall)."""
@@ -65,10 +87,19 @@ class LinkFigures:
 
 def figures_of(parts: Sequence[LinkCounts]) -> LinkFigures:
     """Returns the figures of several pairs together."""
-    counts = total(parts)
-    rates = counts.rates() if counts.links or counts.sure else None
-    values = (None,) * 4 if rates is None else (rates.precision, rates.recall, rates.aer, rates.f1)
-    return LinkFigures(len(parts), counts.sure, counts.links, counts.links_sure, counts.links_possible, *values)
+    counts = sum(parts, LinkCounts())
+    rates = vars(counts.rates()) if counts.links or counts.sure else {}
+    return LinkFigures(len(parts), **vars(counts), **rates)
+
+
+@dataclass(frozen=True)
+class WorstPair:
+    """A pair with mistakes: its found links that are wrong, and its sure links that were not found."""
+
+    number: int  # from 0
+    figures: LinkFigures
+    wrong: tuple[Link, ...]
+    missed: tuple[Link, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +117,7 @@ class LinkEvaluation:
     @cached_property
     def counts(self) -> list[LinkCounts]:
         """The counts of each pair."""
-        return count_pairs(self.found, self.gold)
+        return list(map(count_links, self.found, self.gold))
 
     @cached_property
     def figures(self) -> LinkFigures:
@@ -101,13 +132,21 @@ class LinkEvaluation:
             if len(members) or bucket.label != "0":
                 yield bucket.label, figures_of([self.counts[number] for number in members])
 
-    def by_type(self) -> Mapping[str, TypeCounts]:
+    def by_type(self) -> Mapping[str, LinkCounts]:
         """Returns the counts of each type of link, and of NULL words."""
         return count_types(self.found, self.gold, self.lengths)
 
     def worst(self, most: int) -> list[WorstPair]:
-        """Returns the pairs with the highest AER."""
-        return worst_pairs(self.found, self.gold, most)
+        """Returns the pairs with the highest AER, then with the most mistakes, then by place; only those with some."""
+        pairs = [
+            WorstPair(
+                number, figures_of([counts]), tuple(sorted(links - gold.possible)), tuple(sorted(gold.sure - links))
+            )
+            for number, (links, gold, counts) in enumerate(zip(self.found, self.gold, self.counts, strict=True))
+        ]
+        pairs = [pair for pair in pairs if pair.wrong or pair.missed]
+        pairs.sort(key=lambda pair: (-(pair.figures.aer or 0), -len(pair.wrong) - len(pair.missed), pair.number))
+        return pairs[:most]
 
     def shown_link(self, number: int, link: Link) -> str:
         """Returns `i-j`, followed by the words if they are known: `3-4 red-rouge`."""
@@ -118,57 +157,101 @@ class LinkEvaluation:
         return f"{text} {source[number][link[0]]}-{target[number][link[1]]}"
 
 
+def crossing(links: Collection[Link]) -> set[Link]:
+    """Returns the links that cross another one: the earlier source word of the two has the later target word."""
+    return _crossing_an_earlier(links) | {(-i, -j) for i, j in _crossing_an_earlier([(-i, -j) for i, j in links])}
+
+
+def _crossing_an_earlier(links: Collection[Link]) -> set[Link]:
+    """Returns the links (i, j) with another one (i', j') where i' < i and j' > j; O(n log n)."""
+    crossed = set()
+    highest: int | None = None  # target word of all links of source words before i
+    row: list[int] = []
+    last = None
+    for i, j in sorted(links):
+        if i != last:
+            highest = max(row + ([] if highest is None else [highest]), default=None)
+            row, last = [], i
+        row.append(j)
+        if highest is not None and highest > j:
+            crossed.add((i, j))
+    return crossed
+
+
+def link_types(links: Collection[Link]) -> dict[Link, tuple[str, str]]:
+    """Returns (order, fertility) of each link among these links, as the table above defines them."""
+    crossed = crossing(links)
+    of_source, of_target = Counter(i for i, _ in links), Counter(j for _, j in links)
+    return {
+        (i, j): (ORDERS[(i, j) in crossed], FERTILITIES[(of_source[i] > 1) + 2 * (of_target[j] > 1)]) for i, j in links
+    }
+
+
+def count_types(
+    found: Sequence[frozenset[Link]], gold: Sequence[GoldLinks], lengths: Sequence[Lengths]
+) -> dict[str, LinkCounts]:
+    """Returns the counts of each of `TYPES` over all pairs; `lengths` limit the words that can be NULL words."""
+    totals = dict.fromkeys(TYPES, LinkCounts())
+    for links, pair, both in zip(found, gold, lengths, strict=True):
+        gold_types, found_types = link_types(pair.sure), link_types(links)
+        parts = (
+            found_types.values(),
+            gold_types.values(),
+            (types for link, types in gold_types.items() if link in links),
+            (types for link, types in found_types.items() if link in pair.possible),
+        )
+        counters = [Counter(name for types in part for name in types) for part in parts]
+        for name in counters[0] | counters[1]:
+            totals[name] += LinkCounts(*(counter[name] for counter in counters))
+        for side, (name, length) in enumerate(zip(NULLS, both, strict=True)):
+            totals[name] += _null_words(links, pair, side, length)
+    return totals
+
+
+def _null_words(links: Iterable[Link], gold: GoldLinks, side: int, length: int) -> LinkCounts:
+    null = set(range(length)) - {link[side] for link in gold.possible}
+    found = set(range(length)) - {link[side] for link in links}
+    both = len(null & found)
+    return LinkCounts(len(found), len(null), both, both)
+
+
 @dataclass(frozen=True)
 class LinkComparison:
-    """The evaluation of each file, and notes on what looks like a mistake in how the files are read."""
+    """The evaluation of each file, and notes on likely mistakes in how the files are read."""
 
     systems: Sequence[LinkEvaluation]
     notes: Sequence[str]
 
 
-def aer(
+def compare_links(
     links: Sequence[tuple[str, Path]],
     gold: Path,
-    *,
-    links_base: int | None = None,
-    gold_base: int | None = None,
-    reverse_links: bool = False,
-    reverse_gold: bool = False,
+    config: AerConfig | None = None,
     source: Path | None = None,
     target: Path | None = None,
-    method: LinkMethod | None = None,
-    threshold: float | None = None,
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
-    A file is text in Pharaoh's or NAACL's format, plain or .gz, `-` for stdin, or an alignment file. Positions count
-    from `links_base` and `gold_base` (0 or 1; None: as usual in the format). `reverse_...`: the file has the target
-    first. `source` and `target` are the texts, with words between spaces. `method` and `threshold` choose other links
-    of alignment files than the stored ones. Raises InputError naming file and line, FormatError for a damaged alignment
-    file, UsageError for a choice of links without an alignment file.
+    A file is text in Pharaoh's or NAACL's format, plain or .gz, `-` for stdin, or an alignment file. `config` tells how
+    the files are read. `source` and `target` are the texts, with words between spaces. Raises InputError naming file
+    and line, FormatError for a damaged alignment file, UsageError for a choice of links without an alignment file.
     """
-    if threshold is not None and method == "argmax":
-        raise UsageError("--threshold is for --links-method threshold; leave one of them out")
-    stored = [is_hdf5(path) for _, path in links]
-    if (method is not None or threshold is not None) and not any(stored):
+    config = config or AerConfig()
+    method, threshold = config.links_method, config.threshold
+    if (method is not None or threshold is not None) and not any(is_hdf5(path) for _, path in links):
         raise UsageError("--links-method and --threshold choose the links of an alignment file (.h5); none is given")
-    answers = read_links(gold, "gold", gold_base, reverse_gold)
+    answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [
-        read_links(path, "links", links_base, reverse_links, method=method, threshold=threshold)
-        if is_stored
-        else read_links(path, "links", links_base, reverse_links)
-        for (_, path), is_stored in zip(links, stored, strict=True)
+        read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
+        for _, path in links
     ]
     texts = {shown(path): [line.split() for line in read_lines(path)] for path in (source, target) if path}
     pairs = common_length([*files, answers], {name: len(lines) for name, lines in texts.items()})
     holder = next((file for file in [*files, answers] if file.words is not None), None)
     words = _side(source, texts, holder, 0), _side(target, texts, holder, 1)
-    _check_inside(pairs, words, [answers, *files])
-    bases: list[tuple[LinkFile, Role, int | None]] = [(answers, "gold", gold_base)]
-    notes = [
-        *_notes(pairs, bases + [(file, "links", links_base) for file in files]),
-        *_turned_notes(files, answers, pairs),
-    ]
+    for number in range(pairs):
+        for file in (answers, *files):
+            file.check_inside(number, *(None if side is None else len(side[number]) for side in words))
     expected = [answers.pair(number) for number in range(pairs)]
     origin = shown(source) if source else holder.name if holder else "largest gold position"
     systems = [
@@ -183,14 +266,32 @@ def aer(
         )
         for (name, _), file in zip(links, files, strict=True)
     ]
+    notes = [*_notes(answers, files, config, pairs), *_turned_notes(systems, files)]
     return LinkComparison(systems, notes)
 
 
-def _check_inside(pairs: int, words: tuple[Side, Side], files: Sequence[LinkFile]) -> None:
-    for number in range(pairs):
-        source, target = (None if side is None else len(side[number]) for side in words)
-        for file in files:
-            file.check_inside(number, source, target)
+def common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
+    """Returns the number of pairs that all files and texts (name: lines) have; raises InputError if they differ."""
+    counts = {file.name: len(file.pairs) for file in files if not file.open_ended} | dict(texts)
+    open_ended = [file for file in files if file.open_ended]
+    if not counts:
+        return max((len(file.pairs) for file in open_ended), default=0)
+    (first, expected), *others = counts.items()
+    for name, count in others:
+        if count != expected:
+            (short, fewer), (long, more) = sorted(((first, expected), (name, count)), key=lambda item: item[1])
+            raise InputError(
+                f"{short}: has no line {fewer + 1}: it has {plural(fewer, 'line')}, but {long} has "
+                f"{plural(more, 'line')}; give files with one line per sentence"
+            )
+    for file in open_ended:
+        if (count := len(file.pairs)) > expected:
+            where = file.where(count - 1, min(file.pairs[-1].possible))
+            raise InputError(
+                f"{where}: a link of sentence {count}, but {first} has {plural(expected, 'line')}; give files of the "
+                "same sentences"
+            )
+    return expected
 
 
 def _side(path: Path | None, texts: Mapping[str, list[list[str]]], holder: LinkFile | None, side: int) -> Side:
@@ -201,39 +302,34 @@ def _side(path: Path | None, texts: Mapping[str, list[list[str]]], holder: LinkF
 
 
 def _lengths(gold: Sequence[GoldLinks], words: tuple[Side, Side]) -> list[Lengths]:
-    """Returns the lengths of all pairs: of their words if these are known, else estimated from the gold links."""
-    guesses = gold_lengths(gold)
-    columns = [
-        [guess[side] for guess in guesses] if lines is None else [len(line) for line in lines]
-        for side, lines in enumerate(words)
-    ]
-    return list(zip(*columns, strict=True))
+    """Returns the lengths of all pairs: their numbers of words if these are known, else the largest gold positions."""
+    estimates = [[max((link[side] + 1 for link in pair.possible), default=0) for pair in gold] for side in (0, 1)]
+    known = [None if side is None else list(map(len, side)) for side in words]
+    return list(zip(known[0] or estimates[0], known[1] or estimates[1], strict=True))
 
 
-def _notes(pairs: int, files: Sequence[tuple[LinkFile, Role, int | None]]) -> Iterator[str]:
+def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: int) -> Iterator[str]:
     """Yields notes on files that may be incomplete, or count from another base."""
-    gold = files[0][0]
     if gold.open_ended and len(gold.pairs) < pairs:
         yield (
             f"{gold.name}: ends with sentence {len(gold.pairs)} of {pairs}; the others count as sentences without gold "
             "links"
         )
-    for file, role, base in files:
+    for file, role, base in [(gold, "gold", config.gold_base), *((file, "links", config.links_base) for file in files)]:
         if base is None and file.base == 0 and file.format == "Pharaoh" and file.looks_one_based:
             yield f"{file.name}: no position is 0; if positions count from 1 there, give --{role}-base 1"
 
 
-def _turned_notes(files: Sequence[LinkFile], gold: LinkFile, pairs: int) -> Iterator[str]:
+def _turned_notes(systems: Sequence[LinkEvaluation], files: Sequence[LinkFile]) -> Iterator[str]:
     """Yields a note for each file that fits far better with source and target exchanged."""
-    answers = [gold.pair(number) for number in range(pairs)]
-    for file in files:
-        found = [file.pair(number) for number in range(pairs)]
-        rate = total(count_pairs([pair.possible for pair in found], answers)).rates().aer
-        turned = total(count_pairs([pair.turned().possible for pair in found], answers)).rates().aer
+    for system, file in zip(systems, files, strict=True):
+        turned_links = [[(j, i) for i, j in links] for links in system.found]
+        turned = sum(map(count_links, turned_links, system.gold), LinkCounts()).rates().aer
+        rate = sum(system.counts, LinkCounts()).rates().aer
         if turned < rate - 0.1:
             yield (
-                f"{file.name}: turned round its AER would be {turned:.4f} and not {rate:.4f}; if it has the target "
-                "first, give --reverse-links (or --reverse-gold)"
+                f"{file.name}: with source and target exchanged its AER would be {turned:.4f} and not {rate:.4f}; if "
+                "it has the target first, give --reverse-links (or --reverse-gold)"
             )
 
 

@@ -1,40 +1,80 @@
-"""Forced decoding: the attention weights and log-probabilities of given sentence pairs, from one model or two."""
+"""Forced decoding: the attention weights and log-probabilities that a model gives for sentence pairs.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+The reading decides which attention weights align a target word:
+
+- "current": those of the step that writes the word.
+- "shifted" (Chen et al. 2020): those of the step that has the word as input, because its state knows the word. In the
+  order look-generate-update (the paper's code) the attention of step t + 1 uses the first state that contains word t:
+  word t takes the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
+  look-update-generate (the paper's text) the attention of a step precedes its update: word t enters the state in step
+  t + 1, after its attention, and step t + 2 is the first to use it. For the last word the decoder then runs one step
+  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step.
+- "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
+- "auto": current with one model, as in the paper's figures; posterior with two models, one per direction.
+
+Steps are those of the model's tokens, before pieces are merged to words.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
 
-from nmtalign.alignment.links import (
-    THRESHOLD,
-    AlignmentRecord,
-    Matrix,
-    drop_end,
-    hard_links,
-    merge_starts,
-    sharpened,
-)
-from nmtalign.alignment.readings import chosen, force
-from nmtalign.alignment.symmetrization import join
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Matrix, drop_end, hard_links, merge_starts, sharpened
 from nmtalign.core.devices import in_halves
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import Forced, TranslationModel
+from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig, Reading
+from nmtalign.settings.training_settings import Order
 from nmtalign.text.moses import Tokens, keep
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import EOS_ID, Vocabulary
 
 Lines = tuple[str, str]
-T = TypeVar("T")
 
+# The number of steps after which the attention depends on a word, counted from the step that writes it.
+STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2}
 _WINDOW = 20  # batches that are read together and sorted by length
 _MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
+
+
+def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
+    """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
+    if reading == "shifted":
+        return _force_shifted(model, batch)
+    decode = model.force_posterior if reading == "posterior" else model.force
+    return decode(batch.source, batch.source_mask, batch.target, batch.target_mask)
+
+
+def _force_shifted(model: TranslationModel, batch: Batch) -> Forced:
+    ahead = STEPS_AHEAD[model.config.order]
+    # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
+    target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
+    mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
+    forced = model.force(batch.source, batch.source_mask, target, mask)
+    if forced.weights is None:
+        return forced
+    steps = batch.target.shape[1]
+    return Forced(forced.log_probs[:, :steps], shifted(forced.weights, batch.target_mask, ahead))
+
+
+def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
+    """Returns the weights (B, Ty, Tx) of words, each `ahead` steps after its own, from those of steps.
+
+    weights (B, Ty + ahead - 1, Tx). mask (B, Ty) is True at the words and at `</s>`, which keeps its step.
+    """
+    last = mask.sum(1) - 1
+    own = torch.arange(mask.shape[1], device=mask.device)
+    step = torch.where(own < last[:, None], own + ahead, own)
+    return weights.gather(1, step[..., None].expand(-1, -1, weights.shape[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,98 +144,21 @@ class ModelPair:
         return not (self.source.ids and self.target.ids)
 
 
-def align_pairs(
-    loaded: LoadedModel, pairs: Iterable[Lines], config: AlignConfig, *, tokenized: bool = False, first: int = 0
-) -> Iterator[AlignmentRecord]:
-    """Yields one record per sentence pair (two lines of text), in order, numbered from `first`.
-
-    Lines are tokenised as the model's training text was; `tokenized` lines are only split at spaces. Subword pieces are
-    merged to words. Pairs are read in windows, sorted by length into batches, and given to the model unless a side is
-    empty. `config` sets reading, temperature, links and whether `</s>` is dropped. Raises UsageError for a model
-    without attention.
-    """
-    aligner = Aligner(loaded, chosen(config, 1), tokenized)
-    return (record for window in windows([aligner], pairs, config, first) for record in aligner.records(window[0]))
-
-
-def align_both(
-    forward: LoadedModel,
-    backward: LoadedModel,
-    pairs: Iterable[Lines],
-    config: AlignConfig,
-    *,
-    tokenized: bool = False,
-    first: int = 0,
-) -> Iterator[AlignmentRecord]:
-    """Yields the records of `align_pairs` for two models, joined as `join` does.
-
-    `forward` reads the source and writes the target, `backward` the reverse. Raises UsageError for models of other
-    directions, and InputError, naming the line, if the models split a text into different words.
-    """
-    check_directions(forward, backward)
-    config = chosen(config, 2)
-    aligners = Aligner(forward, config, tokenized), Aligner(backward, config, tokenized, turned=True)
-    return (
-        join(ours, theirs, config.symmetrize, config.threshold)
-        for ahead, back in windows(aligners, pairs, config, first)
-        for ours, theirs in zip(aligners[0].records(ahead), aligners[1].records(back), strict=True)
-    )
-
-
-def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
-    """Raises UsageError unless the backward model has the source and target language of the forward one exchanged."""
-    ahead = forward.source_language, forward.target_language
-    back = backward.source_language, backward.target_language
-    if back != ahead[::-1]:
-        raise UsageError(
-            f"{backward.folder}: translates {'-'.join(back)}, and {forward.folder} {'-'.join(ahead)}: the backward "
-            f"model reads the target and writes the source; give one of {'-'.join(ahead[::-1])}"
-        )
-
-
-def window_size(config: AlignConfig) -> int:
-    """Returns the number of pairs that are read together; a run from a multiple of it repeats those of a full run."""
-    return config.batch_size * _WINDOW
-
-
-def windows(
-    aligners: "Sequence[Aligner]", pairs: Iterable[Lines], config: AlignConfig, first: int
-) -> Iterator[list[list[ModelPair]]]:
-    """Yields windows of pairs, tokenised for each aligner by a thread while the window before is aligned."""
-
-    def read(window: Sequence[tuple[int, Lines]]) -> list[list[ModelPair]]:
-        return [aligner.read(window) for aligner in aligners]
-
-    numbered = enumerate(pairs, first)
-    size = window_size(config)
-    return _one_ahead(read, iter(lambda: list(islice(numbered, size)), []))
-
-
-def _one_ahead(work: Callable[[T], list[list[ModelPair]]], items: Iterator[T]) -> Iterator[list[list[ModelPair]]]:
-    # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
-    with ThreadPoolExecutor(1, "tokenise") as thread:
-        coming: Future[list[list[ModelPair]]] | None = None
-        for item in items:
-            before, coming = coming, thread.submit(work, item)
-            if before is not None:
-                yield before.result()
-        if coming is not None:
-            yield coming.result()
-
-
 class Aligner:
     """One model that aligns windows of pairs; if `turned`, it reads the target and writes the source.
 
     Raises UsageError for a model without attention.
     """
 
-    def __init__(self, loaded: LoadedModel, config: AlignConfig, tokenized: bool, turned: bool = False) -> None:
+    def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
         if loaded.model.config.attention == "none":
-            raise _no_attention(loaded)
+            raise UsageError(
+                f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention additive"
+            )
         self._loaded, self._config, self._turned = loaded, config, turned
         tokenizers = loaded.tokenizers
-        self._source = SideReader(tokenizers.source, loaded.source_vocabulary, tokenized)
-        self._target = SideReader(tokenizers.target, loaded.target_vocabulary, tokenized)
+        self._source = SideReader(tokenizers.source, loaded.source_vocabulary, config.tokenized)
+        self._target = SideReader(tokenizers.target, loaded.target_vocabulary, config.tokenized)
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> list[ModelPair]:
         """Tokenises the numbered lines of a window."""
@@ -215,27 +178,32 @@ class Aligner:
         batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs]).to(self._loaded.device)
         forced = force(self._loaded.model, batch, self._config.reading)
         if forced.weights is None:
-            raise _no_attention(self._loaded)
+            raise TypeError("a model with attention returned no weights")
         log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
         if self._config.temperature != 1:
             weights = sharpened(weights, self._config.temperature)
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
         return [
-            self._record(pair, weights[row], log_probs[row], total)
+            self._record_of_tokens(pair, weights[row], log_probs[row], total)
             for row, (pair, total) in enumerate(zip(pairs, totals, strict=True))
         ]
 
-    def _record(self, pair: ModelPair, weights: Matrix, log_probs: Matrix, log_prob: float) -> AlignmentRecord:
+    def _record_of_tokens(
+        self, pair: ModelPair, weights: Matrix, log_probs: Matrix, log_prob: float
+    ) -> AlignmentRecord:
         """Returns the record of one row of a batch, without padding and with pieces merged to words."""
         rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
         merged = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
-        return self._made(pair, merged, _of_words(log_probs[:rows], pair.target.starts), log_prob)
+        log_probs = log_probs[:rows].copy()
+        if pair.target.starts is not None:
+            log_probs = np.add.reduceat(log_probs, pair.target.starts, dtype=np.float64).astype(np.float32)
+        return self._record(pair, merged, log_probs, log_prob)
 
     def _empty_record(self, pair: ModelPair) -> AlignmentRecord:
         rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-        return self._made(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0)
+        return self._record(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0)
 
-    def _made(
+    def _record(
         self, pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float
     ) -> AlignmentRecord:
         """Returns the record of weights between words and `</s>`, which is dropped if the settings ask for it."""
@@ -257,17 +225,29 @@ class Aligner:
         )
 
 
-def _of_words(log_probs: NDArray[np.float32], starts: NDArray[np.int64] | None) -> NDArray[np.float32]:
-    """Returns the log-probabilities of words and `</s>`, each summed over its pieces."""
-    if starts is None:
-        return log_probs.copy()
-    return np.add.reduceat(log_probs, starts, dtype=np.float64).astype(np.float32)
+def window_size(config: AlignConfig) -> int:
+    """Returns the number of pairs that are read together; a run from a multiple of it repeats those of a full run."""
+    return config.batch_size * _WINDOW
 
 
-def _no_attention(loaded: LoadedModel) -> UsageError:
-    return UsageError(
-        f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention additive"
-    )
+def windows(
+    aligners: Sequence[Aligner], pairs: Iterable[Lines], config: AlignConfig, first: int
+) -> Iterator[list[list[ModelPair]]]:
+    """Yields windows of pairs, tokenised for each aligner by a thread while the previous window is aligned."""
+    numbered = enumerate(pairs, first)
+
+    def read(window: Sequence[tuple[int, Lines]]) -> list[list[ModelPair]]:
+        return [aligner.read(window) for aligner in aligners]
+
+    # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
+    with ThreadPoolExecutor(1, "tokenise") as thread:
+        coming: Future[list[list[ModelPair]]] | None = None
+        while window := list(islice(numbered, window_size(config))):
+            before, coming = coming, thread.submit(read, window)
+            if before is not None:
+                yield before.result()
+        if coming is not None:
+            yield coming.result()
 
 
 def _batches(pairs: list[ModelPair], size: int) -> Iterator[list[ModelPair]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmtalign.alignment.link_files import GoldLinks, LinkFile
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
@@ -114,13 +114,12 @@ def read_panels(
 def _record(file: "AlignmentFile", number: int, rank: int) -> AlignmentRecord:
     entries = file.sentence(number) if number >= 0 else []
     if not entries:
-        numbers = (
-            f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
-        )
-        raise UsageError(f"{file.path}: no sentence {number}: {numbers}")
+        known = f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
+        raise UsageError(f"{file.path}: no sentence {number}: {known}")
     if rank >= len(entries):
-        has = f"sentence {number} has {len(entries)} entries"
-        raise UsageError(f"{file.path}: {has}; give a --rank from 0 to {len(entries) - 1}")
+        raise UsageError(
+            f"{file.path}: sentence {number} has {len(entries)} entries; give a --rank from 0 to {len(entries) - 1}"
+        )
     return entries[rank]
 
 
@@ -172,23 +171,16 @@ def heatmap_svg(panels: Sequence[Panel], title: str, *, end: bool = True) -> str
         return svg_for_page(make_figure(panels, across=len(panels), end=end), title)
 
 
-@dataclass(frozen=True)
-class _Box:
+class _Box(NamedTuple):
     """A panel and its size in cells: the words beside and above, the matrix, the caption below."""
 
     panel: Panel
-    labels: tuple[list[str], list[str], Any]
+    source: list[str]
+    target: list[str]
+    weights: Matrix
     left: float
     top: float
     over: float  # how far the caption extends beyond the matrix on each side
-
-    @property
-    def columns(self) -> int:
-        return len(self.labels[0])
-
-    @property
-    def rows(self) -> int:
-        return len(self.labels[1])
 
 
 def make_figure(
@@ -209,8 +201,8 @@ def make_figure(
     for number, box in enumerate(boxes):
         row, column = divmod(number, across)
         left = starts[column] + lefts[column]
-        bottom = height - tops[row] - above[row] - box.rows
-        place = (left / width, bottom / height, box.columns / width, box.rows / height)
+        bottom = height - tops[row] - above[row] - len(box.target)
+        place = (left / width, bottom / height, len(box.source) / width, len(box.target) / height)
         _panel(figure.add_axes(place), box, cell)
     if color_bar:
         _color_bar(figure, (sum(widths) + 0.2) / width, 0.8 / width, cell)
@@ -223,10 +215,9 @@ def _box(panel: Panel, end: bool) -> _Box:
     if reason := panel.no_words():
         raise UsageError(f"sentence {panel.record.sentence_id}: {reason}; choose another one")
     source, target, weights = panel.labels(end=end)
-    caption = max(map(_length, panel.caption.split("\n")))
-    over = max(0.0, (caption - len(source)) / 2)
     left, top = (max(map(_length, words)) + 1 for words in (target, source))
-    return _Box(panel, (source, target, weights), left, top, over)
+    caption = max(map(_length, panel.caption.split("\n")))
+    return _Box(panel, source, target, weights, left, top, max(0.0, (caption - len(source)) / 2))
 
 
 def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float], list[float], list[float]]:
@@ -239,10 +230,10 @@ def _grid(boxes: Sequence[_Box], across: int) -> tuple[list[float], list[float],
     for number, box in enumerate(boxes):
         row, column = divmod(number, across)
         lefts[column] = max(lefts[column], box.left, box.over)
-        rights[column] = max(rights[column], box.columns + max(box.over, 1))
+        rights[column] = max(rights[column], len(box.source) + max(box.over, 1))
         caption = box.panel.caption.count("\n") + 2.5 if box.panel.caption else 0.8
         above[row] = max(above[row], box.top)
-        below[row] = max(below[row], box.rows + caption)
+        below[row] = max(below[row], len(box.target) + caption)
     return lefts, rights, above, [top + rest for top, rest in zip(above, below, strict=True)]
 
 
@@ -257,12 +248,11 @@ def _length(word: str) -> float:
 
 
 def _panel(axes: Any, box: _Box, cell: float) -> None:
-    source, target, weights = box.labels
     size = cell * _FONT
-    axes.imshow(weights, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
+    axes.imshow(box.weights, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     # parse_math: a `$` in a text does not start a formula.
-    axes.set_xticks(range(len(source)), source, rotation=90, fontsize=size, parse_math=False)
-    axes.set_yticks(range(len(target)), target, fontsize=size, parse_math=False)
+    axes.set_xticks(range(len(box.source)), box.source, rotation=90, fontsize=size, parse_math=False)
+    axes.set_yticks(range(len(box.target)), box.target, fontsize=size, parse_math=False)
     axes.tick_params(length=0, pad=size / 3, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axes.spines.values():
         spine.set_linewidth(0.05 * 72 * cell)

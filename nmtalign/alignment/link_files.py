@@ -1,4 +1,4 @@
-"""Files of links: text in two formats, read pair by pair or as a whole, and the links of alignment files.
+"""Files of links, and how links compare with gold links.
 
 | format  | a line                                                                                 | counts from |
 |---------|----------------------------------------------------------------------------------------|-------------|
@@ -7,13 +7,12 @@
 
 i is the position of a source word, j that of a target word. In the second format a link without S or P is sure,
 sentences count from 1, sentences without links are left out, and the confidence is ignored. The first line that is not
-blank decides which format a file has.
+blank decides which format a file has. The links of an alignment file (HDF5) can be read too.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +24,7 @@ from nmtalign.text.lines import STDIN, read_lines, shown
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
 
-Role = Literal["gold", "links"]  # what a file is to the user; errors name the options --gold-base or --links-base
+Role = Literal["gold", "links"]  # errors name the option --gold-base or --links-base
 Words = tuple[Sequence[str], Sequence[str]]  # source, target
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -53,107 +52,64 @@ class GoldLinks:
 NO_LINKS = GoldLinks(frozenset(), frozenset())
 
 
-def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> GoldLinks:
-    """Returns the links of a line in Pharaoh's format, counted from 0, while those of the line count from `base`.
+@dataclass(frozen=True)
+class ErrorRates:
+    """How links compare with gold links: fractions between 0 and 1."""
 
-    Raises InputError that starts with `where` (file and line).
-    """
-    sure, possible = set(), set()
-    for part in text.split():
-        match = _LINK.fullmatch(part)
-        if not match:
-            raise InputError(f"{where}: {part!r} {_WRONG[role]}")
-        link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return GoldLinks(frozenset(sure), frozenset(possible))
+    precision: float
+    recall: float
+    aer: float
+    f1: float
 
 
-def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
-    if min(i, j) < base:
-        null = "; if 0 stands for no word, leave such links out" if base and " " in part else ""
-        raise InputError(
-            f"{where}: {part!r} has a position 0, but positions count from {base} here; if they count from 0, give "
-            f"--{role}-base 0{null}"
+@dataclass(frozen=True)
+class LinkCounts:
+    """Counts of found links A, sure gold links S and possible ones P; add those of each pair, then compute rates."""
+
+    links: int = 0  # |A|
+    sure: int = 0  # |S|
+    links_sure: int = 0  # |A and S|
+    links_possible: int = 0  # |A and P|
+
+    def __add__(self, other: "LinkCounts") -> "LinkCounts":
+        return LinkCounts(
+            self.links + other.links,
+            self.sure + other.sure,
+            self.links_sure + other.links_sure,
+            self.links_possible + other.links_possible,
         )
-    return i - base, j - base
-
-
-@dataclass
-class TextLinks:
-    """The links of a text file, pair by pair; iterate only once.
-
-    A Pharaoh file is read while it is iterated, a NAACL file as a whole. Positions count from `base` (0 or 1; None: as
-    usual in the format). Raises InputError naming file and line.
-    """
-
-    path: Path
-    base: int | None = None
-    role: Role = "gold"
-    numbered: bool = field(init=False)  # one link per line, so that the number of pairs is not known
-    line_of: dict[tuple[int, Link], int] = field(init=False, default_factory=dict)  # by (pair, link), if `numbered`
-
-    def __post_init__(self) -> None:
-        lines = read_lines(self.path)
-        head: list[str] = []
-        for line in lines:
-            head.append(line)
-            if line.strip():
-                break
-        self.numbered = bool(head and _NUMBERED.fullmatch(head[-1].strip()))
-        self.counts_from = int(self.numbered) if self.base is None else self.base
-        self._lines = chain(head, lines)
 
     @property
-    def format(self) -> str:
-        """The name of the format."""
-        return "NAACL" if self.numbered else "Pharaoh"
+    def precision(self) -> float | None:
+        """|A and P| / |A|; None without found links."""
+        return self.links_possible / self.links if self.links else None
 
-    def where(self, pair: int, link: Link | None = None) -> str:
-        """Returns file and line of a pair, counted from 0, or of one of its links."""
-        if not self.numbered:
-            return f"{shown(self.path)}: line {pair + 1}"
-        line = self.line_of.get((pair, link)) if link else None
-        return f"{shown(self.path)}: " + (f"line {line}" if line else f"sentence {pair + 1}")
+    @property
+    def recall(self) -> float | None:
+        """|A and S| / |S|; None without sure links."""
+        return self.links_sure / self.sure if self.sure else None
 
-    def __iter__(self) -> Iterator[GoldLinks]:
-        if self.numbered:
-            yield from self._numbered_pairs(self._lines)
-            return
-        for number, line in enumerate(self._lines, 1):
-            yield parse_gold(line, f"{shown(self.path)}: line {number}", self.counts_from, self.role)
+    def rates(self) -> ErrorRates:
+        """precision = |A and P| / |A|, recall = |A and S| / |S|, AER = 1 - (|A and S| + |A and P|) / (|A| + |S|).
 
-    def _numbered_pairs(self, lines: Iterable[str]) -> Iterator[GoldLinks]:
-        sure: dict[int, set[Link]] = {}
-        possible: dict[int, set[Link]] = {}
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            pair, link, certain = self._numbered_link(line.strip(), number)
-            self.line_of.setdefault((pair, link), number)
-            possible.setdefault(pair, set()).add(link)
-            if certain:
-                sure.setdefault(pair, set()).add(link)
-        for pair in range(max(possible, default=-1) + 1):
-            if pair in possible:
-                yield GoldLinks(frozenset(sure.get(pair, ())), frozenset(possible[pair]))
-            else:
-                yield NO_LINKS
+        F1 is the harmonic mean of precision and recall. A fraction with a denominator of 0 is 1.
+        """
+        precision, recall = (1.0 if rate is None else rate for rate in (self.precision, self.recall))
+        total = self.links + self.sure
+        aer = 1 - (self.links_sure + self.links_possible) / total if total else 0.0
+        return ErrorRates(precision, recall, aer, f_measure(precision, recall))
 
-    def _numbered_link(self, line: str, number: int) -> tuple[int, Link, bool]:
-        """Returns (pair counted from 0, link, whether it is sure)."""
-        where = f"{shown(self.path)}: line {number}"
-        match = _NUMBERED.fullmatch(line)
-        if not match:
-            raise InputError(
-                f"{where}: {line[:40]!r} is not a link; write sentence, source and target position, then optionally S "
-                "or P and a confidence, as in 0001 1 2 S"
-            )
-        if int(match[1]) == 0:
-            raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
-        link = _from_zero(int(match[2]), int(match[3]), line, where, self.counts_from, self.role)
-        return int(match[1]) - 1, link, match[4] != "P"
+
+def f_measure(precision: float, recall: float, alpha: float = 0.5) -> float:
+    """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007): alpha 0.5 gives F1, 1 precision."""
+    mean = (1 - alpha) * precision + alpha * recall
+    return precision * recall / mean if mean else 0.0
+
+
+def count_links(links: Iterable[Link], gold: GoldLinks) -> LinkCounts:
+    """Returns the counts of one pair."""
+    found = set(links)
+    return LinkCounts(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
 
 
 @dataclass(frozen=True)
@@ -162,17 +118,17 @@ class LinkFile:
 
     name: str  # for errors
     format: str  # Pharaoh, NAACL or HDF5
-    base: int  # what positions count from in the file; in `pairs` they count from 0
+    base: int  # first position in the file; positions in `pairs` count from 0
     pairs: Sequence[GoldLinks]
     reverse: bool = False  # whether the file has the target first; `pairs` have the source first
-    text: TextLinks | None = None
+    line_of: Mapping[tuple[int, Link], int] = field(default_factory=dict)  # NAACL: line of each (pair, link as written)
     words: Sequence[Words] | None = None  # if the file contains the words
     method: str | None = None  # of an alignment file: how its links were made
     model: str | None = None  # of an alignment file: the hash of the model
 
     @property
     def open_ended(self) -> bool:
-        """Whether the format leaves open how many pairs follow the last one with links."""
+        """Whether pairs without links may follow the last one, so that the number of pairs is not known."""
         return self.format == "NAACL"
 
     @property
@@ -197,10 +153,13 @@ class LinkFile:
         )
 
     def where(self, pair: int, link: Link | None = None) -> str:
-        """Returns file and line of a pair or of one of its links, for errors."""
-        if self.text is None:
+        """Returns file and line of a pair, counted from 0, or of one of its links, for errors."""
+        if self.format == "HDF5":
             return f"{self.name}: record {pair}"
-        return self.text.where(pair, link[::-1] if link and self.reverse else link)
+        if self.format == "Pharaoh":
+            return f"{self.name}: line {pair + 1}"
+        line = self.line_of.get((pair, link[::-1] if self.reverse else link)) if link else None
+        return f"{self.name}: line {line}" if line else f"{self.name}: sentence {pair + 1}"
 
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
@@ -210,9 +169,42 @@ class LinkFile:
                     i, j = link[::-1] if self.reverse else link
                     raise InputError(
                         f"{self.where(number, link)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {_count(length, 'word')}; are the texts tokenised "
+                        f"points outside the pair, whose {side} has {plural(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first?"
                     )
+
+
+@dataclass
+class GoldFile:
+    """A file of gold links that is compared with found links pair by pair, in order.
+
+    Positions count from `base` (None: as usual in the format). Raises InputError naming file and line for a link that
+    cannot be read or points outside its pair, and for another number of lines than pairs.
+    """
+
+    path: Path
+    base: int | None = None
+    counts: LinkCounts = field(default_factory=LinkCounts)
+    pairs: int = 0
+
+    def __post_init__(self) -> None:
+        self.file: LinkFile = read_links(self.path, "gold", self.base)
+
+    def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
+        """Counts the next pair; lengths are in words, without `</s>`."""
+        self.file.check_inside(self.pairs, source_length, target_length)
+        self.counts += count_links(links, self.file.pair(self.pairs))
+        self.pairs += 1
+
+    def finish(self) -> ErrorRates:
+        """Returns the rates of all pairs; raises InputError if lines are left over."""
+        if (found := len(self.file.pairs)) > self.pairs:
+            kind = "sentence" if self.file.open_ended else "line"
+            raise InputError(
+                f"{self.file.name}: has {found} {kind}s, but there are {self.pairs} pairs: "
+                f"{kind} {self.pairs + 1} belongs to no pair"
+            )
+        return self.counts.rates()
 
 
 def read_links(
@@ -227,19 +219,15 @@ def read_links(
     """Reads a text of links (plain or .gz, `-` for stdin), or the links of an alignment file.
 
     Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. `method`
-    and `threshold` choose other links of an alignment file than the stored ones, as `AlignmentRecord.links`. Raises
-    InputError naming file and line, FormatError for a damaged alignment file, UsageError for a choice that the file
-    does not have.
+    and `threshold` choose other links of an alignment file than the stored ones, as `AlignmentRecord.links`; texts
+    ignore them. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
     if is_hdf5(path):
         if base:
             raise UsageError(f"{path}: positions in an alignment file count from 0; leave --{role}-base out")
         file = _stored_links(path, method, threshold)
     else:
-        if method is not None or threshold is not None:
-            raise UsageError(f"{shown(path)}: a text of links; another choice of links needs an alignment file (.h5)")
-        text = TextLinks(path, base, role)
-        file = LinkFile(shown(path), text.format, text.counts_from, list(text), text=text)
+        file = _text_links(path, role, base)
     return replace(file.turned(), reverse=True) if reverse else file
 
 
@@ -253,6 +241,70 @@ def is_hdf5(path: Path) -> bool:
             return start.startswith(_HDF5_MAGIC) or start.startswith(_HDF5_MAGIC, 512)
     except OSError:
         return False
+
+
+def _text_links(path: Path, role: Role, base: int | None) -> LinkFile:
+    lines, name = list(read_lines(path)), shown(path)
+    numbered = bool(_NUMBERED.fullmatch(next((line.strip() for line in lines if line.strip()), "")))
+    base = int(numbered) if base is None else base
+    if numbered:
+        return _naacl_links(lines, name, base, role)
+    pairs = [parse_gold(line, f"{name}: line {number}", base, role) for number, line in enumerate(lines, 1)]
+    return LinkFile(name, "Pharaoh", base, pairs)
+
+
+def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> GoldLinks:
+    """Returns the links of a line in Pharaoh's format, counted from 0, while those of the line count from `base`.
+
+    Raises InputError that starts with `where` (file and line).
+    """
+    sure, possible = set(), set()
+    for part in text.split():
+        match = _LINK.fullmatch(part)
+        if not match:
+            raise InputError(f"{where}: {part!r} {_WRONG[role]}")
+        link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return GoldLinks(frozenset(sure), frozenset(possible))
+
+
+def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
+    if min(i, j) < base:
+        null = "; if 0 means no word, leave these links out" if base and " " in part else ""
+        raise InputError(
+            f"{where}: {part!r} has a position 0, but positions count from {base} here; if they count from 0, give "
+            f"--{role}-base 0{null}"
+        )
+    return i - base, j - base
+
+
+def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> LinkFile:
+    sure: dict[int, set[Link]] = {}
+    possible: dict[int, set[Link]] = {}
+    line_of: dict[tuple[int, Link], int] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line:
+            continue
+        where, match = f"{name}: line {number}", _NUMBERED.fullmatch(line)
+        if not match:
+            raise InputError(
+                f"{where}: {line[:40]!r} is not a link; write sentence, source and target position, then optionally S "
+                "or P and a confidence, as in 0001 1 2 S"
+            )
+        if int(match[1]) == 0:
+            raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
+        pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), line, where, base, role)
+        line_of.setdefault((pair, link), number)
+        possible.setdefault(pair, set()).add(link)
+        if match[4] != "P":
+            sure.setdefault(pair, set()).add(link)
+    pairs = [
+        GoldLinks(frozenset(sure.get(pair, ())), frozenset(possible[pair])) if pair in possible else NO_LINKS
+        for pair in range(max(possible, default=-1) + 1)
+    ]
+    return LinkFile(name, "NAACL", base, pairs, line_of=line_of)
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
@@ -288,29 +340,6 @@ def _linked_pairs(file: "AlignmentFile", method: LinkMethod | None, threshold: f
         yield LinkedPair(record.source, record.target, links, record.sentence_id, record.rank)
 
 
-def common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
-    """Returns the number of pairs that all files and texts (name: lines) have; raises InputError if they differ."""
-    counts = {file.name: len(file.pairs) for file in files if not file.open_ended} | dict(texts)
-    open_ended = [file for file in files if file.open_ended]
-    if not counts:
-        return max((len(file.pairs) for file in open_ended), default=0)
-    (first, expected), *others = counts.items()
-    for name, count in others:
-        if count != expected:
-            (short, fewer), (long, more) = sorted(((first, expected), (name, count)), key=lambda item: item[1])
-            raise InputError(
-                f"{short}: has no line {fewer + 1}: it has {_count(fewer, 'line')}, but {long} has "
-                f"{_count(more, 'line')}; give files with one line a sentence"
-            )
-    for file in open_ended:
-        if (count := len(file.pairs)) > expected:
-            where = file.where(count - 1, min(file.pairs[-1].possible))
-            raise InputError(
-                f"{where}: a link of sentence {count}, but {first} has {_count(expected, 'line')}; give files of the "
-                "same sentences"
-            )
-    return expected
-
-
-def _count(number: int, unit: str) -> str:
+def plural(number: int, unit: str) -> str:
+    """Returns a number and its unit, such as "1 line" or "2 lines"."""
     return f"{number} {unit}{'' if number == 1 else 's'}"

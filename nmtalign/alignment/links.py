@@ -72,7 +72,7 @@ class AlignmentRecord:
     def end_mass(self) -> float:
         """Returns the sum over the target words of their weight on the source's `</s>`.
 
-        If that column was dropped, this is what was dropped, and 0 for a record that was read from a file.
+        Without that column it is the sum before the column was dropped; 0 for a record that was read from a file.
         """
         if not self.end:
             return self.dropped_mass
@@ -120,14 +120,19 @@ def argmax_links(weights: NDArray[Any], end: bool = True) -> list[Link]:
     return list(zip(best[linked].tolist(), linked.tolist(), strict=True))
 
 
+def links_where(chosen: NDArray[np.bool_]) -> list[Link]:
+    """Returns the links at the True places of a (Ty, Tx) matrix, sorted by target word, then by source word."""
+    target, source = np.nonzero(chosen)
+    return list(zip(source.tolist(), target.tolist(), strict=True))
+
+
 def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -> list[Link]:
     """Returns every link whose weight is at least `threshold`: any number per target word.
 
     `weights` as for `argmax_links`. A target word whose weights are all smaller is NULL; `</s>` has no links.
     """
     words = weights[:-1, :-1] if end else weights
-    target, source = np.nonzero(words >= max(threshold, np.finfo(np.float32).tiny))
-    return list(zip(source.tolist(), target.tolist(), strict=True))
+    return links_where(words >= max(threshold, np.finfo(np.float32).tiny))
 
 
 def drop_end(weights: NDArray[Any]) -> Matrix:
@@ -135,10 +140,13 @@ def drop_end(weights: NDArray[Any]) -> Matrix:
 
     A row that has all its weight on `</s>` becomes 0.
     """
-    words = weights[:-1, :-1].astype(np.float64)
-    total = words.sum(axis=1, keepdims=True)
-    np.divide(words, total, out=words, where=total > 0)
-    return words.astype(np.float32)
+    return normalised_rows(weights[:-1, :-1].astype(np.float64))
+
+
+def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
+    """Returns the weights with rows (the last axis) that sum to 1; a row without weight becomes 0."""
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
 
 
 def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
@@ -149,9 +157,7 @@ def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
     largest = weights.max(axis=-1, keepdims=True, initial=0)
     scaled = np.divide(weights, largest, out=np.zeros(weights.shape), where=largest > 0)
     scaled **= 1 / temperature
-    total = scaled.sum(axis=-1, keepdims=True)
-    np.divide(scaled, total, out=scaled, where=total > 0)
-    return np.asarray(scaled, dtype=np.float32)
+    return normalised_rows(scaled)
 
 
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:

@@ -22,8 +22,8 @@ from nmtalign.data.pipeline import CHUNK, Chunk, LengthLimit, Pairs, Side, WordI
 from nmtalign.text.tokenizer import Tokenizers
 
 CUTOFF = 1e-6  # less probable translations are dropped
-_CELLS = 1 << 20  # made together
-_SCRATCH = 1 << 23  # places for the pairs of different words of a block
+CELLS = 1 << 20  # made together
+SCRATCH = 1 << 23  # places for the pairs of different words of a block
 _LEAST = np.float32(1e-30)  # avoids a division by 0 for a target word that every source word has dropped
 
 Ids = NDArray[np.int32]
@@ -80,7 +80,7 @@ def read_bitext(
     pairs: Iterable[tuple[str, str]],
     tokenizers: Tokenizers,
     workers: int = 1,
-    progress: Callable[[int], None] = lambda pairs: None,
+    progress: Callable[[int], object] = lambda pairs: None,
 ) -> Bitext:
     """Returns tokenised lines of text. `progress` is called with the number of pairs read."""
     sides = _SideCollector(), _SideCollector()
@@ -127,15 +127,6 @@ def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
-@dataclass(frozen=True)
-class Translations:
-    """t(target | source) of each word pair that was kept, by source id, then target id, without NULL."""
-
-    sources: Ids
-    targets: Ids
-    probabilities: Floats
-
-
 @dataclass
 class _Block:
     """Source words `first` to `last` - 1 and their translations; a key is (source - first) * target words + target."""
@@ -151,13 +142,17 @@ def learn(
     iterations: int = 5,
     cutoff: float = CUTOFF,
     progress: Callable[[int, float], None] = lambda iteration, share: None,
-) -> Translations:
+    cells: int = CELLS,
+    scratch: int = SCRATCH,
+) -> tuple[Ids, Ids, Floats]:
     """Runs the iterations, starting from uniform probabilities; the same bitext gives the same result.
 
-    `progress` is called with the iteration, from 1, and the fraction of it that is done. Memory: about 25 bytes per
-    token, and 8 bytes per word pair whose probability is at least `cutoff`.
+    Returns the source ids, target ids and probabilities t(target | source) of the word pairs that were kept, by source
+    id, then target id, without NULL. `progress` is called with the iteration, from 1, and the fraction of it that is
+    done. `cells` are made together. Memory: about 25 bytes per token, 4 bytes per place of the `scratch` space for the
+    word pairs of a block, and 8 bytes per word pair whose probability is at least `cutoff`.
     """
-    model = _Model(bitext)
+    model = _Model(bitext, cells, scratch)
     for iteration in range(1, iterations + 1):
         model.iterate(cutoff, iteration == iterations, partial(progress, iteration))
     return model.translations()
@@ -166,8 +161,9 @@ def learn(
 class _Model:
     """The probabilities, and the tokens of the corpus sorted by source word."""
 
-    def __init__(self, bitext: Bitext) -> None:
+    def __init__(self, bitext: Bitext, cells: int, scratch: int) -> None:
         source, target = bitext.source, bitext.target
+        self._cells_at_once, self._scratch = cells, scratch
         source_lengths, self._lengths = source.lengths(), target.lengths()
         self._target, self._offsets = target.ids, target.offsets
         self._width = len(target.words)
@@ -176,17 +172,17 @@ class _Model:
         sentences = np.repeat(np.arange(len(bitext), dtype=np.int32), source_lengths)
         self._sentences = sentences[np.argsort(source.ids, kind="stable")]  # of each source token, by source word
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(source.ids, minlength=len(source.words)))))
-        cells = np.concatenate(([0], np.cumsum(self._lengths[self._sentences])))
-        self._slots = np.zeros(max(_SCRATCH, self._width), np.int32)
-        self._blocks = self._cut(cells[self._starts])
+        self._slots = np.zeros(max(scratch, self._width), np.int32)
+        cells_before = np.concatenate(([0], np.cumsum(self._lengths[self._sentences])))
+        self._blocks = self._cut(cells_before[self._starts])
 
     def _cut(self, cells: NDArray[np.int64]) -> list[_Block]:
         """Cuts the source words into blocks that fit into the scratch space and, if possible, have few cells."""
-        words, most = len(cells) - 1, max(_SCRATCH // max(self._width, 1), 1)
+        words, most = len(cells) - 1, max(self._scratch // max(self._width, 1), 1)
         bounds = [0]
         while bounds[-1] < words:
             start = bounds[-1]
-            fitting = int(np.searchsorted(cells, cells[start] + _CELLS, side="right")) - 1
+            fitting = int(np.searchsorted(cells, cells[start] + self._cells_at_once, side="right")) - 1
             bounds.append(min(max(fitting, start + 1), start + most, words))
         empty = np.zeros(0, np.int32), np.zeros(0, np.float32)
         return [_Block(first, last, *empty) for first, last in pairwise(bounds)]
@@ -202,8 +198,9 @@ class _Model:
 
     def _null_probabilities(self) -> Floats:
         counts = np.zeros(self._width)
-        for start in range(0, len(self._target), _CELLS):
-            ids, sums = self._target[start : start + _CELLS], self._sums[start : start + _CELLS]
+        for start in range(0, len(self._target), self._cells_at_once):
+            part = slice(start, start + self._cells_at_once)
+            ids, sums = self._target[part], self._sums[part]
             counts += np.bincount(ids, self._null[ids] / sums, minlength=self._width)
         return np.asarray(counts / max(counts.sum(), 1e-300), np.float32)
 
@@ -243,7 +240,7 @@ class _Model:
         """Cuts the tokens of a block into ranges of few cells."""
         first, last = int(self._starts[block.first]), int(self._starts[block.last])
         cells = np.cumsum(self._lengths[self._sentences[first:last]])
-        steps = np.arange(_CELLS, cells[-1] if len(cells) else 0, _CELLS)
+        steps = np.arange(self._cells_at_once, cells[-1] if len(cells) else 0, self._cells_at_once)
         bounds = [first, *(first + np.searchsorted(cells, steps, side="right")).tolist(), last]
         return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
 
@@ -262,12 +259,12 @@ class _Model:
             keys += self._target[positions]
             yield positions, keys
 
-    def translations(self) -> Translations:
+    def translations(self) -> tuple[Ids, Ids, Floats]:
         """Returns everything that was kept."""
         sources = [np.zeros(0, np.int32)] + [block.first + block.keys // self._width for block in self._blocks]
         targets = [np.zeros(0, np.int32)] + [block.keys % self._width for block in self._blocks]
         probabilities = [np.zeros(0, np.float32)] + [block.probabilities for block in self._blocks]
-        return Translations(np.concatenate(sources), np.concatenate(targets), np.concatenate(probabilities))
+        return np.concatenate(sources), np.concatenate(targets), np.concatenate(probabilities)
 
 
 def _different(values: Ids) -> Ids:

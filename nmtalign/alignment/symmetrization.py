@@ -18,18 +18,24 @@ link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's 
 links that could be added by source word instead; where several links compete for the same words, it may choose others.
 
 Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
-`</s>`, which stands for NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
+`</s>`, which means NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
 column of B (the translation of source word i).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
+from nmtalign.alignment.links import (
+    AlignmentRecord,
+    Link,
+    Matrix,
+    links_where,
+    normalised_rows,
+)
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
@@ -51,87 +57,45 @@ def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "gr
     """
     if method not in HARD_METHODS:
         raise ValueError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
-    return sorted(_METHODS[method](frozenset(forward), frozenset(backward)), key=_by_target)
+    ahead, back = frozenset(forward), frozenset(backward)
+    if method in ("intersection", "union"):
+        return sorted(ahead & back if method == "intersection" else ahead | back, key=_by_target)
+    return sorted(_grow(ahead, back, method), key=_by_target)
 
 
 def _by_target(link: Link) -> tuple[int, int]:
     return link[1], link[0]
 
 
-class _Growing:
-    """A set of links that grows, and the words that have a link."""
+def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymmetrization) -> set[Link]:
+    """Returns the links of the methods grow-diag, grow-diag-final and grow-diag-final-and."""
+    links, union = set(forward & backward), forward | backward
+    sources, targets = {i for i, _ in links}, {j for _, j in links}  # the words that have a link
 
-    def __init__(self, links: frozenset[Link]) -> None:
-        self.links = set(links)
-        self.source = {i for i, _ in links}
-        self.target = {j for _, j in links}
+    def add(link: Link, enough: Callable[[Iterable[bool]], bool]) -> bool:
+        """Adds a link if enough of its two words (any or all) have no link."""
+        if not enough((link[0] not in sources, link[1] not in targets)):
+            return False
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+        return True
 
-    def add(self, link: Link) -> None:
-        self.links.add(link)
-        self.source.add(link[0])
-        self.target.add(link[1])
-
-    def has_free_word(self, link: Link) -> bool:
-        """Returns whether at least one of its words has no link."""
-        return link[0] not in self.source or link[1] not in self.target
-
-    def is_free(self, link: Link) -> bool:
-        """Returns whether neither of its words has a link."""
-        return link[0] not in self.source and link[1] not in self.target
-
-    def grow(self, union: frozenset[Link]) -> None:
-        """Adds neighbouring links of the union, in passes over the links, until a pass adds none."""
-        before = -1
-        while before < len(self.links) < len(union):
-            before = len(self.links)
-            self._pass(union)
-
-    def _pass(self, union: frozenset[Link]) -> None:
-        left = union - self.links
-        # All places of the union are visited in order, so that the pass also visits links added after the current one.
-        for i, j in sorted(union, key=_by_target):
-            if (i, j) not in self.links:
-                continue
-            for right, down in _NEIGHBOURS:
-                near = i + right, j + down
-                if near in left and self.has_free_word(near):
-                    self.add(near)
-                    left -= {near}
-
-    def finish(self, links: frozenset[Link], fits: Callable[[Link], bool]) -> None:
-        """Adds each of the links that fits when its turn comes."""
-        for link in sorted(links - self.links, key=_by_target):
-            if fits(link):
-                self.add(link)
-
-
-def _grow_diag(forward: frozenset[Link], backward: frozenset[Link]) -> _Growing:
-    growing = _Growing(forward & backward)
-    growing.grow(forward | backward)
-    return growing
-
-
-def _final(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
-    growing = _grow_diag(forward, backward)
-    for links in (forward, backward):
-        growing.finish(links, growing.has_free_word)
-    return growing.links
-
-
-def _final_and(forward: frozenset[Link], backward: frozenset[Link]) -> set[Link]:
-    growing = _grow_diag(forward, backward)
-    for links in (forward, backward):
-        growing.finish(links, growing.is_free)
-    return growing.links
-
-
-_METHODS: Mapping[HardSymmetrization, Callable[[frozenset[Link], frozenset[Link]], Collection[Link]]] = {
-    "intersection": lambda forward, backward: forward & backward,
-    "union": lambda forward, backward: forward | backward,
-    "grow-diag": lambda forward, backward: _grow_diag(forward, backward).links,
-    "grow-diag-final": _final,
-    "grow-diag-final-and": _final_and,
-}
+    # All places of the union are visited in order, so that a pass also visits links added after the current one.
+    places, added = sorted(union, key=_by_target), True
+    while added and len(links) < len(union):
+        added = False
+        for i, j in places:
+            if (i, j) in links:
+                for right, down in _NEIGHBOURS:
+                    near = i + right, j + down
+                    if near in union and near not in links:
+                        added |= add(near, any)
+    if method != "grow-diag":
+        for direction in (forward, backward):
+            for link in sorted(direction - links, key=_by_target):
+                add(link, all if method == "grow-diag-final-and" else any)
+    return links
 
 
 def soft_links(
@@ -139,7 +103,7 @@ def soft_links(
 ) -> list[Link]:
     """Returns the links on which two soft matrices agree, by target word, then by source word.
 
-    A threshold of 0 stands for that of `THRESHOLDS`.
+    A threshold of 0 means that of `THRESHOLDS`.
 
     - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
       2006 take the product of posteriors).
@@ -152,12 +116,12 @@ def soft_links(
         return expected_f1_links(posterior(forward, backward, end))
     least = threshold or THRESHOLDS[method]
     if method == "agreement":
-        return _linked(posterior(forward, backward, end) >= least)
+        return links_where(posterior(forward, backward, end) >= least)
     both = _product(forward, backward, end)
     chosen = both >= max(least**2, _TINY)
     if method == "mutual":
         chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
-    return _linked(chosen)
+    return links_where(chosen)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
@@ -191,44 +155,29 @@ def expected_f1_links(posteriors: NDArray[Any]) -> list[Link]:
     size = int(np.argmax(sums / (np.arange(1, len(sums) + 1) + sums[-1]))) + 1
     chosen = np.zeros(posteriors.size, dtype=bool)
     chosen[order[:size]] = True
-    return _linked(chosen.reshape(posteriors.shape))
+    return links_where(chosen.reshape(posteriors.shape))
 
 
-def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
-    """Returns one matrix of two with `</s>`: the mean of both weights of each link, with rows that sum to 1.
+def combined(
+    forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"], end: bool = True
+) -> Matrix:
+    """Returns one matrix of two: the mean of both weights of each link, with rows that sum to 1.
 
-    NULL of a target word is the mean of its weight on `</s>` in F and of the probability that no source word chooses it
-    in B, if each chooses independently; the row of `</s>` is computed in the same way. A row without weight stays 0.
+    With `</s>` (`end`), NULL of a target word is the mean of its weight on `</s>` in F and of the probability that no
+    source word chooses it in B, if each chooses independently; the row of `</s>` is computed in the same way. A row
+    without weight stays 0.
     """
     first, second = forward.astype(np.float64), backward.astype(np.float64)
-    first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
-    second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
-    return _normalised(_mean(first, second, mean))
-
-
-def combined_words(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
-    """Returns the same for two matrices without `</s>`: (Ty, Tx), no NULL."""
-    return _normalised(_mean(forward.astype(np.float64), backward.astype(np.float64), mean))
-
-
-def _mean(first: NDArray[Any], second: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> NDArray[Any]:
-    return np.asarray(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
-
-
-def _normalised(weights: NDArray[Any]) -> Matrix:
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
+    if end:
+        first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
+        second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
+    return normalised_rows(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
 
 
 def _product(forward: NDArray[Any], backward: NDArray[Any], end: bool) -> NDArray[np.float64]:
     """Returns the product of both weights of each pair of words."""
     stop = -1 if end else None
     return np.asarray(forward[:stop, :stop].astype(np.float64) * backward[:stop, :stop])
-
-
-def _linked(chosen: NDArray[np.bool_]) -> list[Link]:
-    target, source = np.nonzero(chosen)
-    return list(zip(source.tolist(), target.tolist(), strict=True))
 
 
 def join(
@@ -251,15 +200,17 @@ def join(
         links = soft_links(weights, turned, method, threshold, forward.end)
     else:
         raise ValueError(f"unknown method of symmetrization {method!r}")
-    combine = combined if forward.end else combined_words
-    mean: Literal["geometric", "arithmetic"] = "arithmetic" if method in HARD_METHODS else "geometric"
-    return replace(forward, weights=np.ascontiguousarray(combine(weights, turned, mean)), hard_links=tuple(links))
+    joined = combined(weights, turned, _mean_of(method), forward.end)
+    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links))
+
+
+def _mean_of(method: Symmetrization) -> Literal["geometric", "arithmetic"]:
+    return "arithmetic" if method in HARD_METHODS else "geometric"
 
 
 def what_weights_are(method: Symmetrization) -> str:
     """Returns a description of the weights of a joined record."""
-    mean = "arithmetic" if method in HARD_METHODS else "geometric"
-    return f"{mean} mean of both directions; each row, NULL included, sums to 1"
+    return f"{_mean_of(method)} mean of both directions; each row, NULL included, sums to 1"
 
 
 def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:
@@ -270,6 +221,6 @@ def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:
             place = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), -1)
             words = f"{ours[place]!r} and {theirs[place]!r}" if place >= 0 else f"{len(ours)} and {len(theirs)} words"
             raise InputError(
-                f"line {forward.sentence_id + 1}: the two directions see other words in it ({words}); "
-                "give text whose words stand between spaces, and --tokenized"
+                f"line {forward.sentence_id + 1}: the two directions have different words ({words}); "
+                "give text with spaces between words, and --tokenized"
             )

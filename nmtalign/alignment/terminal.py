@@ -7,12 +7,10 @@ Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1. With colo
 import math
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from nmtalign.alignment.heatmap import Panel, printable
-from nmtalign.text.width import columns_of
+from nmtalign.text.width import columns_of, cut, letters_of
 
 SHADES = " ░▒▓█"
 SURE, POSSIBLE, HARD = "●", "○", "+"
@@ -24,14 +22,6 @@ _GOLD_COLOUR, _LINK_COLOUR = 208, 33
 _RESET = "\x1b[0m"
 
 
-@dataclass(frozen=True)
-class TextBlock:
-    """Lines that all have the same number of columns."""
-
-    lines: Sequence[str]
-    columns: int
-
-
 def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour: bool = False) -> str:
     """Draws alignments in lines of at most `width` columns, ending in `\\n`; side by side if they fit.
 
@@ -39,9 +29,9 @@ def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour
     the rest follows in further bands. Long words are cut with "…".
     """
     blocks = [_block(panel, width, end, colour) for panel in panels]
-    if len(blocks) > 1 and sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
+    if sum(columns_of(block[0]) for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
         blocks = [_beside(blocks)]
-    return "\n".join("".join(line.rstrip(" ") + "\n" for line in block.lines) for block in blocks)
+    return "\n".join("".join(line.rstrip(" ") + "\n" for line in block) for block in blocks)
 
 
 def legend(panels: Sequence[Panel]) -> str:
@@ -51,30 +41,26 @@ def legend(panels: Sequence[Panel]) -> str:
     return "  ".join(f"{mark} {name}" for mark, name in marks.items())
 
 
-def _beside(blocks: Sequence[TextBlock]) -> TextBlock:
+def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
     """Returns blocks side by side, aligned at their first lines (captions) and at their last lines."""
-    height = max(len(block.lines) for block in blocks)
-    columns = []
-    for block in blocks:
-        head, *rest = block.lines
-        columns.append([head, *[" " * block.columns] * (height - len(block.lines)), *rest])
-    lines = [_GAP.join(parts) for parts in zip(*columns, strict=True)]
-    return TextBlock(lines, sum(block.columns for block in blocks) + len(_GAP) * (len(blocks) - 1))
+    height = max(map(len, blocks))
+    padded = [[head, *[" " * columns_of(head)] * (height - 1 - len(rest)), *rest] for head, *rest in blocks]
+    return [_GAP.join(parts) for parts in zip(*padded, strict=True)]
 
 
-def _block(panel: Panel, width: int, end: bool, colour: bool) -> TextBlock:
+def _block(panel: Panel, width: int, end: bool, colour: bool) -> list[str]:
+    """Returns the lines of a picture, which all have the same number of columns."""
+    lines = [cut(printable(panel.caption), width)] if panel.caption else []
     if reason := panel.no_words():
-        return _padded([*([printable(panel.caption)] if panel.caption else []), reason])
+        return _padded([*lines, reason])
     source, target, weights = panel.labels(end=end)
     marks = {link: (sure, hard) for link, sure, hard in panel.marks()}
     limit = max(1, min(_LABEL_COLUMNS, width - 4))
     names = [cut(_plain(word), limit) for word in target]
     margin = max(map(columns_of, names))
     cell = _cell_columns(panel, source, width - margin - 1, colour)
-    per_band = max(1, (width - margin - 1) // cell)
-    bands = math.ceil(len(source) / per_band)
+    bands = math.ceil(len(source) / max(1, (width - margin - 1) // cell))
     per_band = math.ceil(len(source) / bands)  # bands of about equal length
-    lines = [cut(printable(panel.caption), width)] if panel.caption else []
     for start in range(0, len(source), per_band):
         if start:
             lines.append("")
@@ -84,6 +70,11 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> TextBlock:
             cells = _row(row, [marks.get((i, j), (None, False)) for i in range(start, stop)], cell, colour)
             lines.append(" " * (margin - columns_of(name)) + name + " " + cells)
     return _padded(lines)
+
+
+def _padded(lines: Sequence[str]) -> list[str]:
+    columns = max(map(columns_of, lines))
+    return [line + " " * (columns - columns_of(line)) for line in lines]
 
 
 def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) -> int:
@@ -97,15 +88,10 @@ def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) 
     return 1 if least == 1 and narrow and len(source) <= room < cell * len(source) else cell
 
 
-def _padded(lines: Sequence[str]) -> TextBlock:
-    columns = max(map(columns_of, lines))
-    return TextBlock([line + " " * (columns - columns_of(line)) for line in lines], columns)
-
-
 def _row(weights: Any, marks: Sequence[tuple[bool | None, bool]], cell: int, colour: bool) -> str:
-    if not colour:
-        return "".join(_shaded(weight, *mark, cell) for weight, mark in zip(weights, marks, strict=True))
-    return "".join(_grey(weight, *mark, cell) for weight, mark in zip(weights, marks, strict=True)) + _RESET
+    draw = _grey if colour else _shaded
+    cells = "".join(draw(weight, *mark, cell) for weight, mark in zip(weights, marks, strict=True))
+    return cells + _RESET if colour else cells
 
 
 def _level(weight: float, levels: int) -> int:
@@ -131,7 +117,7 @@ def _grey(weight: float, sure: bool | None, hard: bool, cell: int) -> str:
 
 def _heading(words: Sequence[str], cell: int) -> list[str]:
     """Returns the words written downwards, with their ends on one line."""
-    letters = [_letters(cut(_plain(word), _HEADING_ROWS)) for word in words]
+    letters = [letters_of(cut(_plain(word), _HEADING_ROWS)) for word in words]
     height = max(map(len, letters))
     rows = zip(*([" "] * (height - len(word)) + word for word in letters), strict=True)
     return ["".join(letter + " " * (cell - columns_of(letter)) for letter in row) for row in rows]
@@ -140,23 +126,3 @@ def _heading(words: Sequence[str], cell: int) -> list[str]:
 def _plain(word: str) -> str:
     """Returns the word without format characters, to which a terminal may give a column."""
     return "".join(letter for letter in word if unicodedata.category(letter) != "Cf")
-
-
-def _letters(word: str) -> list[str]:
-    """Splits a word into letters, each with the marks that combine with it."""
-    letters: list[str] = []
-    for character in word:
-        if letters and columns_of(character) == 0:
-            letters[-1] += character
-        else:
-            letters.append(character)
-    return letters
-
-
-def cut(word: str, limit: int) -> str:
-    """Returns the word, cut to `limit` columns with "…" at the end if it is longer."""
-    if columns_of(word) <= limit:
-        return word
-    letters = _letters(word)
-    fitting = sum(1 for used in accumulate(map(columns_of, letters)) if used <= limit - 1)
-    return "".join(letters[:fitting]) + "…"

@@ -9,14 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.link_files import is_hdf5
 from nmtalign.alignment.links import Link, LinkedPair, parse_links
-from nmtalign.alignment.model1 import Bitext, learn, tokenized
-from nmtalign.data.pipeline import LengthLimit, Side, WordIndex
-from nmtalign.errors import InputError
-from nmtalign.text.lines import read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.alignment.model1 import Bitext, corpus_bitext, learn, read_bitext, tokenized
+from nmtalign.data.corpus import CORPUS_FILE, Corpus
+from nmtalign.data.pipeline import LengthLimit, Side, WordIndex, worker_count
+from nmtalign.errors import InputError, UsageError
+from nmtalign.settings.command_settings import LexiconConfig
+from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
+Progress = Callable[[str], object]  # is called with a description of the current step
 _NOT_WORDS = frozenset((EOS, UNK)) | NO_WORD
 _BLANKS = frozenset(" \t\r\n")
 
@@ -38,7 +42,8 @@ class LexiconEntry:
 class Lexicon:
     """p(target | source) of N word pairs; for each source word they sum to at most 1.
 
-    `sources` and `targets` (N,) are places in the lists of words, `probabilities` (N,).
+    `sources` and `targets` (N,) are places in the lists of words, `probabilities` (N,). `pairs` were used and
+    `left_out` were not, because they are empty or too long; `links` were counted, None if the table was learned.
     """
 
     source_words: Sequence[str]
@@ -46,6 +51,9 @@ class Lexicon:
     sources: NDArray[np.integer]
     targets: NDArray[np.integer]
     probabilities: NDArray[np.floating]
+    pairs: int = 0
+    left_out: int = 0
+    links: int | None = None
 
     def entries(self, top: int, least: float) -> list[LexiconEntry]:
         """Returns at most `top` translations per word, with a probability of at least `least`.
@@ -78,31 +86,99 @@ def _ranks(words: Sequence[str]) -> NDArray[np.int64]:
     return ranks
 
 
+def make_lexicon(
+    source: Path,
+    target: Path | None = None,
+    links: Path | None = None,
+    config: LexiconConfig | None = None,
+    model: Path | None = None,
+    progress: Progress = lambda step: None,
+) -> Lexicon:
+    """Returns the table of two texts, or of a prepared corpus or an alignment file (`source` without `target`).
+
+    It is learned with IBM Model 1 from texts and from a corpus. Links are counted: those of an alignment file, or those
+    of the texts in `links`, in Pharaoh's format. Texts are tokenised as the text of `model` (or of a prepared corpus).
+    Raises UsageError if it is not known how to read the texts, InputError for texts that cannot be read and without
+    pairs or links, FormatError for a damaged model, corpus or alignment file.
+    """
+    config = config or LexiconConfig()
+    if target is None:
+        if links is not None:
+            raise UsageError("--links is for two texts: give SRC TGT")
+        if source == STDIN or (source.is_file() and not is_hdf5(source)):
+            raise UsageError(f"{shown(source)}: one text is given; give the source and its translation: SRC TGT")
+        is_file = source.is_file() or (source.suffix == ".h5" and not source.exists())
+        if is_file and source.name != CORPUS_FILE:
+            return _count(stored_links(source, config.every), source, config, progress)
+        return learn_lexicon(corpus_bitext(Corpus.open(source), config.every), config, progress)
+    if [source, target, links].count(STDIN) > 1:
+        raise UsageError("only one of SRC, TGT and --links can be stdin")
+    tokenizers, workers = _tokenizers(model, config, links is not None), worker_count(config.workers)
+    if links is not None:
+        pairs = pharaoh_links((source, target), links, tokenizers, config.every, workers)
+        return _count(pairs, links, config, progress)
+    lines = islice(read_pairs(source, target), 0, None, config.every)
+    bitext = read_bitext(lines, tokenizers, workers, lambda read: progress(f"reading: {read:,} pairs"))
+    return learn_lexicon(bitext, config, progress)
+
+
+def _tokenizers(model: Path | None, config: LexiconConfig, links: bool) -> Tokenizers:
+    """Returns how texts become words: as the text of a model or a corpus, or at spaces.
+
+    Links count whole words, and those of a subword model are separated by spaces.
+    """
+    if config.tokenized:
+        return Tokenizers.spaced()
+    if model is None:
+        raise UsageError("it is not known how to tokenise: give a model or corpus with -m, or --tokenized")
+    found = Tokenizers.load(model)
+    return Tokenizers.spaced() if links and found.kind == SentencePieces.kind else found
+
+
 def learn_lexicon(
-    bitext: Bitext, iterations: int = 5, progress: Callable[[int, float], None] = lambda iteration, share: None
+    bitext: Bitext, config: LexiconConfig | None = None, progress: Progress = lambda step: None
 ) -> Lexicon:
     """Learns the probabilities of IBM Model 1; raises InputError for a bitext without pairs."""
+    config = config or LexiconConfig()
     if not len(bitext):
         raise InputError("no pairs to learn from: all are empty or too long; give aligned text")
-    found = learn(bitext, iterations, progress=progress)
-    return Lexicon(bitext.source.words, bitext.target.words, found.sources, found.targets, found.probabilities)
+    bitext = bitext.reversed() if config.reverse else bitext
+
+    def report(iteration: int, share: float) -> None:
+        progress(f"iteration {iteration} of {config.iterations}: {share:.0%}")
+
+    found = learn(bitext, config.iterations, progress=report)
+    return Lexicon(bitext.source.words, bitext.target.words, *found, len(bitext), bitext.left_out)
 
 
-def lexicon_of_links(pairs: Iterable[LinkedPair], at_once: int = 1 << 20) -> Lexicon:
+def _count(pairs: Iterable[LinkedPair], origin: Path, config: LexiconConfig, progress: Progress) -> Lexicon:
+    made = lexicon_of_links((pair.turned() for pair in pairs) if config.reverse else pairs, progress=progress)
+    if not made.links:
+        raise InputError(f"{shown(origin)}: no links to count")
+    return made
+
+
+def lexicon_of_links(
+    pairs: Iterable[LinkedPair], at_once: int = 1 << 20, progress: Progress = lambda step: None
+) -> Lexicon:
     """Returns p(f | e) = (links between e and f) / (links of e) over all pairs, counting `at_once` links together."""
     source_index, target_index = WordIndex(), WordIndex()
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     waiting: list[int] = []
-    for pair in pairs:
+    number = 0
+    for number, pair in enumerate(pairs, 1):
         for i, j in pair.links:
             waiting.append(source_index[pair.source[i]] << 32 | target_index[pair.target[j]])
         if len(waiting) > at_once:
             keys, counts = _add(keys, counts, waiting)
             waiting = []
+        if number % 1000 == 0:
+            progress(f"counting: {number:,} pairs")
     keys, counts = _add(keys, counts, waiting)
     found, partners = keys >> 32, keys & 0xFFFFFFFF
-    totals = np.bincount(found, counts)
-    return Lexicon(list(source_index), list(target_index), found, partners, counts / totals[found])
+    probabilities = counts / np.bincount(found, counts)[found]
+    words = list(source_index), list(target_index)
+    return Lexicon(*words, found, partners, probabilities, pairs=number, links=int(counts.sum()))
 
 
 def _add(

@@ -3,17 +3,17 @@
 import csv
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtalign.cli.common import ConfigOption, QuietOption, escaped, json_text, name_files, notifier
+from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier
+from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.tables import Table, aligned
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import LinkMethod, ScoreConfig
-from nmtalign.settings.workspace import Workspace, load_workspace
+from nmtalign.settings.command_settings import AerConfig, ScoreConfig
+from nmtalign.settings.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
@@ -22,16 +22,8 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 _ALIGNMENTS = Path("alignments.h5")
 _RATES = ("precision", "recall", "aer", "f1")
-_TYPE_KEYS = ("gold", "recalled", "recall", "found", "right", "precision")
-Base = Literal["0", "1"]
-Figures = dict[str, Any]  # a row of a table: numbers and texts by column
+Row = dict[str, Any]  # numbers and texts by column
 
-
-def _option(panel: str | None, help: str, metavar: str | None = None, names: str = "", **more: Any) -> Any:
-    return typer.Option(*names.split(), help=help, metavar=metavar, rich_help_panel=panel, **more)
-
-
-_READING, _FIGURES = "How the files are read", "What to print"
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -40,46 +32,26 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-Gold = Annotated[Path | None, _option(None, "Gold links; then all files are LINKS.", "FILE", "--gold -g")]
-GoldBase = Annotated[
-    Base | None,
-    _option(_READING, "First position in GOLD [dim](default: 0, of numbered lines 1)[/dim].", "0|1"),
+Gold = Annotated[
+    Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Gold links; then all files are LINKS.")
 ]
-LinksBase = Annotated[Base | None, _option(_READING, "First position in LINKS.", "0|1")]
-ReverseGold = Annotated[bool, _option(_READING, "GOLD has the target first.", names="--reverse-gold")]
-ReverseLinks = Annotated[bool, _option(_READING, "LINKS have the target first.", names="--reverse-links")]
-Source = Annotated[Path | None, _option(_READING, "Source text with words between spaces.", "FILE", "--source -s")]
-Target = Annotated[Path | None, _option(_READING, "Its translation, likewise.", "FILE", "--target -t")]
-Method = Annotated[LinkMethod | None, _option(_READING, "Read the links of an .h5 from its weights.")]
-Threshold = Annotated[float | None, _option(_READING, "Smallest weight of a link, for --links-method threshold.", "P")]
-ByLength = Annotated[bool, _option(_FIGURES, "A table by words of the source.", names="--by-length")]
-Buckets = Annotated[str | None, _option(_FIGURES, "Upper limits of its rows (10,20,30,40,50,60).", "N,N,...")]
-ByType = Annotated[
-    bool, _option(_FIGURES, "A table by type: monotone, reordered, many-to-one, NULL, ...", names="--by-type")
+Source = Annotated[
+    Path | None,
+    typer.Option("--source", "-s", metavar="FILE", help="Source text with words between spaces."),
 ]
-Worst = Annotated[int, _option(_FIGURES, "The N sentences with the highest AER.", "N", min=0)]
-Alpha = Annotated[float | None, _option(_FIGURES, "Also F = 1/(A/precision + (1-A)/recall).", "A", min=0, max=1)]
-Format = Annotated[Literal["text", "json", "csv"], _option(_FIGURES, "Output format.")]
+Target = Annotated[
+    Path | None,
+    typer.Option("--target", "-t", metavar="FILE", help="Its translation, line by line."),
+]
 
 
+@with_settings(AerConfig, section="aer")
 def aer(
+    chosen: Chosen[AerConfig],
     files: Files = None,
     gold: Gold = None,
-    gold_base: GoldBase = None,
-    links_base: LinksBase = None,
-    reverse_gold: ReverseGold = False,
-    reverse_links: ReverseLinks = False,
     source: Source = None,
     target: Target = None,
-    links_method: Method = None,
-    threshold: Threshold = None,
-    by_length: ByLength = False,
-    buckets: Buckets = None,
-    by_type: ByType = False,
-    worst: Worst = 0,
-    alpha: Alpha = None,
-    format: Format = "text",
-    config: ConfigOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.
@@ -91,11 +63,11 @@ def aer(
     per link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
     source first. The signature records how the files were read.
 
-    Types, each among the links of its own side: a reordered link crosses
-    another one, a monotone link does not; many-to-one has a target word with
-    other links, one-to-many a source word with others, one-to-one neither,
-    many-to-many both. A NULL word has no link. Without texts or an .h5 the
-    length of a sentence is its largest gold position.
+    The types compare a link with the other links of the same file. A reordered
+    link crosses another one, a monotone link does not. The target word of a
+    many-to-one link has other links, the source word of a one-to-many link has
+    others; one-to-one means neither, many-to-many both. A NULL word has no link.
+    Without texts or an .h5 the length of a sentence is its largest gold position.
 
     Examples:
 
@@ -107,25 +79,20 @@ def aer(
 
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """
-    workspace = load_workspace(config)
-    systems, gold = _files(workspace, files or [], gold, (source, target))
-    settings = workspace.resolve(ScoreConfig, "score", {"buckets": buckets})
+    settings = chosen.settings
+    systems, gold = _files(chosen.workspace, files or [], gold, (source, target))
 
-    from nmtalign.alignment import evaluation
+    from nmtalign.alignment.evaluation import compare_links
     from nmtalign.scoring.buckets import parse_buckets
 
-    bounds = parse_buckets(settings.buckets) if by_length or buckets else None
-    found = evaluation.aer(
-        systems, gold, links_base=_number(links_base), gold_base=_number(gold_base), reverse_links=reverse_links,
-        reverse_gold=reverse_gold, source=source, target=target, method=links_method, threshold=threshold,
-    )  # fmt: skip
+    by_length = settings.by_length or settings.buckets is not None
+    bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
+    with chosen.naming():
+        found = compare_links(systems, gold, settings, source, target)
     for note in found.notes:
         notifier(quiet)(note)
-    _PRINTERS[format](found.systems, _Wanted(bounds, by_type, worst, alpha))
-
-
-def _number(base: Base | None) -> int | None:
-    return None if base is None else int(base)
+    tables = [_tables(system, settings, bounds) for system in found.systems]
+    _PRINTERS[settings.format](found.systems, tables, settings.alpha)
 
 
 def _files(
@@ -148,104 +115,94 @@ def _files(
     return systems, gold
 
 
-class _Wanted(NamedTuple):
-    """What is printed besides the figures of all pairs."""
-
-    buckets: "Sequence[Bucket] | None"
-    by_type: bool
-    worst: int
-    alpha: float | None
-
-    def row(self, figures: "LinkFigures") -> Figures:
-        """Returns the figures by name."""
-        more: Figures = {} if self.alpha is None else {"f_alpha": figures.f_alpha(self.alpha)}
-        return asdict(figures) | more
-
-    def length_rows(self, system: "LinkEvaluation") -> list[Figures]:
-        """Returns one row per bucket of source lengths."""
-        return [{"words": label, **self.row(figures)} for label, figures in system.by_length(self.buckets or ())]
-
-    def type_rows(self, system: "LinkEvaluation") -> list[Figures]:
-        """Returns one row per type of link."""
-        types = system.by_type() if self.by_type else {}
-        return [{"type": name} | {key: getattr(counts, key) for key in _TYPE_KEYS} for name, counts in types.items()]
-
-    def worst_rows(self, system: "LinkEvaluation") -> list[Figures]:
-        """Returns one row per bad sentence, with lines counted from 1 and links as text."""
-        from nmtalign.alignment.evaluation import figures_of
-
-        return [
-            {"line": one.number + 1, **self.row(figures_of([one.counts]))}
-            | {"wrong": [system.shown_link(one.number, link) for link in one.wrong]}
-            | {"missed": [system.shown_link(one.number, link) for link in one.missed]}
-            for one in system.worst(self.worst)
+def _tables(system: "LinkEvaluation", settings: AerConfig, buckets: "Sequence[Bucket] | None") -> dict[str, list[Row]]:
+    """Returns the rows of each table: "all" has one row; the others are there if they are wanted."""
+    alpha = settings.alpha
+    tables = {"all": [_row(system.figures, alpha)]}
+    if buckets is not None:
+        tables["by_length"] = [{"words": label, **_row(figures, alpha)} for label, figures in system.by_length(buckets)]
+    if settings.by_type:
+        tables["by_type"] = [
+            {
+                "type": name, "gold": counts.sure, "recalled": counts.links_sure, "recall": counts.recall,
+                "found": counts.links, "right": counts.links_possible, "precision": counts.precision,
+            }
+            for name, counts in system.by_type().items()
+        ]  # fmt: skip
+    if settings.worst:
+        tables["worst"] = [
+            {
+                "line": pair.number + 1,
+                **_row(pair.figures, alpha),
+                "wrong": [system.shown_link(pair.number, link) for link in pair.wrong],
+                "missed": [system.shown_link(pair.number, link) for link in pair.missed],
+            }
+            for pair in system.worst(settings.worst)
         ]
+    return tables
 
 
-def _print_json(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+def _row(figures: "LinkFigures", alpha: float | None) -> Row:
+    return vars(figures) | ({} if alpha is None else {"f_alpha": figures.f_alpha(alpha)})
+
+
+def _print_json(
+    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
+) -> None:
     """Prints one object per system."""
-    for system in systems:
-        record: dict[str, object] = {"name": system.name, **wanted.row(system.figures)}
-        if wanted.alpha is not None:
-            record["alpha"] = wanted.alpha
-        if wanted.buckets is not None:
-            record |= {"lengths_from": system.lengths_from, "by_length": wanted.length_rows(system)}
-        if wanted.by_type:
-            record |= {"lengths_from": system.lengths_from, "by_type": wanted.type_rows(system)}
-        if wanted.worst:
-            record["worst"] = wanted.worst_rows(system)
-        sys.stdout.write(json_text(record | {"signature": system.signature}) + "\n")
+    for system, parts in zip(systems, tables, strict=True):
+        (figures,) = parts.pop("all")
+        record = {"name": system.name, **figures} | ({} if alpha is None else {"alpha": alpha})
+        if parts.keys() & {"by_length", "by_type"}:
+            record["lengths_from"] = system.lengths_from
+        sys.stdout.write(json_text(record | parts | {"signature": system.signature}) + "\n")
 
 
-def _print_csv(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+def _print_csv(
+    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
+) -> None:
     """Prints one line per row of figures: `part` (all, length, type, sentence), and `label` within the part."""
-    keys = ["pairs", "sure", "links", "links_sure", "links_possible", *_RATES]
-    keys += ["f_alpha"] if wanted.alpha is not None else []
+    keys = ["pairs", "sure", "links", "links_sure", "links_possible", *_RATES, *([] if alpha is None else ["f_alpha"])]
     names = ["name", "part", "label", *keys, "signature"]
+    of_types = {"gold": "sure", "found": "links", "recalled": "links_sure", "right": "links_possible"}
+    labels = {"by_length": ("length", "words"), "by_type": ("type", "type"), "worst": ("sentence", "line")}
     writer = csv.DictWriter(sys.stdout, names, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for system in systems:
-        name = {"name": system.name}
-        writer.writerow({**name, "part": "all", **wanted.row(system.figures), "signature": system.signature})
-        for row in wanted.length_rows(system):
-            writer.writerow({**name, "part": "length", "label": row["words"], **row})
-        for row in wanted.type_rows(system):
-            counts = {"sure": row["gold"], "links": row["found"], "links_sure": row["recalled"]}
-            counts |= {"links_possible": row["right"], "precision": row["precision"], "recall": row["recall"]}
-            writer.writerow({**name, "part": "type", "label": row["type"], **counts})
-        for row in wanted.worst_rows(system):
-            writer.writerow({**name, "part": "sentence", "label": row["line"], **row})
+    for system, parts in zip(systems, tables, strict=True):
+        (figures,) = parts.pop("all")
+        writer.writerow({"name": system.name, "part": "all", **figures, "signature": system.signature})
+        for name, rows in parts.items():
+            part, label = labels[name]
+            for row in rows:
+                values = {of_types.get(key, key): value for key, value in row.items()}
+                writer.writerow({"name": system.name, "part": part, "label": row[label], **values})
 
 
-def _print_text(systems: "Sequence[LinkEvaluation]", wanted: _Wanted) -> None:
+def _print_text(
+    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
+) -> None:
     """Prints one row per system, their signatures, then the other tables of each."""
-    head, keys = ["found", "precision", "recall", "AER", "F1"], ["links", *_RATES]
-    if wanted.alpha is not None:
-        head, keys = [*head, f"F({wanted.alpha:g})"], [*keys, "f_alpha"]
-    first = systems[0]
-    possible = sum(len(pair.possible) for pair in first.gold)
-    sys.stdout.write(
-        f"pairs: {first.figures.pairs}  gold: {first.figures.sure} sure links, {possible} with the possible ones\n"
-    )
-    _print_table(["links of", *head], [[one.name, *_cells(wanted.row(one.figures), keys)] for one in systems])
+    columns = {"links": "found", "precision": "precision", "recall": "recall", "aer": "AER", "f1": "F1"}
+    columns |= {} if alpha is None else {"f_alpha": f"F({alpha:g})"}
+    gold = systems[0].gold
+    sure, possible = sum(len(pair.sure) for pair in gold), sum(len(pair.possible) for pair in gold)
+    sys.stdout.write(f"pairs: {len(gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
+    rows = [{"name": system.name, **parts["all"][0]} for system, parts in zip(systems, tables, strict=True)]
+    _print_rows({"name": "links of", **columns}, rows)
     sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in systems)
-    for system in systems:
+    for system, parts in zip(systems, tables, strict=True):
         of, origin = f" of {escaped(system.name)}" if len(systems) > 1 else "", escaped(system.lengths_from)
-        if wanted.buckets is not None:
+        if "by_length" in parts:
             sys.stdout.write(f"\nby words of the source ({origin}){of}:\n")
-            columns = ["words", "pairs", "sure", *keys]
-            _print_table(
-                ["words", "pairs", "sure", *head], [_cells(row, columns) for row in wanted.length_rows(system)]
-            )
-        if wanted.by_type:
+            _print_rows({name: name for name in ("words", "pairs", "sure")} | columns, parts["by_length"])
+        if "by_type" in parts:
             sys.stdout.write(f"\nby type of link, and words without one ({origin}){of}:\n")
-            columns = ["type", *_TYPE_KEYS]
-            _print_table(columns, [_cells(row, columns) for row in wanted.type_rows(system)])
-        if wanted.worst:
-            _print_worst(wanted.worst_rows(system), of)
+            _print_rows({name: name for name in parts["by_type"][0]}, parts["by_type"])
+        if "worst" in parts:
+            _print_worst(parts["worst"], of)
 
 
-def _print_worst(rows: list[Figures], of: str) -> None:
+def _print_worst(rows: list[Row], of: str) -> None:
     sys.stdout.write(f"\nthe worst sentences{of}:\n" if rows else f"\nno sentence{of} has a mistake\n")
     for row in rows:
         sys.stdout.write(f"line {row['line']}  AER {row['aer']:.4f}\n")
@@ -253,13 +210,14 @@ def _print_worst(rows: list[Figures], of: str) -> None:
             sys.stdout.write(f"  {name}: {escaped(', '.join(row[name])) or '-'}\n")
 
 
-def _cells(row: Figures, keys: Sequence[str]) -> list[str]:
-    values = [row[key] for key in keys]
-    return ["-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
+def _print_rows(columns: dict[str, str], rows: Sequence[Row]) -> None:
+    """Prints the columns (key: head) of the rows."""
+    cells = [[_cell(row[key]) for key in columns] for row in rows]
+    sys.stdout.writelines(f"{line}\n" for line in aligned(Table([*columns.values()], cells)))
 
 
-def _print_table(head: list[str], rows: list[list[str]]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in aligned(Table(head, rows)))
+def _cell(value: object) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 _PRINTERS = {"text": _print_text, "json": _print_json, "csv": _print_csv}

@@ -17,7 +17,6 @@ from nmtalign.errors import UsageError
 
 T = TypeVar("T")
 
-MACHINE = "Machine"
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -44,15 +43,17 @@ ModelsOption = Annotated[
 WhichOption = Annotated[
     Literal["best", "last"],
     typer.Option(
-        help="Weights of the best validation, or the last ones.", rich_help_panel=f"Advanced: {MACHINE}", hidden=True
+        help="Weights of the best validation, or the last ones.", rich_help_panel="Advanced: Machine", hidden=True
     ),
 ]
-DeviceOption = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device.", rich_help_panel=MACHINE)]
-PrecisionOption = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16", help="Precision of matrix products.", rich_help_panel=MACHINE)
-]
-ThreadsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="CPU threads; 0 lets PyTorch choose.", rich_help_panel=MACHINE)
+GoldBaseOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="0|1",
+        help="First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
 
@@ -70,6 +71,12 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
+
+
+def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError if the output would replace an input."""
+    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
+        raise UsageError(f"{output}: is also an input; give -o another name")
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
@@ -125,30 +132,33 @@ def named(argument: Path) -> tuple[str, Path]:
     return "", argument
 
 
-def _own_parts(path: Path) -> Sequence[str]:
-    return ("stdin",) if path == Path("-") else path.parts
-
-
-def name_files(
-    arguments: Sequence[Path], parts_of: Callable[[Path], Sequence[str]] = _own_parts
-) -> tuple[tuple[str, Path], ...]:
+def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """(name, path) of each argument, with different names.
 
-    The name of a file without NAME is the shortest end of its path that no other file has. If a file is given twice,
-    the second name has a number. Raises UsageError if a NAME is given twice.
+    The name of a file or folder without NAME is the shortest end of its path that no other one has. If a path is given
+    twice, the second name has a number. Raises UsageError if a NAME is given twice.
     """
     pairs = [named(argument) for argument in arguments]
     taken = Counter(name for name, _ in pairs if name)
     if twice := [name for name, count in taken.items() if count > 1]:
         raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a different name")
-    unnamed = [tuple(parts_of(path)) for name, path in pairs if not name]
+    unnamed = [_parts(path) for name, path in pairs if not name]
     found = []
     for name, path in pairs:
         if not name:
-            name = _unused(_shortest_end(tuple(parts_of(path)), unnamed), taken)
+            name = _unused(_shortest_end(_parts(path), unnamed), taken)
             taken[name] += 1
         found.append((name, path))
     return tuple(found)
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
+    if path == Path("-"):
+        return ("stdin",)
+    path = path.parent if path.name == "train.jsonl" else path
+    parts = (path if path.name not in ("", "..") else path.resolve()).parts
+    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1] == "backward" else parts
 
 
 def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:

@@ -45,6 +45,11 @@ class Chosen(Generic[T]):
     layers: tuple[Layer, ...]
     preset: str = ""
 
+    @property
+    def typed(self) -> Mapping[str, Any]:
+        """The settings that the command line gives."""
+        return self.layers[-1][1]
+
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
         return naming(*self.layers)

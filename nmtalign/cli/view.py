@@ -1,11 +1,11 @@
 """`nmtalign view`: alignments as one page for a browser."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, notifier
+from nmtalign.cli.common import GoldBaseOption, QuietOption, notifier
 from nmtalign.errors import UsageError
 
 _STDOUT = Path("-")
@@ -21,10 +21,6 @@ Alignments = Annotated[
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")]
 Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, one line per sentence pair.")]
-GoldBase = Annotated[
-    Literal["0", "1"] | None,
-    typer.Option(help="First position in the gold links [dim](default: as usual in their format)[/dim]."),
-]
 Sentences = Annotated[
     str | None,
     typer.Option(metavar="0-99,250", help="Sentences by number, counted from 0 [dim](default: all)[/dim]."),
@@ -40,7 +36,7 @@ def view(
     alignments: Alignments = None,
     output: Output = Path("page.html"),
     gold: Gold = None,
-    gold_base: GoldBase = None,
+    gold_base: GoldBaseOption = None,
     sentences: Sentences = None,
     limit: Limit = 20_000,
     title: Title = "",
@@ -63,23 +59,19 @@ def view(
 
       nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
     """
-    from nmtalign.alignment.view.alignment_page import PageOptions, write_page
-    from nmtalign.alignment.view.page_data import parse_numbers
+    from nmtalign.alignment.alignment_page import write_page
+    from nmtalign.alignment.page_data import parse_numbers
 
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
-    options = PageOptions(
-        title=title,
-        names=name or (),
-        numbers=parse_numbers(sentences) if sentences is not None else None,
-        limit=limit,
-        gold=gold,
-        gold_base=None if gold_base is None else int(gold_base),
-    )
     files = alignments or [Path("alignments.h5")]
-    summary = write_page(files, Path("/dev/stdout") if output == _STDOUT else output, options)
-    say = notifier(quiet)
+    numbers = parse_numbers(sentences) if sentences is not None else None
+    out = Path("/dev/stdout") if output == _STDOUT else output
+    summary = write_page(
+        files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
+    )
+    tell = notifier(quiet)
     if not summary.complete:
-        say(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
+        tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
     place = "the page to stdout" if output == _STDOUT else output
-    say(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
+    tell(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")

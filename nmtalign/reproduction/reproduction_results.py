@@ -9,8 +9,8 @@ from itertools import compress
 
 import numpy as np
 
-from nmtalign.alignment.error_rates import ErrorRates, GoldFile
-from nmtalign.alignment.forced import align_pairs
+from nmtalign.alignment.aligning import align
+from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import Corpus
@@ -245,12 +245,12 @@ def _align(results: Results) -> None:
 
 def _align_config(plan: ReproductionPlan) -> AlignConfig:
     flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
-    return plan.workspace.resolve(AlignConfig, "align", flags)
+    return plan.workspace.resolve(AlignConfig, "align", {**flags, "tokenized": False})
 
 
 def _error_rates(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:
     """Compares a model's links between source and reference with links made by hand."""
-    for record in align_pairs(loaded, zip(test.source.lines, test.reference.lines, strict=True), config):
+    for record in align([loaded], zip(test.source.lines, test.reference.lines, strict=True), config):
         gold.compare(record.links(), len(record.source), len(record.target))
     return gold.finish()
 
@@ -265,7 +265,7 @@ def _pictures(results: Results, system: SystemPlan, loaded: LoadedModel) -> list
     config = dataclasses.replace(_align_config(results.plan), drop_end=False)
     records = [
         dataclasses.replace(record, sentence_id=number)
-        for number, record in zip(numbers, align_pairs(loaded, pairs, config), strict=True)
+        for number, record in zip(numbers, align([loaded], pairs, config), strict=True)
     ]
     chosen = records if request.sentences else most_reordered(records, request.reordered)
     return [(system.name, record) for record in chosen if not record.empty()]

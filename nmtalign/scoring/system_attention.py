@@ -92,13 +92,10 @@ def _lacks_attention(where: Path) -> bool:
 
 def _from_model(folder: Path, lines: Sequence[Line], settings: AlignConfig) -> "list[AlignmentRecord]":
     check_ahead([folder])
-    from nmtalign.alignment.forced import align_pairs
-    from nmtalign.core.devices import use_threads
-    from nmtalign.model_directory import load_model
+    from nmtalign.alignment.aligning import align, load_models
 
-    use_threads(settings.threads)
-    loaded = load_model(folder, device=settings.device, precision=settings.precision)
-    records = align_pairs(loaded, [(source, text) for _, source, text in lines], settings)
+    settings = replace(settings, tokenized=False)
+    records = align(load_models([folder], settings), [(source, text) for _, source, text in lines], settings)
     return [replace(record, sentence_id=number) for (number, _, _), record in zip(lines, records, strict=True)]
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import median
 
-from nmtalign.alignment.terminal import cut
-from nmtalign.text.width import columns_of
+from nmtalign.text.width import columns_of, cut
 from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, panels, short, signatures
 
 DEV, KEPT = "●", "◆"

@@ -23,7 +23,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.inputs import InputRequest, Inputs
 from nmtalign.translating.output_formats import OutputFormat, writes_lists
-from nmtalign.translating.resume import PartialFile
+from nmtalign.translating.resume import ResumableOutput
 from nmtalign.translating.translation import Translation
 from nmtalign.translating.translator import Translator
 
@@ -106,9 +106,9 @@ class FileTranslation:
         self._inputs, self._settings, self._resume = inputs, settings, resume
         self._alignments, self._notify = alignments, notify
         self._available, self._read = inputs.at_hand, 0
-        self._output: BinaryIO | Path | PartialFile = output
+        self._output: BinaryIO | Path | ResumableOutput = output
         if isinstance(output, Path) and not stays_in_place(output):
-            self._output = file = PartialFile(output, settings.n_best if writes_lists(settings) else 0)
+            self._output = file = ResumableOutput(output, settings.n_best if writes_lists(settings) else 0)
             if resume:
                 file.look_back()
             self.done = file.done
@@ -119,7 +119,7 @@ class FileTranslation:
         Raises InputError if the output has more lines than the inputs.
         """
         file = self._output
-        if not isinstance(file, PartialFile) or file.found is None or not self._available:
+        if not isinstance(file, ResumableOutput) or file.found is None or not self._available:
             return False
         lines = self._inputs.count()
         if self.done > lines:
@@ -127,13 +127,13 @@ class FileTranslation:
         if self._alignments is not None:
             return self.done == lines and file.found == file.path and self._alignments.has_all(lines)
         if self.done == lines and file.found == file.partial:
-            file.open()
+            file.begin()
             file.finish()
         return self.done == lines
 
     def left(self) -> str:
         """The end of a message about an interruption: what the output contains."""
-        if not isinstance(self._output, PartialFile):
+        if not isinstance(self._output, ResumableOutput):
             return f" after {self.lines:,} lines"
         lines = self.done + self.lines
         return f"; {self._output.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
@@ -159,11 +159,11 @@ class FileTranslation:
                         self.unknown += translation.source_unknown
                         add_alignments(request.index, translation)
                     report(request)
-                if isinstance(self._output, PartialFile):
+                if isinstance(self._output, ResumableOutput):
                     with guard():
                         self._output.finish()
         except NmtalignError as error:
-            if self.lines and isinstance(self._output, PartialFile):
+            if self.lines and isinstance(self._output, ResumableOutput):
                 raise type(error)(f"{error}{self.left()}") from None
             raise
 
@@ -178,7 +178,7 @@ class FileTranslation:
         with AlignmentWriter(saved.path, attributes, saved.weights, resume=self._resume, at_most=at_most) as writer:
             if writer.kept is not None:
                 self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
-            if self._resume and isinstance(self._output, PartialFile) and writer.sentences < self.done:
+            if self._resume and isinstance(self._output, ResumableOutput) and writer.sentences < self.done:
                 self._notify(
                     f"{self._output.found} contains {self.done:,} lines, and there are alignments of "
                     f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
@@ -191,8 +191,8 @@ class FileTranslation:
     def _opened(self) -> Iterator[Callable[[bytes], None]]:
         """Opens the output; yields a function that writes complete lines at once. An error leaves FILE.partial."""
         output = self._output
-        if isinstance(output, PartialFile):
-            if output.open():
+        if isinstance(output, ResumableOutput):
+            if output.begin():
                 self._notify(f"{output.partial} existed; renamed to {output.old}; --resume would have continued it")
             try:
                 yield output.write
@@ -218,7 +218,7 @@ class FileTranslation:
                 raise NmtalignError(f"{request.text!r} was never read; {_BUG}")
             if number is None:
                 number = min(request.index, self.done)
-                if isinstance(self._output, PartialFile):
+                if isinstance(self._output, ResumableOutput):
                     earlier = itertools.islice(self._output.entries(), number, self.done)
             if request.index != number:
                 raise NmtalignError(f"line {number + 1} of the input has no translation; {_BUG}")
@@ -251,7 +251,7 @@ class FileTranslation:
             )
 
     def _too_many(self, lines: int) -> InputError:
-        where = self._output.found if isinstance(self._output, PartialFile) else None
+        where = self._output.found if isinstance(self._output, ResumableOutput) else None
         return InputError(
             f"{where}: contains the translations of {self.done} lines, but the input has {lines}; "
             "to continue, give the input that belongs to it; to start again, leave out --resume"

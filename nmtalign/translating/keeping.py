@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.files import atomic_path, disk_errors, exclusive, sha256_of, sweep
+from nmtalign.files import atomic_path, disk_errors, lock, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.untrusted import read_json, read_regular
@@ -223,6 +223,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as stream, exclusive(stream):
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        lock(stream)
         stream.write(content)
         stream.flush()

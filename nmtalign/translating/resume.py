@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, disk_errors, followed, keep_mode, make_folder, open_alone
+from nmtalign.errors import FormatError
+from nmtalign.files import PartialFile, atomic_path, disk_errors, keep_mode
 from nmtalign.text.lines import open_bytes
 
 _MOSES_ID = re.compile(rb"(\d+) \|\|\| ")
 
 
 def entries(lines: BinaryIO, name: str, n_best: int = 0) -> Iterator[bytes]:
-    """The complete entries of an output, one per input line: a line or, with `n_best`, a Moses n-best list.
+    """Yields the complete entries of an output, one per input line: a line or, with `n_best`, a Moses n-best list.
 
     Omits a last line without a line break, and a last list that may be incomplete because it has fewer than `n_best`
     lines; also in a compressed file that is cut off. Raises FormatError with file and line if a line is not part of a
@@ -48,29 +48,23 @@ def _complete_lines(lines: BinaryIO) -> Iterator[bytes]:
                 yield line
 
 
-class PartialFile:
-    """An output FILE that is written as FILE.partial in the same folder; each line is written at once.
+class ResumableOutput(PartialFile):
+    """An output FILE with one entry per input line, written as FILE.partial; each line is written at once.
 
-    A symbolic link FILE is followed. `finish` flushes FILE.partial to the disk and renames it to FILE, compressed if
-    the name ends in .gz. Without `finish` FILE.partial remains, and `look_back` of a later run finds `done` entries (of
-    up to `n_best` lines, if it is not 0) in the file `found`. Raises UsageError if FILE exists and is not a file, or if
-    another process is writing it.
+    `finish` flushes FILE.partial to the disk and renames it to FILE, compressed if the name ends in .gz. Without
+    `finish` FILE.partial remains, and `look_back` of a later run finds `done` entries (of up to `n_best` lines, if it
+    is not 0) in the file `found`.
     """
 
     def __init__(self, path: Path, n_best: int = 0) -> None:
-        self.path = path = followed(path)
-        self.partial = path.with_name(f"{path.name}.partial")
-        self.old = path.with_name(f"{path.name}.partial.old")
+        super().__init__(path)
         self.found: Path | None = None
         self.done = 0
-        self._kept: int | None = None  # the entries that are kept, if not all of them
+        self._kept: int | None = None  # the number of entries that are kept; None: all
         self._n_best = n_best
-        self._stream: BinaryIO | None = None
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path}: is no file that could be replaced; give another name with -o")
 
     def look_back(self) -> None:
-        """Counts the entries of FILE.partial, or of FILE if there is none; the next `open` continues after them."""
+        """Counts the entries of FILE.partial, or of FILE if there is none; the next `begin` continues after them."""
         self.found = next((path for path in (self.partial, self.path) if path.exists()), None)
         self.done = sum(1 for _ in self.entries())
 
@@ -79,74 +73,40 @@ class PartialFile:
         self.done = self._kept = done
 
     def entries(self) -> Iterator[bytes]:
-        """The entries that `look_back` found and `keep` kept."""
+        """Yields the entries that `look_back` found and `keep` kept."""
         if self.found is not None:
             with open_bytes(self.found) as lines:
                 yield from itertools.islice(entries(lines, str(self.found), self._n_best), self._kept)
 
-    def open(self) -> bool:
+    def begin(self) -> bool:
         """Opens FILE.partial, to continue after the found entries or to begin anew.
 
         Returns True if a FILE.partial that was not empty was renamed to FILE.partial.old, which `finish` removes.
         """
-        with disk_errors(self.partial):
-            if self.found == self.path:
-                with atomic_path(self.partial) as temporary, temporary.open("wb") as stream:
-                    stream.writelines(self.entries())
-            self._stream = self._opened()
-            replaced = self.found is None and self.partial.stat().st_size > 0
-            if replaced:
-                self._stream.close()
-                self.partial.replace(self.old)
-                self._stream = self._opened()
-            if self.found == self.partial:
-                self._stream.truncate(sum(map(len, self.entries())))
-            self._stream.seek(0, os.SEEK_END)
+        if self.found == self.path:
+            with atomic_path(self.partial) as temporary, temporary.open("wb") as stream:
+                stream.writelines(self.entries())
+        self.open()
+        if self.found == self.partial:
+            self.cut(sum(map(len, self.entries())))
+        replaced = self.found is None and not self.is_empty()
+        if replaced:
+            self.set_aside()
         return replaced
-
-    def write(self, lines: bytes) -> None:
-        """Writes complete lines without buffering; raises ResourceError if the disk refuses."""
-        if self._stream is None:
-            raise ValueError("open comes first")
-        with disk_errors(self.partial):
-            rest = memoryview(lines)
-            while rest:
-                rest = rest[self._stream.write(rest) :]
 
     def finish(self) -> None:
         """Renames FILE.partial to FILE."""
-        if self._stream is None:
-            raise ValueError("open comes first")
         with disk_errors(self.path):
-            keep_mode(self._stream.fileno(), self.path)
-            os.fsync(self._stream.fileno())
+            keep_mode(self.stream.fileno(), self.path)
+            os.fsync(self.stream.fileno())
             if self.path.suffix == ".gz":
                 self._compress()
                 self.partial.unlink()
             else:
                 self.partial.replace(self.path)
             self.old.unlink(missing_ok=True)
-        self._stream.close()
+        self.stream.close()
         self._stream = None
-
-    def close(self) -> None:
-        """Closes FILE.partial, and removes it if it is empty."""
-        if self._stream is not None:
-            empty = os.fstat(self._stream.fileno()).st_size == 0
-            self._stream.close()
-            self._stream = None
-            if empty:
-                self.partial.unlink(missing_ok=True)
-
-    def _opened(self) -> BinaryIO:
-        """Opens FILE.partial without buffering, creates it if necessary, and locks it for this process."""
-        make_folder(self.partial.parent)
-        try:
-            return open_alone(self.partial, self.path)
-        except BlockingIOError:
-            raise UsageError(
-                f"{self.partial}: is being written by another run; wait for its end, or give another name with -o"
-            ) from None
 
     def _compress(self) -> None:
         """Compresses without name and time in the header, so that equal lines give equal bytes."""

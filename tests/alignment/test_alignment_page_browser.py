@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from helpers import browser as driver
 
+from nmtalign.alignment.alignment_page import write_page
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.alignment.view import alignment_page
-from nmtalign.alignment.view.alignment_page import PageOptions, write_page
 
 pytestmark = [
     pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),
@@ -62,14 +61,10 @@ def of_usual_size(browser):
 def small(folder):
     """A page of few sentences of every kind, with gold links."""
     with AlignmentWriter(folder / "small.h5", {"direction": "en-fr"}) as writer:
-        writer.append(["x"], ["y"], np.eye(2), 0.0)
-    records = [record(*entry) for entry in SMALL]
+        for entry in SMALL:
+            writer.add(record(*entry))
     (folder / "gold").write_text("0-0 1-2 2p1\n0-0 1-1\n\n\n\n\n")
-    with pytest.MonkeyPatch.context() as patch:  # whatever the writer of today can write
-        patch.setattr(alignment_page.AlignmentFile, "__iter__", lambda file: iter(records))
-        write_page(
-            [folder / "small.h5"], folder / "small.html", PageOptions(gold=folder / "gold", title="A <b>title</b>")
-        )
+    write_page([folder / "small.h5"], folder / "small.html", gold=folder / "gold", title="A <b>title</b>")
     return folder / "small.html"
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import json
 import os
 import random
 import resource
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import alignment_writer, columns
+from nmtalign.alignment import alignment_writer, partial_alignments
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.columns import to_half
-from nmtalign.alignment.partial_file import CHUNK, COMMIT, SETTINGS, TAIL, PartialFile
+from nmtalign.alignment.layout import OFFSETS, to_half
+from nmtalign.alignment.partial_alignments import CHUNK, COMMIT, SETTINGS, TAIL, PartialAlignments
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
 ATTRIBUTES = {"model_hash": "abc", "direction": "en-fr", "options": '{"beam": 12, "threads": 1}'}
@@ -57,27 +58,31 @@ def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit after each sentence."""
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0)
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # a kill takes nothing from the system's memory
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill takes nothing from the system's memory, so nothing needs to be flushed to the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def often(path: Path, attributes: Mapping[str, Any] = ATTRIBUTES, **options: Any) -> AlignmentWriter:
+    """A writer that commits after each sentence."""
+    return AlignmentWriter(path, attributes, commit_seconds=0, **options)
 
 
 def cut_off(path: Path, stop: int, **options: Any) -> None:
     """A run that fails after so many records in all."""
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, resume=True, **options) as file:
+    with contextlib.suppress(CutOffError), often(path, resume=True, **options) as file:
         feed(file, stop)
         raise CutOffError
 
 
-def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Path, often: None) -> None:
+def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.h5")
     for stop in (30, 31, 250, 399, 400):
         cut_off(tmp_path / "a.h5", stop)
         assert not (tmp_path / "a.h5").exists()
         assert (tmp_path / "a.h5.partial").is_file()
-    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+    with often(tmp_path / "a.h5", resume=True) as file:
         assert file.records == file.sentences == 399  # nobody knows whether the last sentence was whole
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
@@ -92,7 +97,7 @@ def test_the_bytes_do_not_depend_on_commits(tmp_path: Path) -> None:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, often: None, data: st.DataObject) -> None:
+def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, data: st.DataObject) -> None:
     whole, partial = tmp_path / "whole.h5", tmp_path / "a.h5.partial"
     if not whole.exists():
         written(whole)
@@ -104,7 +109,7 @@ def test_a_file_cut_at_any_byte_is_gone_on_with(tmp_path: Path, often: None, dat
         spool += data.draw(st.binary(max_size=40))
         spool[data.draw(st.integers(100, cut - 1))] ^= 64
     partial.write_bytes(spool)
-    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+    with often(tmp_path / "a.h5", resume=True) as file:
         assert 0 <= file.records < COUNT
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole.read_bytes()
@@ -124,13 +129,13 @@ def in_a_child(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
-def test_killed_at_random_moments(tmp_path: Path, often: None) -> None:
+def test_killed_at_random_moments(tmp_path: Path) -> None:
     path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
     whole = written(tmp_path / "whole.h5")
     generator, before = random.Random(7), 0
 
     def run() -> None:
-        with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+        with often(path, resume=True) as file:
             feed(file)
 
     for _ in range(8):
@@ -148,12 +153,12 @@ def test_killed_at_random_moments(tmp_path: Path, often: None) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
 
 
-def test_n_best_lists_are_never_cut(tmp_path: Path, often: None) -> None:
+def test_n_best_lists_are_never_cut(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.h5", n_best=5)
-    with contextlib.suppress(CutOffError), AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES) as file:
+    with contextlib.suppress(CutOffError), often(tmp_path / "a.h5") as file:
         feed(file, 203, n_best=5)
         raise CutOffError
-    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True) as file:
+    with often(tmp_path / "a.h5", resume=True) as file:
         assert (file.records, file.sentences) == (200, 40)
         feed(file, n_best=5)
         assert (file.records, file.sentences) == (400, 80)
@@ -202,14 +207,14 @@ def test_matrices_without_end(tmp_path: Path) -> None:
             file.add(first)
 
 
-def test_at_most_so_many_sentences(tmp_path: Path, often: None) -> None:
+def test_at_most_so_many_sentences(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.h5")
     cut_off(tmp_path / "a.h5", 300)
-    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True, at_most=100) as file:
+    with often(tmp_path / "a.h5", resume=True, at_most=100) as file:
         assert 90 < file.sentences <= 100
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
-    with AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES, resume=True, at_most=12) as file:
+    with often(tmp_path / "a.h5", resume=True, at_most=12) as file:
         assert file.records == 12
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
@@ -230,7 +235,7 @@ def test_a_whole_file_is_left_alone_or_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["a.h5.partial", "a.h5"])
-def test_what_was_begun_otherwise_is_refused(tmp_path: Path, often: None, left: str) -> None:
+def test_what_was_begun_otherwise_is_refused(tmp_path: Path, left: str) -> None:
     if left == "a.h5":
         written(tmp_path / "a.h5")
     else:
@@ -245,33 +250,33 @@ def test_what_was_begun_otherwise_is_refused(tmp_path: Path, often: None, left: 
     ):
         with (
             pytest.raises(UsageError, match=message),
-            AlignmentWriter(tmp_path / "a.h5", ATTRIBUTES | attributes, resume=True, **options),
+            often(tmp_path / "a.h5", ATTRIBUTES | attributes, resume=True, **options),
         ):
             pass
         assert (tmp_path / left).read_bytes() == before
     same = ATTRIBUTES | {"options": '{"beam": 12, "threads": 2}', "source_file": "elsewhere"}
-    with AlignmentWriter(tmp_path / "a.h5", same, resume=True) as file:
+    with often(tmp_path / "a.h5", same, resume=True) as file:
         assert file.records
 
 
-def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path, often: None) -> None:
+def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path) -> None:
     path, old = tmp_path / "a.h5", tmp_path / "a.h5.partial.old"
     cut_off(path, 100)
     long_work = (tmp_path / "a.h5.partial").read_bytes()
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+    with contextlib.suppress(CutOffError), often(path) as file:
         assert file.kept == old
         assert old.read_bytes() == long_work
         raise CutOffError
     assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
     assert not old.exists()
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+    with contextlib.suppress(CutOffError), often(path) as file:
         feed(file, 50)
         raise CutOffError
     assert file.left() == f"; {path}.partial has 49 pairs, and --resume continues after them"
     assert old.read_bytes() == long_work
-    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+    with often(path, resume=True) as file:
         assert file.records == 49
-    with AlignmentWriter(path, ATTRIBUTES) as file:
+    with often(path) as file:
         assert file.kept is None
     assert len(AlignmentFile(path)) == 0
 
@@ -285,7 +290,7 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
 def test_what_is_no_file_of_ours_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with (
-        pytest.raises(FormatError, match=r"a\.h5\.partial: is no file of an interrupted run"),
+        pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"),
         AlignmentWriter(tmp_path / "a.h5", {}, resume=True),
     ):
         pass
@@ -310,17 +315,17 @@ def small_disk(size: int) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("moment", ["while it is written", "while HDF5 is built"])
 def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
-    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, moment: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path, told, whole = tmp_path / "a.h5", tmp_path / "told", written(tmp_path / "whole.h5")
 
     def build_on_a_small_disk(*arguments: Any) -> None:
         with small_disk(20_000):
-            columns.build(*arguments)
+            partial_alignments.build(*arguments)
 
     def run() -> None:
         try:
-            with AlignmentWriter(path, ATTRIBUTES) as file:
+            with often(path) as file:
                 if moment == "while it is written":
                     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
                 feed(file)
@@ -329,21 +334,21 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
 
     monkeypatch.setattr(alignment_writer, "build", build_on_a_small_disk)
     _, status = os.waitpid(in_a_child(run), 0)
-    monkeypatch.setattr(alignment_writer, "build", columns.build)
+    monkeypatch.setattr(alignment_writer, "build", partial_alignments.build)
     assert status == 0
     name = "a.h5.partial" if moment == "while it is written" else "a.h5"
     assert told.read_text() == f"{tmp_path / name}: cannot write: {os.strerror(errno.EFBIG)}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5.partial", "told", "whole.h5"]
-    with AlignmentWriter(path, ATTRIBUTES, resume=True) as file:
+    with often(path, resume=True) as file:
         assert file.records > 100
         feed(file)
     assert path.read_bytes() == whole
 
 
 def test_a_disk_without_room_is_noticed_before_the_file_is_built(
-    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 2000}))
     with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
         written(tmp_path / "a.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
@@ -363,19 +368,19 @@ def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
 
 
-def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, often: None) -> None:
+def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
     there, link = tmp_path / "there", tmp_path / "link"
     there.mkdir()
     whole = written(there / "a.h5")
     (there / "a.h5").chmod(0o600)
     link.symlink_to("there/a.h5")
-    with contextlib.suppress(CutOffError), AlignmentWriter(link, ATTRIBUTES) as file:
+    with contextlib.suppress(CutOffError), often(link) as file:
         feed(file, 100)
         raise CutOffError
     modes = {one.name: one.stat().st_mode & 0o777 for one in there.iterdir()}
     assert modes == {"a.h5": 0o600, "a.h5.partial": 0o600}
     (there / "a.h5").write_bytes(b"of before")
-    with AlignmentWriter(link, ATTRIBUTES, resume=True) as file:
+    with often(link, resume=True) as file:
         assert file.sentences
         feed(file)
     assert link.is_symlink()
@@ -383,7 +388,12 @@ def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, ofte
     assert (there / "a.h5").read_bytes() == whole
 
 
-COUNTS = '"records": 1, "sentences": 1, "last_id": 0, "rises": true, "totals": {}'
+TOTALS = dict.fromkeys(OFFSETS, 0) | {"weight_offsets": 1}
+STATE = {"records": 1, "sentences": 1, "last_id": 0, "rises": True, "totals": TOTALS}
+
+
+def spoiled(**changes: Any) -> str:
+    return json.dumps(STATE | changes)
 
 
 @pytest.mark.parametrize(
@@ -394,24 +404,36 @@ COUNTS = '"records": 1, "sentences": 1, "last_id": 0, "rises": true, "totals": {
         (COMMIT, 0, "[]"),
         (COMMIT, 0, "null"),
         (COMMIT, 0, "{}"),
-        (COMMIT, 0, '{"sentences": 1}'),
-        (COMMIT, 0, "{" + COUNTS.replace("1", '"1"') + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("true", "1") + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("{}", "[]") + "}"),
-        (COMMIT, 0, "{" + COUNTS.replace("{}", '{"a": null}') + "}"),
+        (COMMIT, 0, spoiled(records="1")),
+        (COMMIT, 0, spoiled(records=-1)),
+        (COMMIT, 0, spoiled(rises=1)),
+        (COMMIT, 0, spoiled(totals=[])),
+        (COMMIT, 0, spoiled(totals={})),
+        (COMMIT, 0, spoiled(totals=TOTALS | {"link_offsets": 10**12})),
+        (COMMIT, 0, spoiled(totals=TOTALS | {"link_offsets": None})),
         (SETTINGS, 0, "{"),
         (SETTINGS, 0, "3"),
+        (SETTINGS, 0, "{}"),
         (CHUNK, 99, "bytes"),
+        (CHUNK, 0, "bytes"),
         (TAIL, 0, "odd"),
+        (TAIL, 0, "even"),
+        (TAIL, 1, "more bytes than were committed" * 1000),
     ],
 )
-def test_a_crafted_partial_file_is_refused(tmp_path, kind, dataset, payload):
+def test_a_crafted_partial_file_is_refused(tmp_path: Path, kind: int, dataset: int, payload: str) -> None:
     path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
-    spool = PartialFile(partial, path)
+    with contextlib.suppress(CutOffError), often(path) as file:
+        for _ in range(2):
+            file.append([], [], np.ones((1, 1)), 0.0)
+        raise CutOffError
+    spool = PartialAlignments(path)
     spool.open()
-    spool.begin(AlignmentWriter(path, ATTRIBUTES)._settings())
+    last = spool.last_commit()
+    assert last is not None
+    assert last.state == STATE
     spool.append(kind, dataset, payload.encode())
-    spool.append(COMMIT, 0, ("{" + COUNTS + "}").encode())
+    spool.append(COMMIT, 0, json.dumps(last.state).encode())
     spool.close()
     before = partial.read_bytes()
     with (

@@ -56,7 +56,7 @@ def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
         assert json.loads(lines[1])["token_log_probs"] == [-2.0, -0.5]
 
 
-def test_numbers_that_are_none_are_null(path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
     record = AlignmentFile(path)[0]
     object.__setattr__(record, "log_prob", float("-inf"))
     record.weights[0, 0] = np.nan

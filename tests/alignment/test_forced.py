@@ -1,4 +1,4 @@
-"""Forced decoding of sentence pairs: order, padding, batches, empty sides, pieces merged to words."""
+"""Forced decoding of sentence pairs: readings, order, padding, batches, empty sides, pieces merged to words."""
 
 import io
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment.aligning import align, write_alignments
+from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced import SideReader, align_pairs, window_size
+from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, shifted, window_size
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -72,7 +72,7 @@ def make_loaded(
 
 
 def test_records_come_in_order_with_the_words_of_the_text() -> None:
-    records = list(align_pairs(make_loaded(), iter(PAIRS), AlignConfig(batch_size=2)))
+    records = list(align([make_loaded()], iter(PAIRS), AlignConfig(batch_size=2)))
     assert [record.sentence_id for record in records] == list(range(len(PAIRS)))
     for record, (source, target) in zip(records, PAIRS, strict=True):
         assert (record.source, record.target) == (tuple(source.split()), tuple(target.split()))
@@ -86,9 +86,9 @@ def test_records_come_in_order_with_the_words_of_the_text() -> None:
 def test_batches_and_windows_change_nothing(rounding: Any) -> None:
     loaded = make_loaded()
     pairs = [*PAIRS, ("the fox " * 60, "le renard voit " * 40), *PAIRS * 7]  # more than one window of 20 batches
-    together = list(align_pairs(loaded, pairs, AlignConfig(batch_size=80)))
+    together = list(align([loaded], pairs, AlignConfig(batch_size=80)))
     for size in (1, 2, 4):
-        for left, right in zip(together, align_pairs(loaded, pairs, AlignConfig(batch_size=size)), strict=True):
+        for left, right in zip(together, align([loaded], pairs, AlignConfig(batch_size=size)), strict=True):
             rows, columns = left.weights.shape
             error = rounding.of_steps(loaded.model, rows + columns)
             np.testing.assert_allclose(left.weights, right.weights, rtol=0, atol=error)
@@ -102,7 +102,13 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
     texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
     config = AlignConfig(weights="float32")
-    summary = write_alignments(models, *texts, output, config, gold=tmp_path / "gold")
+
+    def write(**options: Any) -> AlignmentSummary:
+        with AlignmentRun(models, *texts, config, output=output, **options) as run:
+            list(run)
+        return run.summary
+
+    summary = write(gold=tmp_path / "gold")
     expected = list(align(models, PAIRS, config))
     with AlignmentFile(output) as file:
         for left, right in zip(file, expected, strict=True):
@@ -113,13 +119,13 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
     assert summary.rates is not None
     assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
-    again = write_alignments(models, *texts, output, config, resume=True)
+    again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
 
 
 def test_weights_are_the_model_s_own() -> None:
     loaded = make_loaded()
-    (record,) = align_pairs(loaded, [("the fox sees", "le renard voit")], AlignConfig())
+    (record,) = align([loaded], [("the fox sees", "le renard voit")], AlignConfig())
     batch = make_batch([([2, 3, 4], [2, 3, 4])])
     expected = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
     np.testing.assert_allclose(record.weights, expected.weights[0].numpy(), atol=1e-6)
@@ -137,7 +143,7 @@ def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(loaded.model, "force", spy)
     pairs = [("the " * 3, "le")] * 4 + [("the " * 150, "le")] * 5 + [("the " * 500, "le")]
-    assert len(list(align_pairs(loaded, pairs, AlignConfig(batch_size=4)))) == 10
+    assert len(list(align([loaded], pairs, AlignConfig(batch_size=4)))) == 10
     assert sizes == [(4, 4), (1, 151), (1, 151), (1, 151), (1, 151), (1, 151), (1, 501)]
 
 
@@ -150,7 +156,7 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
             taken.append(1)
             yield "the fox", "le renard"
 
-    records = align_pairs(make_loaded(), endless(), config)
+    records = align([make_loaded()], endless(), config)
     assert not taken
     next(records)
     assert len(taken) == 2 * window_size(config)  # a window that is being aligned, and the one after it
@@ -158,7 +164,7 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
 
 def test_a_model_without_attention_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
-        align_pairs(make_loaded("none"), PAIRS, AlignConfig())
+        align([make_loaded("none")], PAIRS, AlignConfig())
 
 
 def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,12 +175,12 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(loaded.model, "force", fail)
     with pytest.raises(ResourceError, match="line 1: out of memory with one pair of 5 and 6 tokens; leave it out"):
-        list(align_pairs(loaded, PAIRS[2:3], AlignConfig()))
+        list(align([loaded], PAIRS[2:3], AlignConfig()))
 
 
 def test_a_batch_that_is_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, sizes = make_loaded(), list[int]()
-    expected, force = list(align_pairs(loaded, PAIRS, AlignConfig())), loaded.model.force
+    expected, force = list(align([loaded], PAIRS, AlignConfig())), loaded.model.force
 
     def small_machine(source: torch.Tensor, *rest: torch.Tensor) -> Any:
         sizes.append(len(source))
@@ -183,7 +189,7 @@ def test_a_batch_that_is_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) ->
         return force(source, *rest)
 
     monkeypatch.setattr(loaded.model, "force", small_machine)
-    for left, right in zip(expected, align_pairs(loaded, PAIRS, AlignConfig()), strict=True):
+    for left, right in zip(expected, align([loaded], PAIRS, AlignConfig()), strict=True):
         np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
     assert sizes == [4, 2, 2]
 
@@ -211,7 +217,7 @@ def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
     tokens = [pieces.tokenize(source), pieces.tokenize(target)]
     assert len(tokens[0]) > 3
     assert len(tokens[1]) > 3
-    (record,) = align_pairs(loaded, [(source, target)], AlignConfig())
+    (record,) = align([loaded], [(source, target)], AlignConfig())
     assert (record.source, record.target) == (("the", "reddest", "boat"), ("foxes", "seeing", "boats"))
     ids = [loaded.source_vocabulary.encode(part) for part in tokens]
     batch = make_batch([(ids[0], ids[1])])
@@ -231,7 +237,7 @@ def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
 def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePieces) -> None:
     # A control character vanishes in sentencepiece's normalisation; as a word of the text it stays one.
     text = "foxes , \x01 seeing"
-    (record,) = align_pairs(subword_model(pieces), [(text, text)], AlignConfig(), tokenized=True)
+    (record,) = align([subword_model(pieces)], [(text, text)], AlignConfig(tokenized=True))
     assert record.source == record.target == ("foxes", ",", "\x01", "seeing")
     assert record.weights.shape == (5, 5)
     np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
@@ -239,8 +245,8 @@ def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePiece
 
 def test_tokenized_text_is_not_tokenised_again() -> None:
     loaded = make_loaded(tokenizers=Tokenizers.moses("en", "fr"))
-    (raw,) = align_pairs(loaded, [("fox, boats", "l'bateaux")], AlignConfig())
-    (given,) = align_pairs(loaded, [("fox, boats", "l'bateaux")], AlignConfig(), tokenized=True)
+    (raw,) = align([loaded], [("fox, boats", "l'bateaux")], AlignConfig())
+    (given,) = align([loaded], [("fox, boats", "l'bateaux")], AlignConfig(tokenized=True))
     assert (raw.source, raw.target) == (("fox", ",", "boats"), ("l'", "bateaux"))
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
 
@@ -254,3 +260,63 @@ def test_a_side_has_the_tokeniser_s_words_and_places(pieces: SentencePieces, lin
     assert side.starts is not None
     assert np.repeat(np.arange(len(side.words)), np.diff(side.starts)).tolist() == pieces.word_index(tokens)
     assert side.starts[-1] == len(tokens)
+
+
+IDS = [([2, 3, 4], [2, 5]), ([4, 2], [3, 2, 5, 4]), ([5], [2])]
+
+
+def small_model(order: str) -> TranslationModel:
+    torch.manual_seed(3)
+    config = ModelConfig(
+        source_vocabulary_size=6,
+        target_vocabulary_size=6,
+        embedding=5,
+        hidden=6,
+        attention_hidden=4,
+        maxout=5,
+        output_rank=0,
+        order=order,
+        initialisation="xavier",
+    )
+    model = TranslationModel(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.mul_(3)
+    return model
+
+
+@pytest.mark.parametrize("order", STEPS_AHEAD)
+def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(order: str) -> None:
+    """Changing word t changes the shifted weights of word t, and those of no word before it."""
+    model = small_model(order)
+    source = [2, 3, 4]
+    words = [3, 2, 5, 4]
+    before = force(model, make_batch([(source, words)]), "shifted").weights[0]
+    for place in range(len(words)):
+        changed = [*words[:place], 1, *words[place + 1 :]]
+        after = force(model, make_batch([(source, changed)]), "shifted").weights[0]
+        same = (before - after).abs().amax(1) < 1e-7
+        assert same[:place].all()
+        assert not same[place]
+        # The weights of the step that writes the word do not depend on it.
+        current = [force(model, make_batch([(source, each)]), "current").weights[0] for each in (words, changed)]
+        assert torch.equal(current[0][place], current[1][place])
+
+
+@pytest.mark.parametrize("order", STEPS_AHEAD)
+def test_a_batch_gives_the_weights_of_its_pairs(order: str) -> None:
+    model = small_model(order)
+    for reading in ("current", "shifted", "posterior"):
+        together = force(model, make_batch(IDS), reading)
+        for row, pair in enumerate(IDS):
+            alone = force(model, make_batch([pair]), reading)
+            rows, columns = alone.weights.shape[1:]
+            torch.testing.assert_close(together.weights[row, :rows, :columns], alone.weights[0], atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(together.log_probs[row, :rows], alone.log_probs[0], atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(alone.weights[0].sum(1), torch.ones(rows))
+
+
+def test_steps_by_hand() -> None:
+    steps = torch.arange(5.0)[None, :, None].expand(2, 5, 1)
+    mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    assert shifted(steps, mask, 2)[..., 0].tolist() == [[2, 3, 4, 3], [2, 1, 2, 3]]
+    assert shifted(steps[:, :4], mask, 1)[..., 0].tolist() == [[1, 2, 3, 3], [1, 1, 2, 3]]

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment import heatmap
 from nmtalign.alignment.heatmap import Panel, draw, heatmap_svg, make_figure
 from nmtalign.alignment.link_files import GoldLinks
 from nmtalign.alignment.links import AlignmentRecord
@@ -177,24 +176,24 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_reading_and_drawing_import_no_torch() -> None:
     code = (
-        "import sys; from nmtalign.alignment import alignment_writer, directions, evaluation, export_formats; "
-        "from nmtalign.alignment import terminal, translation_table; "
-        "from nmtalign.alignment.view import alignment_page; "
+        "import sys; from nmtalign.alignment import alignment_writer, evaluation, export_formats, symmetrized_files; "
+        "from nmtalign.alignment import alignment_page, terminal, translation_table; "
         "import nmtalign.cli.plot, nmtalign.cli.aer; "
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_matrices_of_a_row_start_at_one_height_and_a_png_says_when_words_are_too_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matrices_of_a_row_start_at_one_height() -> None:
     figure = make_figure([SMALL, panel("a-long-word b", "x y", WEIGHTS)])
     assert figure.axes[0].get_window_extent().y1 == pytest.approx(figure.axes[1].get_window_extent().y1)
+
+
+def test_a_png_says_when_words_are_too_small(tmp_path: Path) -> None:
     assert draw([SMALL], tmp_path / "f.png") == []
-    monkeypatch.setattr(heatmap, "_PIXELS", 50)
-    assert "too small" in draw([SMALL], tmp_path / "f.png")[0]
-    assert draw([SMALL], tmp_path / "f.svg") == []
+    long = panel("w " * 900, "x", np.zeros((2, 901)))
+    assert "too small" in draw([long], tmp_path / "f.png")[0]
+    assert draw([long], tmp_path / "f.svg") == []
 
 
 def test_an_svg_for_a_page_has_both_systems_side_by_side() -> None:

@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.alignment.error_rates import GoldFile
-from nmtalign.alignment.link_files import NO_LINKS, TextLinks, parse_gold
+from nmtalign.alignment.link_files import (
+    NO_LINKS,
+    ErrorRates,
+    GoldFile,
+    GoldLinks,
+    LinkCounts,
+    count_links,
+    f_measure,
+    parse_gold,
+    read_links,
+)
 from nmtalign.errors import InputError
 
 
@@ -18,7 +27,7 @@ def test_gold_formats() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "0:0", "0P0", "1-2-3", "x-1"])
-def test_what_is_no_gold_link_is_named(text: str) -> None:
+def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
     with pytest.raises(InputError, match="g: line 9: "):
         parse_gold(text, "g: line 9")
 
@@ -31,40 +40,40 @@ def write(tmp_path: Path, text: str, name: str = "links") -> Path:
     return tmp_path / name
 
 
-def test_lines_of_links_counted_from_either(tmp_path: Path) -> None:
-    pairs = list(TextLinks(write(tmp_path, "\n1-1 2p3 3?1\n")))
+def test_lines_of_links_count_from_0_or_1(tmp_path: Path) -> None:
+    pairs = read_links(write(tmp_path, "\n1-1 2p3 3?1\n")).pairs
     assert pairs[0] == NO_LINKS
     assert (pairs[1].sure, pairs[1].possible) == ({(1, 1)}, {(1, 1), (2, 3), (3, 1)})
-    (_, pair) = TextLinks(tmp_path / "links", base=1)
+    (_, pair) = read_links(tmp_path / "links", base=1).pairs
     assert (pair.sure, pair.possible) == ({(0, 0)}, {(0, 0), (1, 2), (2, 0)})
     assert pair.turned().possible == {(0, 0), (2, 1), (0, 2)}
 
 
 def test_numbered_lines(tmp_path: Path) -> None:
-    text = TextLinks(write(tmp_path, NUMBERED))
-    pairs = list(text)
-    assert (text.format, text.counts_from, len(pairs)) == ("NAACL", 1, 3)
+    text = read_links(write(tmp_path, NUMBERED))
+    pairs = text.pairs
+    assert (text.format, text.base, len(pairs)) == ("NAACL", 1, 3)
     assert (pairs[0].sure, pairs[0].possible) == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
     assert pairs[1] == NO_LINKS
     assert pairs[2].sure == pairs[2].possible == {(1, 0), (0, 1), (0, 0)}
     assert text.where(0, (2, 1)).endswith("links: line 4")
     assert text.where(1).endswith("links: sentence 2")
-    assert next(iter(TextLinks(tmp_path / "links", base=0))).sure == {(1, 1), (2, 3)}
+    assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
 
 
-def test_what_is_compressed_or_comes_after_blank_lines_is_known(tmp_path: Path) -> None:
+def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "g.gz", "wt") as stream:
         stream.write("\n \n0001 1 1\n")
-    assert [pair.sure for pair in TextLinks(tmp_path / "g.gz")] == [{(0, 0)}]
-    blank = TextLinks(write(tmp_path, "\n\n"))
-    assert (list(blank), blank.format) == ([NO_LINKS, NO_LINKS], "Pharaoh")
-    assert list(TextLinks(write(tmp_path, ""))) == []
+    assert [pair.sure for pair in read_links(tmp_path / "g.gz").pairs] == [{(0, 0)}]
+    blank = read_links(write(tmp_path, "\n\n"))
+    assert (blank.pairs, blank.format) == ([NO_LINKS, NO_LINKS], "Pharaoh")
+    assert read_links(write(tmp_path, "")).pairs == []
 
 
 MISTAKES = [
     ("0-0\n1-1 0-0\n", 1, "line 1: '0-0' has a position 0, but positions count from 1 here; .* --gold-base 0$"),
     ("1-1\n1-x\n", None, "line 2: '1-x' is not a gold link"),
-    ("1 1 1\n1 0 2 S\n", None, "line 2: '1 0 2 S' has a position 0.*--gold-base 0; if 0 stands for no word, leave"),
+    ("1 1 1\n1 0 2 S\n", None, "line 2: '1 0 2 S' has a position 0.*--gold-base 0; if 0 means no word, leave"),
     ("1 1 1\n1 1 2 X\n", None, "line 2: '1 1 2 X' is not a link"),
     ("1 1 1\n1 1\n", None, "line 2: '1 1' is not a link"),
     ("1 1 1\n0-0\n", None, "line 2: '0-0' is not a link"),
@@ -76,10 +85,10 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "base", "message"), MISTAKES)
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None, message: str) -> None:
     with pytest.raises(InputError, match="links: " + message):
-        list(TextLinks(write(tmp_path, text), base))
+        read_links(write(tmp_path, text), "gold", base)
 
 
-def test_links_are_called_links() -> None:
+def test_errors_call_links_that_are_not_gold_links_links() -> None:
     with pytest.raises(InputError, match=r"'0:0' is not a link; .*"):
         parse_gold("0:0", "f: line 1", role="links")
     with pytest.raises(InputError, match=r"give --links-base 0$"):
@@ -100,3 +109,72 @@ def test_gold_files_of_numbered_lines(tmp_path: Path) -> None:
     gold = GoldFile(tmp_path / "links")
     with pytest.raises(InputError, match=r"line 2: link 2-3 [(]counted from 1[)] points outside"):
         gold.compare([], 3, 2)
+
+
+Links = list[tuple[int, int]]
+
+
+def error_rates(links: list[Links], sure: list[Links], possible: list[Links]) -> ErrorRates:
+    gold = [GoldLinks(frozenset(s), frozenset(s + p)) for s, p in zip(sure, possible, strict=True)]
+    return sum(map(count_links, links, gold), LinkCounts()).rates()
+
+
+def test_rates_by_hand() -> None:
+    # Sentence 1: A = {00, 11, 21}, S = {00, 12}, P = S + {11}: |A and S| = 1, |A and P| = 2.
+    # Sentence 2: A = {00}, S = {00, 10}: |A and S| = |A and P| = 1. Sums: |A| 4, |S| 4, 2 and 3.
+    links = [[(0, 0), (1, 1), (2, 1)], [(0, 0)]]
+    sure = [[(0, 0), (1, 2)], [(0, 0), (1, 0)]]
+    rates = error_rates(links, sure, [[(1, 1)], []])
+    assert rates.precision == pytest.approx(3 / 4)
+    assert rates.recall == pytest.approx(2 / 4)
+    assert rates.aer == pytest.approx(1 - (2 + 3) / (4 + 4))
+    assert rates.f1 == pytest.approx(2 * 0.75 * 0.5 / 1.25)
+
+
+def test_smallest_and_largest_rates() -> None:
+    link = [[(0, 0)]]
+    assert error_rates(link, link, [[]]) == ErrorRates(1, 1, 0, 1)
+    assert error_rates(link, [[(1, 1)]], [[]]) == ErrorRates(0, 0, 1, 0)
+    assert error_rates([[]], [[]], [[]]) == ErrorRates(1, 1, 0, 1)
+    assert error_rates([[]], link, [[]]) == ErrorRates(1, 0, 1, 0)
+    assert error_rates([[(0, 0), (0, 0)]], link, [[]]).precision == 1
+
+
+def gold_file(tmp_path: Path, text: str) -> GoldFile:
+    (tmp_path / "gold").write_text(text)
+    return GoldFile(tmp_path / "gold")
+
+
+def test_a_gold_file_is_compared_pair_by_pair(tmp_path: Path) -> None:
+    gold = gold_file(tmp_path, "0-0 1p1\n\n2-0\n")
+    gold.compare([(0, 0), (1, 1)], 2, 2)
+    gold.compare([], 0, 3)
+    gold.compare([(1, 0)], 3, 1)
+    rates = gold.finish()
+    assert (rates.precision, rates.recall) == (2 / 3, 1 / 2)
+    assert rates.aer == pytest.approx(1 - (1 + 2) / (3 + 2))
+
+
+def test_line_counts_must_be_equal(tmp_path: Path) -> None:
+    gold = gold_file(tmp_path, "0-0\n")
+    gold.compare([], 1, 1)
+    with pytest.raises(InputError, match="gold: has no line 2"):
+        gold.compare([], 1, 1)
+    gold = gold_file(tmp_path, "0-0\n0-0\n0-0\n")
+    gold.compare([], 1, 1)
+    with pytest.raises(InputError, match="has 3 lines, but there are 1 pairs"):
+        gold.finish()
+
+
+@pytest.mark.parametrize("line", ["2-0", "0p3"])
+def test_a_link_outside_its_pair_is_named(tmp_path: Path, line: str) -> None:
+    gold = gold_file(tmp_path, f"0-0\n{line}\n")
+    gold.compare([], 2, 3)
+    with pytest.raises(InputError, match=r"gold: line 2: link .* whose (source has 2|target has 3) words.*--tokenized"):
+        gold.compare([], 2, 3)
+
+
+def test_f_with_a_weight() -> None:
+    assert f_measure(0.5, 1.0, 0.4) == pytest.approx(1 / (0.4 / 0.5 + 0.6 / 1.0))
+    assert f_measure(0.5, 1.0) == pytest.approx(2 * 0.5 / 1.5)
+    assert (f_measure(0.5, 0.25, 1), f_measure(0.5, 0.25, 0), f_measure(0, 0, 0.3)) == (0.5, 0.25, 0)

@@ -57,7 +57,7 @@ def test_merged_rows_still_sum_to_one(source: list[int], target: list[int]) -> N
         np.testing.assert_allclose(merged, weights, atol=1e-7)
 
 
-def test_many_words_are_merged_as_few_are() -> None:
+def test_many_words_are_merged_like_few() -> None:
     generator = np.random.default_rng(4)
     source, target = [0, 0, 2, 3, 3], sorted(generator.integers(0, 700, 900).tolist())
     weights = generator.random((901, 6), np.float32)
@@ -81,6 +81,6 @@ def test_pharaoh_is_source_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "0-", "a-b", "0-0-0", "-1-0", "1p1", "٣-٣"])
-def test_what_is_no_link_is_named(text: str) -> None:
+def test_an_error_names_what_is_not_a_link(text: str) -> None:
     with pytest.raises(InputError, match=r"links: line 4: .* is not a link"):
         parse_links(f"0-0 {text}", "links: line 4")

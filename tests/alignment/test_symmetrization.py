@@ -1,4 +1,4 @@
-"""Two directions become one: links against the published pseudocode and laws, soft matrices against definitions."""
+"""Two directions are joined: links compared with the published pseudocode, soft matrices with their definitions."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -12,7 +12,6 @@ from nmtalign.alignment.links import Link
 from nmtalign.alignment.symmetrization import (
     HARD_METHODS,
     combined,
-    combined_words,
     expected_f1_links,
     posterior,
     soft_links,
@@ -26,7 +25,7 @@ one_a_word = st.dictionaries(words, words, max_size=SIZE)  # as argmax gives the
 
 
 class Pseudocode:
-    """Koehn et al. (2005) with nothing clever, e over target words and f over source words."""
+    """The pseudocode of Koehn et al. (2005): e is a target word, f a source word."""
 
     def __init__(self, forward: frozenset[Link], backward: frozenset[Link]) -> None:
         self.forward, self.backward = forward, backward
@@ -74,20 +73,20 @@ def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str)
 
 
 @given(any_links, any_links)
-def test_any_links_are_made_one_as_the_pseudocode_says(forward: frozenset[Link], backward: frozenset[Link]) -> None:
+def test_any_links_are_joined_as_in_the_pseudocode(forward: frozenset[Link], backward: frozenset[Link]) -> None:
     for method in HARD_METHODS:
         assert symmetrize(forward, backward, method) == pseudocode(forward, backward, method)
 
 
 @given(one_a_word, one_a_word)
-def test_so_are_those_of_argmax(sources: dict[int, int], targets: dict[int, int]) -> None:
+def test_links_of_argmax_are_joined_as_in_the_pseudocode(sources: dict[int, int], targets: dict[int, int]) -> None:
     forward, backward = frozenset((i, j) for j, i in sources.items()), frozenset(targets.items())
     for method in HARD_METHODS:
         assert symmetrize(forward, backward, method) == pseudocode(forward, backward, method)
 
 
 @given(any_links, any_links)
-def test_each_method_holds_the_one_before(forward: frozenset[Link], backward: frozenset[Link]) -> None:
+def test_each_method_contains_the_links_of_the_one_before(forward: frozenset[Link], backward: frozenset[Link]) -> None:
     found = {method: set(symmetrize(forward, backward, method)) for method in HARD_METHODS}
     grown = found["grow-diag"]
     assert found["intersection"] == forward & backward
@@ -100,7 +99,9 @@ def test_each_method_holds_the_one_before(forward: frozenset[Link], backward: fr
 
 
 @given(any_links, any_links)
-def test_which_direction_is_which_counts_for_final_alone(forward: frozenset[Link], backward: frozenset[Link]) -> None:
+def test_only_the_final_methods_depend_on_the_order_of_directions(
+    forward: frozenset[Link], backward: frozenset[Link]
+) -> None:
     for method in ("intersection", "union", "grow-diag"):
         assert symmetrize(forward, backward, method) == symmetrize(backward, forward, method)
 
@@ -134,7 +135,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "forward", "backward", "expected"), CASES)
-def test_made_by_hand(method, forward, backward, expected) -> None:
+def test_examples_by_hand(method, forward, backward, expected) -> None:
     assert symmetrize(forward, backward, method) == expected
 
 
@@ -150,14 +151,14 @@ BACKWARD = np.array([[0.9, 0.1, 0.1, 0.0], [0.1, 0.2, 0.7, 0.0], [0.0, 0.7, 0.2,
 
 
 def matrices(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A forward and a backward matrix with `</s>`, the backward one turned round."""
+    """A forward and a backward matrix with `</s>`, the backward one transposed."""
     generator = np.random.default_rng(seed)
     rows, columns = generator.integers(2, 6, 2)
     forward = generator.dirichlet(np.full(columns, 0.3), rows)
     return forward.astype(np.float32), generator.dirichlet(np.full(rows, 0.3), columns).T.astype(np.float32)
 
 
-def test_the_product_links_what_both_weigh() -> None:
+def test_the_product_needs_weight_in_both_directions() -> None:
     means = np.sqrt(FORWARD * BACKWARD)[:-1, :-1]  # .85 .1 0 / .1 .32 .46
     assert soft_links(FORWARD, BACKWARD, "product", 0.4) == [(0, 0), (2, 1)]
     assert soft_links(FORWARD, BACKWARD, "product", 0.3) == [(0, 0), (1, 1), (2, 1)]
@@ -172,7 +173,7 @@ def test_a_mutual_link_is_the_largest_of_row_and_column() -> None:
 
 
 @given(seeds)
-def test_mutual_links_are_one_a_word(seed: int) -> None:
+def test_each_word_has_at_most_one_mutual_link(seed: int) -> None:
     links = soft_links(*matrices(seed), "mutual")
     for side in (0, 1):
         assert len({link[side] for link in links}) == len(links)
@@ -180,7 +181,7 @@ def test_mutual_links_are_one_a_word(seed: int) -> None:
 
 
 @given(seeds)
-def test_posteriors_are_fractions_and_turn_round_with_the_matrices(seed: int) -> None:
+def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed: int) -> None:
     forward, backward = matrices(seed)
     found = posterior(forward, backward)
     assert found.shape == (len(forward) - 1, forward.shape[1] - 1)
@@ -232,7 +233,7 @@ def test_rows_of_one_matrix_sum_to_one(mean: str, seed: int) -> None:
     assert found.min() >= 0
     sums = found.sum(1)
     assert np.all((abs(sums - 1) < 1e-5) | (sums == 0))
-    words = combined_words(forward[:-1, :-1], backward[:-1, :-1], mean)
+    words = combined(forward[:-1, :-1], backward[:-1, :-1], mean, end=False)
     assert words.shape == (len(forward) - 1, forward.shape[1] - 1)
 
 
@@ -246,5 +247,5 @@ def test_null_is_the_mean_of_both_directions_null() -> None:
 def test_without_end_there_is_no_null() -> None:
     forward, backward = FORWARD[:-1, :-1], BACKWARD[:-1, :-1]
     assert soft_links(forward, backward, "product", 0.4, end=False) == [(0, 0), (2, 1)]
-    np.testing.assert_allclose(combined_words(forward, backward, "arithmetic").sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(combined(forward, backward, "arithmetic", end=False).sum(1), 1, atol=1e-6)
     assert posterior(forward, backward, end=False)[0, 0] > 0.98

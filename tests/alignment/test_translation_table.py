@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment import model1
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import LinkedPair
 from nmtalign.alignment.model1 import LONGEST, Bitext, corpus_bitext, learn, read_bitext
@@ -52,24 +51,19 @@ def naive(pairs: list[tuple[str, str]], iterations: int) -> dict[tuple[str | Non
     return t
 
 
-def learned(pairs: list[tuple[str, str]], iterations: int, cutoff: float = 0.0) -> dict[tuple[str, str], float]:
+def learned(
+    pairs: list[tuple[str, str]], iterations: int, cutoff: float = 0.0, **sizes: int
+) -> dict[tuple[str, str], float]:
     bitext = bitext_of(pairs)
-    found = learn(bitext, iterations, cutoff)
-    return {
-        (bitext.source.words[e], bitext.target.words[f]): float(p)
-        for e, f, p in zip(found.sources, found.targets, found.probabilities, strict=True)
-    }
+    found = learn(bitext, iterations, cutoff, **sizes)
+    return {(bitext.source.words[e], bitext.target.words[f]): float(p) for e, f, p in zip(*found, strict=True)}
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5])
-@pytest.mark.parametrize(("cells", "scratch"), [(1 << 20, 1 << 23), (3, 9)], ids=["whole", "in small parts"])
-def test_model_1_is_that_of_the_textbook(
-    monkeypatch: pytest.MonkeyPatch, iterations: int, cells: int, scratch: int
-) -> None:
-    monkeypatch.setattr(model1, "_CELLS", cells)
-    monkeypatch.setattr(model1, "_SCRATCH", scratch)
+@pytest.mark.parametrize("sizes", [{}, {"cells": 3, "scratch": 9}], ids=["whole", "in small parts"])
+def test_model_1_is_that_of_the_textbook(iterations: int, sizes: dict[str, int]) -> None:
     expected = {pair: p for pair, p in naive(TOY, iterations).items() if pair[0] is not None}
-    assert learned(TOY, iterations) == pytest.approx(expected, rel=1e-5)
+    assert learned(TOY, iterations, **sizes) == pytest.approx(expected, rel=1e-5)
 
 
 LINES = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6).map(" ".join)
@@ -161,7 +155,7 @@ def test_links_are_counted(data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.tuples(WORDS, WORDS), st.floats(1e-6, 1.0), max_size=8))
-def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, pairs: dict) -> None:
+def test_entries_that_are_written_are_read_back(tmp_path_factory: pytest.TempPathFactory, pairs: dict) -> None:
     lexicon = lexicon_of_links([])
     if pairs:
         words = sorted({word for pair in pairs for word in pair})

@@ -1,5 +1,6 @@
 """`bench align`: alignments of given pairs as data: how fast they are made, written, read, and how large they are."""
 
+import dataclasses
 import itertools
 import os
 import random
@@ -18,9 +19,9 @@ from bench.random_model import write_model
 from bench.report import Table, figure, percent, say, show, write_json
 from bench.texts import Texts, random_texts
 from bench.workload import Size
+from nmtalign.alignment.aligning import align
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.forced import align_pairs
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch
@@ -79,7 +80,7 @@ def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
 def records_of(loaded: LoadedModel, texts: Texts, config: AlignConfig) -> Iterator[AlignmentRecord]:
     """The alignments of the texts."""
     pairs = read_pairs(texts.file("train", "src"), texts.file("train", "tgt"))
-    return align_pairs(loaded, pairs, config, tokenized=True)
+    return align([loaded], pairs, dataclasses.replace(config, tokenized=True))
 
 
 def forward_pass(loaded: LoadedModel, texts: Texts, size: int) -> None:

@@ -158,7 +158,7 @@ def test_hints(aer: Run, folder: Path) -> None:
     (folder / "far").write_text("2-0 3-1\n\n\n")
     (folder / "near").write_text("0-2 1-3\n\n\n")
     _, _, err = aer("far", "near")
-    assert "far: turned round its AER would be 0.0000 and not 1.0000" in err
+    assert "far: with source and target exchanged its AER would be 0.0000 and not 1.0000" in err
     assert aer("far", "near", "-q")[2] == ""
 
 

@@ -81,13 +81,13 @@ def test_figures_are_a_table_on_stdout(texts: Path, model: Path) -> None:
     assert (texts / "alignments.h5").exists()
 
 
-def test_pharaoh_alone_writes_no_file(texts: Path, model: Path) -> None:
+def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path) -> None:
     done = run(texts, "in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 4)
     assert not (texts / "alignments.h5").exists()
 
 
-def test_a_file_becomes_whole_though_nobody_reads_the_links(tmp_path: Path, model: Path) -> None:
+def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path: Path, model: Path) -> None:
     for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
         (tmp_path / name).write_text(f"{words}\n" * 1000)
     command = [sys.executable, "-m", "nmtalign", "align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5"]
@@ -110,7 +110,7 @@ def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path)
         assert abs(left.weights - right.weights).max() < 1e-5
 
 
-def test_bare_in_a_workspace(texts: Path, model: Path) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n[align]\nweights = "float32"\n'
     )

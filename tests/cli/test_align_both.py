@@ -1,4 +1,4 @@
-"""`nmtalign align` with two models, its ways of reading weights, and going on with what was cut off."""
+"""`nmtalign align` with two models, its readings of weights, and resuming an interrupted run."""
 
 import json
 import sys
@@ -80,7 +80,7 @@ def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
     return ["align", "in.en", "out.fr", *of_both, "--tokenized", *options]
 
 
-def test_each_method_makes_one_of_both_directions(run: Run, models: tuple[Path, Path]) -> None:
+def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) -> None:
     ahead = weights_of(run, models[0], ("in.en", "out.fr"))
     back = weights_of(run, models[1], ("out.fr", "in.en"))
     for method in (*HARD_METHODS, "product", "mutual", "agreement", "bayes-risk"):
@@ -104,7 +104,7 @@ def test_each_method_makes_one_of_both_directions(run: Run, models: tuple[Path, 
                 np.testing.assert_allclose(record.weights.sum(1), 0 if record.empty() else 1, atol=2e-3)
 
 
-def test_settings_come_from_the_workspace_and_figures_say_them(run: Run, models: tuple[Path, Path]) -> None:
+def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, models: tuple[Path, Path]) -> None:
     Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\nlinks = "threshold"\nthreshold = 0.4\n')
     code, out, err = run(*both_of(models, "--gold", "links.gold", "--format", "json", "-q"))
     assert (code, err) == (0, "")
@@ -114,7 +114,7 @@ def test_settings_come_from_the_workspace_and_figures_say_them(run: Run, models:
     assert "AER|symmetrize:product|threshold:0.4|gold" in json.loads(out)["signature"]
 
 
-def test_two_directions_are_read_given_the_word_and_one_is_as_the_paper_shows_it(
+def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one(
     run: Run, models: tuple[Path, Path]
 ) -> None:
     forward, backward = models
@@ -129,14 +129,14 @@ def test_two_directions_are_read_given_the_word_and_one_is_as_the_paper_shows_it
         assert file.attributes["reading"] == "current"
 
 
-def test_a_threshold_alone_is_that_of_links(run: Run, models: tuple[Path, Path]) -> None:
+def test_a_threshold_without_a_method_selects_links_by_threshold(run: Run, models: tuple[Path, Path]) -> None:
     weights = weights_of(run, models[0], ("in.en", "out.fr"))
     _, out, _ = run("align", "in.en", "out.fr", "-m", models[0], "--tokenized", "--pharaoh", "--threshold", "0.2")
     assert out == "".join(format_links(hard_links(one, "threshold", 0.2)) + "\n" for one in weights)
     assert len(out) > len("".join(format_links(hard_links(one)) + "\n" for one in weights))
 
 
-def test_end_is_dropped_and_its_mass_is_said(run: Run, models: tuple[Path, Path]) -> None:
+def test_end_is_dropped_and_its_mass_is_reported(run: Run, models: tuple[Path, Path]) -> None:
     weights = weights_of(run, models[0], ("in.en", "out.fr"))
     options = ("-m", models[0], "--tokenized", "--weights", "float32", "--drop-end", "--format", "json", "-o", "a.h5")
     code, out, err = run("align", "in.en", "out.fr", *options)
@@ -176,9 +176,7 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
     assert weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "posterior")[0].shape == (8, 8)
 
 
-def test_an_interrupted_file_is_gone_on_with(
-    run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from nmtalign.alignment import alignment_writer
     from nmtalign.core.model import TranslationModel
 
@@ -227,8 +225,8 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
         (("-m", forward, "--temperature", "0"), 2, "--temperature 0.0: must be at least"),
         (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
-        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print only the rest"),
-        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would count only the rest"),
+        (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would use only the rest"),
+        (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would use only the rest"),
     ]
     for options, code, message in mistakes:
         found, out, err = run("align", "in.en", "out.fr", *options)
@@ -237,7 +235,7 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         assert not list(Path().glob("*.h5*"))
 
 
-def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, Path]) -> None:
+def test_two_files_are_joined_as_two_models_are(run: Run, models: tuple[Path, Path]) -> None:
     forward, backward = models
     options = ("--weights", "float32", "--tokenized", "-q")
     assert run("align", "in.en", "out.fr", "-m", forward, "-o", "ahead.h5", *options)[0] == 0
@@ -262,13 +260,17 @@ def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, 
     mistakes = [
         (("ahead.h5", "ahead.h5"), 2, "is en-fr, and ahead.h5 en-fr; BACKWARD must be fr-en"),
         (("ahead.h5", "few.h5"), 4, "ahead.h5 has 5 records, and few.h5 1"),
-        (("ahead.h5", "other.h5"), 3, "ahead.h5 and other.h5: line 1: the two directions see other words"),
+        (("ahead.h5", "other.h5"), 3, "ahead.h5 and other.h5: line 1: the two directions have different words"),
         (("dropped.h5", "back.h5"), 2, "dropped.h5: is without </s>"),
         (("ahead.h5", "in.en"), 2, "in.en: is text, and ahead.h5 HDF5"),
         (("ahead.h5", "back.h5", "--backward-order", "source-target"), 2, "--backward-order is for texts"),
         (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
         (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is also an input"),
-        (("ahead.h5", "back.h5", "--method", "best"), 2, "--method best: must be one of intersection"),
+        (
+            ("ahead.h5", "back.h5", "--method", "best"),
+            2,
+            "Invalid value for '--method': 'best' is not one of 'intersection'",
+        ),
     ]
     for arguments, code, message in mistakes:
         found, out, err = run("symmetrize", *arguments)
@@ -276,7 +278,7 @@ def test_two_files_are_made_one_as_two_models_are(run: Run, models: tuple[Path, 
         assert message in err
 
 
-def test_texts_of_links_are_made_one(run: Run) -> None:
+def test_texts_of_links_are_joined(run: Run) -> None:
     Path("ahead").write_text("0-0 1-1 2-1\n\n0-1 1-0\n")
     Path("back").write_text("0-0 1-1 3-1\n\n0-1 1-1\n")  # target first
     Path("turned").write_text("0-0 1-1 1-3\n\n1-0 1-1\n")
@@ -296,7 +298,7 @@ def test_texts_of_links_are_made_one(run: Run) -> None:
         (("-", "-"), 2, "only one of FORWARD and BACKWARD"),
         (("ahead", "back", "--method", "product"), 2, "--method product needs weights"),
         (("ahead", "back", "--threshold", "0.5"), 2, "--threshold is for weights"),
-        (("ahead", "back", "-o", "x.h5"), 2, "x.h5: links alone make no HDF5 file"),
+        (("ahead", "back", "-o", "x.h5"), 2, "x.h5: HDF5 also needs weights"),
     ]
     for arguments, code, message in mistakes:
         found, _, err = run("symmetrize", *arguments)
@@ -304,9 +306,9 @@ def test_texts_of_links_are_made_one(run: Run) -> None:
         assert message in err
 
 
-def test_links_written_the_other_way_round_are_noticed(run: Run) -> None:
+def test_links_with_source_and_target_exchanged_are_noticed(run: Run) -> None:
     Path("ahead").write_text("0-1 1-2 2-3\n" * 5)
     code, _, err = run("symmetrize", "ahead", "ahead", "-q")
     assert code == 0
-    assert "would be with --backward-order source-target: is that how they are written?" in err
+    assert "would be with --backward-order source-target; does that option fit how they are written?" in err
     assert run("symmetrize", "ahead", "ahead", "-q", "--backward-order", "source-target")[2] == ""

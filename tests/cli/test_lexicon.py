@@ -57,7 +57,7 @@ def test_from_a_pipe_to_a_pipe_and_to_a_file(folder: Path) -> None:
     assert (folder / "made" / "lexicon.txt").read_bytes() == done.stdout
 
 
-def test_bare_it_reads_the_corpus_of_the_workspace(folder: Path, reversal: Corpus) -> None:
+def test_without_arguments_it_reads_the_corpus_of_the_workspace(folder: Path, reversal: Corpus) -> None:
     (folder / "nmtalign.toml").write_text(f'data = "{reversal.folder}"\n')
     done = run(folder, "--top", "1")
     assert done.returncode == 0, done.stderr.decode()
@@ -89,13 +89,13 @@ def test_stored_alignments(folder: Path) -> None:
 
 MISTAKES = [
     (("in.en",), 2, "in.en: one text is given; give the source and its translation: SRC TGT"),
-    (("in.en", "out.fr.gz"), 2, "give one with -m, or --tokenized"),
+    (("in.en", "out.fr.gz"), 2, "give a model or corpus with -m, or --tokenized"),
     (("in.en", "out.fr.gz", "-m", "moses", "--tokenized"), 2, "leave --model out, or --tokenized"),
     (("a.h5", "--links", "links.txt"), 2, "--links is for two texts"),
     (("--tokenized",), 2, "--tokenized is for two texts"),
     (("-", "-", "--tokenized"), 2, "only one of SRC, TGT and --links can be stdin"),
-    (("a.h5", "--min-probability", "nan"), 2, "min_probability"),
-    (("a.h5", "--top", "0"), 2, "Invalid value for '--top'"),
+    (("a.h5", "--min-probability", "nan"), 2, "--min-probability nan: must be at least 0"),
+    (("a.h5", "--top", "0"), 2, "--top 0: must be at least 1"),
     (("in.en", "links.txt", "--tokenized", "--links", "in.en"), 3, "in.en: line 1: 'the' is not a link"),
     (("in.en", "empty", "--tokenized"), 3, "empty: has no line 1, but in.en has 5 lines"),
     (("empty", "empty", "--tokenized"), 3, "no pairs to learn from"),

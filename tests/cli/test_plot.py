@@ -40,7 +40,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_bare_draws_the_first_sentence_in_the_terminal(folder: Path) -> None:
+def test_without_arguments_it_draws_the_first_sentence_in_the_terminal(folder: Path) -> None:
     done = run(folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "sentence 0, log-probability -2.50"
@@ -100,7 +100,7 @@ def test_gold_links_and_hard_links(two: Path) -> None:
     assert "gold: line 1: link 2-2 (counted from 0) points outside the pair" in done.stderr
 
 
-def test_colour_only_where_there_is_any(folder: Path) -> None:
+def test_colour_depends_on_the_environment(folder: Path) -> None:
     assert "\x1b" not in run(folder).stdout
     assert "\x1b[48;5;231m" in run(folder, FORCE_COLOR="1").stdout
     assert "\x1b" not in run(folder, FORCE_COLOR="1", NO_COLOR="1").stdout
@@ -126,12 +126,6 @@ class Terminal(io.StringIO):
 def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) -> None:
     assert has_colour(Terminal(), environment) == colour
     assert not has_colour(io.StringIO(), environment)
-
-
-def test_without_curses_only_the_environment_tells_of_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "curses", None)
-    assert not has_colour(Terminal(), {"TERM": "xterm"})
-    assert has_colour(Terminal(), {"TERM": "xterm-256color"})
 
 
 def test_an_n_best_entry(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
+from nmtalign.cli.naming import name_files
 
 from nmtalign.cli.app import main
-from nmtalign.cli.plot import name_models
 from nmtalign.errors import UsageError
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
@@ -99,21 +99,25 @@ def test_the_other_direction_of_a_training_for_agreement(folder: Path) -> None:
     assert ["dev", "BLEU", "20.00", "18.75"] in rows
 
 
-def test_colour_only_where_there_is_any(folder: Path) -> None:
+def test_colour_depends_on_the_environment(folder: Path) -> None:
     both = ("--training", "a=model", "b=other/model")
     assert "\x1b" not in run(folder, *both).stdout
     assert "\x1b[38;5;208m" in run(folder, *both, FORCE_COLOR="1").stdout
     assert "\x1b" not in run(folder, *both, FORCE_COLOR="1", NO_COLOR="1").stdout
 
 
-def test_models_have_names_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_have_different_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    assert list(name_models([Path("model"), Path("b=other/model")])) == ["model", "b"]
-    assert list(name_models([Path("model"), Path("other/model")])) == ["model", "other/model"]
-    assert list(name_models([Path(), Path("model/train.jsonl")])) == [folder.name, "model"]
-    assert list(name_models([Path("model"), Path("model=other/model")])) == ["model (2)", "model"]
+
+    def names(*arguments: str) -> list[str]:
+        return [name for name, _ in name_files([*map(Path, arguments)])]
+
+    assert names("model", "b=other/model") == ["model", "b"]
+    assert names("model", "other/model") == ["model", "other/model"]
+    assert names(".", "model/train.jsonl") == [folder.name, "model"]
+    assert names("model", "model=other/model") == ["model (2)", "model"]
     with pytest.raises(UsageError, match="two files are named a; give each NAME=FILE"):
-        name_models([Path("a=model"), Path("a=other/model")])
+        names("a=model", "a=other/model")
 
 
 MISTAKES = [
@@ -122,7 +126,7 @@ MISTAKES = [
     (("--training", "--no-end", "model"), 2, "--no-end is of alignments"),
     (("--x", "hours"), 2, "--x is of learning curves: give --training too"),
     (("model",), 2, "model: a folder; for the learning curves of a model give --training too"),
-    (("--training", "--x", "days"), 2, "Invalid value for '--x'"),
+    (("--training", "--x", "days"), 2, "--x days: must be one of updates"),
     (("--training", "-o", "a.gif"), 2, "ends in .png"),
     (("--training", "none"), 4, "none: no such file or folder"),
     (("--training", "empty"), 4, "empty: no train.jsonl in it; give a model directory"),

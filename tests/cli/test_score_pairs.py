@@ -196,7 +196,9 @@ def test_lists_are_written_back_with_a_feature(run: Run, texts: Path, models: tu
     assert gzip.decompress((texts / "new.gz").read_bytes()).decode().splitlines() == found
 
 
-def test_bare_in_a_workspace(run: Run, texts: Path, models: tuple[Path, Path]) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(
+    run: Run, texts: Path, models: tuple[Path, Path]
+) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{models[0]}"\n[corpus]\ntest = ["in.en", "out.fr"]\n'
         "[translate]\nlength_penalty = 0.0\nformat = 'json'\nreplace_unk = true\ntokenized = true\n"

@@ -22,7 +22,7 @@ from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_
 VALUES: Mapping[str, Any] = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
     "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "tokenize": "char", "sentences": "3,17",
-    "attention": "dot", "coverage": "linguistic", "target_language": "fr",
+    "width": 70, "attention": "dot", "coverage": "linguistic", "target_language": "fr",
 }  # fmt: skip
 """Values other than the default, for settings whose values have rules of their own."""
 NEEDED = {"candidates": {"lexicon": "lexicon.txt"}, "reverse_source": {"bidirectional": False}}
@@ -69,7 +69,7 @@ def resolved(command: str, *words: str) -> dict[str, Any]:
 
 
 def test_every_section_is_that_of_a_command() -> None:
-    assert {*SECTIONS} - {*GENERATED} <= {"score", "align"}
+    assert {*SECTIONS} - {*GENERATED} <= {"score"}
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
@@ -181,10 +181,10 @@ def test_a_lexicon_restricts_the_words_wherever_it_is_given(below: Any, above: A
 
 
 def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
-    from nmtalign.alignment.readings import chosen
+    from nmtalign.alignment.aligning import without_auto
 
     def method(*layers: Mapping[str, Any], models: int = 1) -> str | None:
-        return chosen(settings_of(AlignConfig, *(("", layer) for layer in layers)), models).links
+        return without_auto(settings_of(AlignConfig, *(("", layer) for layer in layers)), models).links
 
     assert method({}) == "argmax"
     assert method({"threshold": 0.4}) == method({"links": "argmax"}, {"threshold": 0.4}) == "threshold"

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.translating.resume import PartialFile
+from nmtalign.translating.resume import ResumableOutput
 
 TEXT = ["le renard\n", "\n", "un\rbateau \u2028\n", "\n", "é 🦊\n"]
 N_BEST = ["0 ||| a ||| 1\n0 ||| b ||| 2\n", "1 |||  ||| 0\n", "2 ||| c ||| 1\n2 ||| d ||| 2\n", "3 |||  ||| 0\n"]
 CASES = pytest.mark.parametrize(("outputs", "n_best"), [(TEXT, 0), (N_BEST, 2)], ids=["text", "n-best"])
 
 
-def write(path: Path, outputs: list[str], n_best: int = 0, resume: bool = True) -> PartialFile:
+def write(path: Path, outputs: list[str], n_best: int = 0, resume: bool = True) -> ResumableOutput:
     """A run that translates what is left."""
-    file = PartialFile(path, n_best)
+    file = ResumableOutput(path, n_best)
     if resume:
         file.look_back()
-    file.open()
+    file.begin()
     for output in outputs[file.done :]:
         file.write(output.encode())
     file.finish()
@@ -42,8 +42,8 @@ def test_cut_off_at_any_byte_it_ends_the_same(tmp_path: Path, outputs: list[str]
 
 
 def test_every_line_is_there_as_soon_as_it_is_written(tmp_path: Path) -> None:
-    file = PartialFile(tmp_path / "new" / "out.fr")
-    assert not file.open()
+    file = ResumableOutput(tmp_path / "new" / "out.fr")
+    assert not file.begin()
     for count in range(1, 4):
         file.write(b"x\n")
         assert file.partial.read_bytes() == b"x\n" * count
@@ -53,16 +53,16 @@ def test_every_line_is_there_as_soon_as_it_is_written(tmp_path: Path) -> None:
 
 
 def test_an_empty_one_does_not_stay(tmp_path: Path) -> None:
-    file = PartialFile(tmp_path / "out.fr")
-    file.open()
+    file = ResumableOutput(tmp_path / "out.fr")
+    file.begin()
     file.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_older_one_is_kept_until_the_new_file_is_whole(tmp_path: Path) -> None:
     (tmp_path / "out.fr.partial").write_text("old\n")
-    file = PartialFile(tmp_path / "out.fr")
-    assert file.open()
+    file = ResumableOutput(tmp_path / "out.fr")
+    assert file.begin()
     file.write(b"new\n")
     assert (tmp_path / "out.fr.partial.old").read_text() == "old\n"
     file.finish()
@@ -90,11 +90,11 @@ def test_compressed_files(tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_write_the_same_file(tmp_path: Path) -> None:
-    first, second = PartialFile(tmp_path / "out.fr"), PartialFile(tmp_path / "out.fr")
-    first.open()
+    first, second = ResumableOutput(tmp_path / "out.fr"), ResumableOutput(tmp_path / "out.fr")
+    first.begin()
     first.write(b"x\n")
-    with pytest.raises(UsageError, match=r"out.fr.partial: is being written by another run"):
-        second.open()
+    with pytest.raises(UsageError, match=r"out.fr.partial: another run is writing this file"):
+        second.begin()
     first.finish()
     assert (tmp_path / "out.fr").read_text() == "x\n"
 
@@ -105,18 +105,18 @@ def test_two_runs_do_not_write_the_same_file(tmp_path: Path) -> None:
 def test_what_is_no_n_best_list_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "out.fr").write_text(text)
     with pytest.raises(FormatError, match=rf"out.fr: line {text.count(chr(10))}: not the n-best list of input line"):
-        PartialFile(tmp_path / "out.fr", 3).look_back()
+        ResumableOutput(tmp_path / "out.fr", 3).look_back()
     assert (tmp_path / "out.fr").read_text() == text
 
 
 def test_what_cannot_be_a_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no file that could be replaced"):
-        PartialFile(tmp_path)
+    with pytest.raises(UsageError, match="is not a file that can be replaced"):
+        ResumableOutput(tmp_path)
     (tmp_path / "plain").touch()
     with pytest.raises(ResourceError, match="cannot make the folder"):
-        PartialFile(tmp_path / "plain" / "out.fr").open()
-    with pytest.raises(ValueError, match="open comes first"):
-        PartialFile(tmp_path / "out.fr").write(b"x\n")
+        ResumableOutput(tmp_path / "plain" / "out.fr").begin()
+    with pytest.raises(ValueError, match="is not open"):
+        ResumableOutput(tmp_path / "out.fr").write(b"x\n")
 
 
 @pytest.mark.parametrize("name", ["out.fr", "out.fr.gz"])
@@ -126,8 +126,8 @@ def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path, name
     (there / name).write_text("of before\n")
     (there / name).chmod(0o600)
     (tmp_path / "link.gz").symlink_to(there / name)
-    file = PartialFile(tmp_path / "link.gz")
-    file.open()
+    file = ResumableOutput(tmp_path / "link.gz")
+    file.begin()
     file.write(b"new\n")
     assert file.partial.parent == there
     assert file.partial.stat().st_mode & 0o777 == 0o600

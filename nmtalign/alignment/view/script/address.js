@@ -1,6 +1,6 @@
-// --- address: what is shown, after the # of the page's address ---
+// --- address: the part of the page's address after #, which tells what is shown ---
 
-/** "#sentence=12&entry=1&target=5" as {sentence, entry, beside, selection}; what is not there is null. */
+/** "#sentence=12&entry=1&target=5" as {sentence, entry, beside, selection}; missing parts are null. */
 function readAddress(hash) {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
   const number = (name) => (/^\d+$/.test(values.get(name) ?? "") ? Number(values.get(name)) : null);

@@ -1,4 +1,4 @@
-// --- app: what is shown, and what changes it ---
+// --- app: the state of the page, and what changes it ---
 
 const LEAVING = 90; // milliseconds in which the pointer may cross from one word to the next
 const LAYOUTS = { auto: "Auto", lines: "Lines", columns: "Columns" };
@@ -9,8 +9,8 @@ const sameWord = (a, b) => a?.side === b?.side && a?.index === b?.index;
 class App {
   constructor(store) {
     this.store = store;
-    this.place = -1; // of the sentence
-    this.entry = 0; // of its entries
+    this.place = -1; // of the sentence in the page
+    this.entry = 0; // place among the entries of the sentence
     this.beside = null; // the entry beside it, if any
     this.picked = null; // the word that stays selected
     this.pointed = null; // the word under the pointer
@@ -36,7 +36,7 @@ class App {
     return this.followAddress();
   }
 
-  // --- what the page says of itself ---
+  // --- facts about the file ---
 
   introduce() {
     const { about } = this.store;
@@ -67,7 +67,7 @@ class App {
 
   // --- choosing a sentence and an entry ---
 
-  /** Opens a sentence; as soon as its weights are unpacked it is drawn. */
+  /** Opens a sentence; it is drawn as soon as its weights are unpacked. */
   async open(place, { entry = 0, beside = null, selection = null, keep = false } = {}) {
     if (place === undefined || !this.store.sentences[place]) return;
     const moved = place !== this.place;
@@ -82,13 +82,13 @@ class App {
     await this.load();
   }
 
-  /** Comparing goes on from sentence to sentence. */
+  /** When another sentence is opened, the page still compares two entries. */
   defaultBeside(closed) {
     if (closed || this.beside === null || this.sentence.length < 2) return null;
     return this.entry === 0 ? this.otherModel() : 0;
   }
 
-  /** The first entry of another model, or else of the next place. */
+  /** The first entry of another model; without one, the next entry. */
   otherModel() {
     const other = this.sentence.findIndex(({ model }) => model !== this.sentence[this.entry].model);
     return other >= 0 ? other : (this.entry + 1) % this.sentence.length;
@@ -197,7 +197,7 @@ class App {
     if (word) this.panes[0].words.reach(word);
   }
 
-  /** Goes some words on; false at the end. */
+  /** Selects the word that is this number of words further; returns false at the end. */
   step(by) {
     const alignment = this.panes[0]?.alignment;
     if (!alignment || alignment.empty) return false;
@@ -215,7 +215,7 @@ class App {
     this.pick(null);
   }
 
-  /** To the word of a side that weighs most at the selected one. */
+  /** Selects the word of the other side that has the largest weight for the selected word. */
   goTo(side) {
     const alignment = this.panes[0]?.alignment;
     if (!alignment || alignment.empty || this.picked?.side === side) return;
@@ -231,7 +231,7 @@ class App {
     else this.commands[command]();
   }
 
-  /** Whether the words that are stepped through run from right to left. */
+  /** Whether the words of the stepped side are written from right to left. */
   backwards() {
     const pane = this.panes[0];
     return pane?.layout === "lines" && pane.words.lines[this.picked?.side ?? "target"].dir === "rtl";
@@ -306,7 +306,7 @@ class App {
       this.run(command);
     });
     document.addEventListener("keyup", (event) => {
-      if (event.key === " " && event.target.closest?.(".word")) event.preventDefault(); // it plays, and does not click
+      if (event.key === " " && event.target.closest?.(".word")) event.preventDefault(); // the space key plays; it does not press the button
     });
     for (const button of document.querySelectorAll("[data-command]")) {
       button.addEventListener("click", () => this.run(button.dataset.command));
@@ -316,7 +316,7 @@ class App {
     this.listenToSurroundings();
   }
 
-  /** The address, the width of the window, the system's colours. */
+  /** Follows changes of the address, the width of the window and the system's colours. */
   listenToSurroundings() {
     addEventListener("popstate", () => this.followAddress());
     let width = 0;
@@ -334,7 +334,7 @@ async function main() {
   const app = new App(store);
   await app.start();
   document.documentElement.dataset.ready = Math.round(performance.now());
-  setTimeout(() => app.finder.index.prepare(), 50); // the first search need not wait for it
+  setTimeout(() => app.finder.index.prepare(), 50); // so that the first search does not wait
 }
 
 main().catch((error) => {

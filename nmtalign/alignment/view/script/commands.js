@@ -1,6 +1,6 @@
-// --- commands: what keys and buttons ask for, by name ---
+// --- commands: the functions of keys and buttons, by name ---
 
-/** Functions by name; `app` is what they act on. */
+/** Returns functions by name; they act on `app`. */
 function commandsOf(app) {
   const inColumns = () => app.panes[0]?.layout === "columns";
   return {

@@ -1,6 +1,6 @@
 // --- curves: soft links painted on a canvas, hard and gold links as SVG ---
 
-const FAINTEST = 0.03; // weights below this have no curve of their own
+const FAINTEST = 0.03; // smaller weights have no curve
 const SLIDE = 280; // milliseconds that weights take from one word to the next
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,7 +19,7 @@ function curveText(from, to, across) {
   return `M${from.x},${from.y}C${ax},${ay} ${bx},${by} ${to.x},${to.y}`;
 }
 
-/** What is read at one word: where the word is, and the weights to the words of the other side. */
+/** The weights of one word: its place, and its weights for the words of the other side. */
 function focusOf(alignment, selection, ends) {
   const { x, y, extent } = ends[selection.side][selection.index];
   return { side: selection.side, x, y, extent, weights: alignment.weightsOf(selection) };
@@ -89,7 +89,7 @@ class Curves {
     pen.globalAlpha = 1;
   }
 
-  /** All weights: a curve's opacity is its weight. */
+  /** Draws all weights: the opacity of a curve is its weight. */
   paintAll(pen, strength) {
     const { source, target } = this.ends;
     for (let j = 0; j < target.length; j++) {
@@ -106,7 +106,7 @@ class Curves {
     }
   }
 
-  /** The weights of one word as ribbons, side by side at the word, as wide as they weigh. */
+  /** Draws the weights of one word as ribbons side by side; the width of a ribbon is its weight. */
   paintFocus(pen) {
     const { focus } = this;
     const others = this.ends[focus.side === "target" ? "source" : "target"];

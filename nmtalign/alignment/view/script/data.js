@@ -1,4 +1,4 @@
-// --- data: the blocks of the page, unpacked as they are needed ---
+// --- data: the blocks of the page, unpacked when they are needed ---
 
 const END = "</s>";
 const SURPRISE_STEPS = 20;
@@ -29,7 +29,7 @@ function pairsOf(flat) {
   return Array.from({ length: flat.length / 2 }, (_, k) => [flat[2 * k], flat[2 * k + 1]]);
 }
 
-/** A record: its words at once, its weights when `Store.alignment` has unpacked them. */
+/** A record. It has its words from the start, and its weights after `Store.alignment` has unpacked them. */
 class Entry {
   constructor(columns, row, block) {
     this.id = columns.id[row];
@@ -54,7 +54,7 @@ class Entry {
   }
 }
 
-/** What is drawn: words with `</s>` where it has weights, the matrix, and the links. */
+/** The content of a drawing: the words (with `</s>` if it has weights), the matrix and the links. */
 class Alignment {
   constructor(entry, detail) {
     const tail = entry.end ? [END] : [];

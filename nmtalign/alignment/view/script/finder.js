@@ -4,7 +4,7 @@ const LIST_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -
 const find = (id) => document.getElementById(id);
 
 class Finder {
-  /** `open(place)` opens a sentence; `again()` shows the one that is open once more, as the search has changed. */
+  /** `open(place)` opens a sentence; `again()` draws the open sentence again after the search has changed. */
   constructor(store, open, again) {
     this.store = store;
     this.open = open;

@@ -1,6 +1,6 @@
-// --- keys: everything can be done with them ---
+// --- keys: every command has a key ---
 
-// [keys, command, what it does; "" where the line above says it]
+// [keys, command, what it does; "" if the line above says it]
 const KEYS = [
   [["/"], "search", "search; Enter opens what is chosen, Esc leaves"],
   [["ArrowRight"], "word-right", "next word"],
@@ -29,7 +29,7 @@ const KEYS = [
 ];
 const KEY_NAMES = { ArrowRight: "→", ArrowLeft: "←", ArrowUp: "↑", ArrowDown: "↓", " ": "space", Escape: "Esc" };
 
-/** The command of a key press, or null where the key belongs to what has the focus. */
+/** The command of a key press; null if the focused element uses the key itself. */
 function commandOf(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   if (event.target.closest("input, select, dialog")) return null;

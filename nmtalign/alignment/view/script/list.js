@@ -1,9 +1,9 @@
-// --- list: the sentences found; only the rows in sight are there ---
+// --- list: the sentences found; only the visible rows exist ---
 
 const ROW = 58; // pixels, as in the style sheet
-const SPARE = 6; // rows above and below those in sight
-const LISTED = 60; // words of a row at the most
-const BEFORE = 3; // words before the first match where a row begins late
+const SPARE = 6; // extra rows above and below the visible ones
+const LISTED = 60; // largest number of words of a row
+const BEFORE = 3; // words before the first match, if a row does not begin with the first word
 
 /** Makes an element; properties, then children, which are text or elements: markup is never parsed. */
 function make(tag, properties = {}, ...children) {
@@ -40,7 +40,7 @@ class SentenceList {
     this.reveal(this.current);
   }
 
-  /** Marks the current sentence and brings it into sight. */
+  /** Marks the current sentence and scrolls to it. */
   reveal(place) {
     this.current = place;
     const row = this.places.indexOf(place);
@@ -50,7 +50,7 @@ class SentenceList {
     this.draw();
   }
 
-  /** The sentence some rows before or after the current one, of those listed. */
+  /** The listed sentence that is some rows before or after the current one. */
   neighbour(step) {
     const row = this.places.indexOf(this.current);
     if (row < 0) return this.places[0];
@@ -90,7 +90,7 @@ class SentenceList {
     const words = entry[side];
     if (!this.terms.length) return [words.slice(0, LISTED).join(" ")];
     const found = words.findIndex((word) => matches(word, this.terms, side));
-    const start = found > BEFORE + 2 ? found - BEFORE : 0; // the first match is in sight
+    const start = found > BEFORE + 2 ? found - BEFORE : 0; // the first match is visible
     const pieces = words
       .slice(start, start + LISTED)
       .flatMap((word) => [matches(word, this.terms, side) ? make("mark", {}, word) : word, " "]);

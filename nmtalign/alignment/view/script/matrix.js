@@ -59,7 +59,7 @@ class MatrixView {
     return label;
   }
 
-  /** Sizes the cells so that the source fits into the width there is, where they stay large enough to be seen. */
+  /** Sizes the cells so that the source fits into the available width, if they stay large enough to see. */
   lay(width) {
     const { source, target } = this.alignment;
     const margin = Math.min(130, width * 0.3);

@@ -56,7 +56,7 @@ class Pane {
     return facts;
   }
 
-  /** Fits everything into the width there is. */
+  /** Fits everything into the available width. */
   lay(shown, wanted) {
     if (this.alignment.empty) return;
     this.body.className = "body lines";
@@ -67,7 +67,7 @@ class Pane {
     if (!this.matrix.root.hidden) this.matrix.lay(this.matrixWidth());
   }
 
-  /** What the reading beside the matrix leaves. */
+  /** The width that the reading beside the matrix leaves. */
   matrixWidth() {
     const { gridTemplateColumns, paddingLeft, paddingRight } = getComputedStyle(this.detail);
     const stacked = gridTemplateColumns.split(" ").length < 2;
@@ -90,7 +90,7 @@ class Pane {
     this.reading.select(held);
   }
 
-  /** The selection, where this entry has such a word. */
+  /** The selection, if this entry has that word. */
   held(selection) {
     return selection && this.alignment.holds(selection) ? selection : null;
   }

@@ -1,10 +1,10 @@
-// --- player: from word to word by itself ---
+// --- player: steps from word to word automatically ---
 
-const SPEEDS = [1, 2, 4, 0.5]; // times one word in PACE
+const SPEEDS = [1, 2, 4, 0.5]; // 1 is one word per PACE
 const PACE = 1100; // milliseconds
 
 class Player {
-  /** `step` goes to the next word and says whether there was one; `changed` hears when playing starts and ends. */
+  /** `step` selects the next word and returns whether there was one; `changed` is called when playing starts or ends. */
   constructor(step, changed) {
     this.step = step;
     this.changed = changed;

@@ -1,6 +1,6 @@
 // --- reading: the weights of a word in words and figures ---
 
-const TOP = 6; // weights listed
+const TOP = 6; // number of weights listed
 
 const fixed = (number, digits = 2) => number.toFixed(digits).replace("-", "−");
 const percent = (fraction) => `${Math.round(fraction * 100)} %`;
@@ -12,7 +12,7 @@ function ranked(alignment, selection) {
   return others.map((word, index) => ({ word, index, weight: weights[index] })).sort((a, b) => b.weight - a.weight);
 }
 
-/** One sentence for those who listen. */
+/** One sentence for screen readers. */
 function spoken(alignment, selection) {
   const word = alignment[selection.side][selection.index];
   const most = ranked(alignment, selection).filter(({ weight }) => weight >= 0.05).slice(0, 3);

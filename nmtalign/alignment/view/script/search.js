@@ -1,6 +1,6 @@
-// --- search: every sentence's words, without capitals and accents ---
+// --- search: the words of every sentence, whatever their capitals and accents ---
 
-const NUMBER = /^#?(\d+)$/; // a sentence; with # nothing else
+const NUMBER = /^#?(\d+)$/; // the number of a sentence; with # only that sentence is found
 const PLAIN = /^[\x00-\x7f]*$/;
 
 /** Text to compare: lower case, without the accents of Latin, Greek and Cyrillic letters. */
@@ -37,7 +37,7 @@ class SearchIndex {
     }));
   }
 
-  /** Places of the sentences that hold all terms; a number's own sentence comes first. */
+  /** Places of the sentences that contain all terms; the sentence with a searched number comes first. */
   find(query) {
     const terms = parseQuery(query);
     if (!terms.length) return this.sentences.map((_, place) => place);
@@ -51,7 +51,7 @@ class SearchIndex {
   }
 }
 
-/** Words between spaces, each text once. */
+/** The words separated by spaces; equal texts only once. */
 const searchable = (texts) => ` ${fold([...new Set(texts)].join("\n")).replace(/\s+/g, " ").trim()} `;
 
 function holds(text, term) {
@@ -60,7 +60,7 @@ function holds(text, term) {
   return text.source.includes(wanted) || text.target.includes(wanted);
 }
 
-/** Whether a word is one that the query names; for highlighting. */
+/** Whether a word matches the query; for highlighting. */
 function matches(word, terms, side) {
   const folded = fold(word);
   return terms.some((term) => {

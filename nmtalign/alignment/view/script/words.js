@@ -1,7 +1,7 @@
 // --- words: the two lines of words, or columns of them, with the curves between ---
 
 const SIDES = ["source", "target"];
-const SIZES = [20, 18, 16, 15, 14]; // pixels of the letters; columns where even the last does not fit
+const SIZES = [20, 18, 16, 15, 14]; // pixels of the letters; if the last does not fit either, the words are in columns
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 const LETTER = /\p{L}/u;
 
@@ -68,7 +68,7 @@ class WordsView {
     return word;
   }
 
-  /** Chooses the letters and, where it is left open, the layout that fits. Returns the layout. */
+  /** Chooses the size of the letters and, unless one is wanted, the layout. Returns the layout. */
   fit(wanted) {
     const { style } = this.stage;
     for (const drawing of [this.canvas, this.svg]) Object.assign(drawing.style, { width: "0", height: "0" });
@@ -111,7 +111,7 @@ class WordsView {
     this.curves.link(shown, selection);
   }
 
-  /** Lets the word be reached with the Tab key, takes the focus there from another word, brings it into sight. */
+  /** Makes the word reachable with the Tab key, moves the focus there from another word, and scrolls to it. */
   reach({ side, index }) {
     for (const word of this.lines[side].children) word.tabIndex = -1;
     const word = this.lines[side].children[index];
@@ -122,7 +122,7 @@ class WordsView {
     else this.scrollTo(word.offsetLeft + word.parentElement.offsetLeft, word.offsetWidth, behavior);
   }
 
-  /** Sideways only: the heat map below may be what is looked at. */
+  /** Scrolls only sideways, because the reader may look at the heat map below. */
   scrollTo(left, width, behavior) {
     const { scrollLeft, clientWidth } = this.root;
     if (left < scrollLeft || left + width > scrollLeft + clientWidth) {

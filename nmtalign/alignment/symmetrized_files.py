@@ -28,38 +28,11 @@ class DirectionCounts:
     pairs: int = 0
     links: int = 0  # after symmetrization
     both: int = 0  # links of forward that backward has too
-    turned: int = 0  # links that it would have with source and target exchanged
+    exchanged: int = 0  # links of forward that backward would have with source and target exchanged
 
-    def looks_turned(self) -> bool:
-        """Returns whether far more links agree if the links of backward are turned round."""
-        return self.turned > 2 * self.both + 10
-
-
-def symmetrize_texts(
-    forward: Path,
-    backward: Path,
-    output: Path | Write,
-    method: HardSymmetrization = "grow-diag-final-and",
-    backward_order: BackwardOrder = "target-source",
-) -> DirectionCounts:
-    """Joins two texts of links in Pharaoh's format (plain or .gz, `-` for stdin) line by line.
-
-    `output` is a file, or a function that takes the lines. `backward_order` tells which position the links of
-    `backward` have first. Raises InputError naming file and line.
-    """
-    counts = DirectionCounts()
-    with _lines_to(output) as write:
-        for line, (ours, theirs) in enumerate(read_pairs(forward, backward), 1):
-            ahead = frozenset(parse_links(ours, f"{shown(forward)}: line {line}"))
-            back = frozenset(parse_links(theirs, f"{shown(backward)}: line {line}"))
-            if backward_order == "target-source":
-                back = frozenset((j, i) for i, j in back)
-            links = symmetrize(ahead, back, method)
-            counts.both += len(ahead & back)
-            counts.turned += sum((j, i) in back for i, j in ahead)
-            counts.pairs, counts.links = line, counts.links + len(links)
-            write(format_links(links) + "\n")
-    return counts
+    def looks_exchanged(self) -> bool:
+        """Returns whether far more links agree with source and target of backward exchanged."""
+        return self.exchanged > 2 * self.both + 10
 
 
 def symmetrize_files(
@@ -68,13 +41,29 @@ def symmetrize_files(
     output: Path | Write,
     method: Symmetrization = "grow-diag-final-and",
     threshold: float | None = None,
+    backward_order: BackwardOrder | None = None,
 ) -> DirectionCounts:
-    """Joins two alignment files record by record; `output` is an alignment file (.h5), a text, or takes lines of links.
+    """Joins two texts of links in Pharaoh's format (plain or .gz, `-` for stdin), or two alignment files, pair by pair.
 
-    `threshold` is the smallest weight of a link: of the result for soft methods, of each direction for methods of
-    links (None: the stored links). Raises UsageError and FormatError for files that are not the two directions of the
-    same pairs, InputError if their words differ.
+    `output` is a text, a function that takes its lines, or for two alignment files an alignment file (.h5). `threshold`
+    is the smallest weight of a link of alignment files: of the result for soft methods, of each direction for methods
+    of links (None: the stored links). `backward_order` tells which position the links of a text `backward` have first
+    (None: the target). Raises UsageError and FormatError for files that are not the two directions of the same pairs
+    and for options that they do not have, InputError, naming file and line, if their lines or words do not fit.
     """
+    if not _both_are_hdf5(forward, backward):
+        if threshold is not None:
+            raise UsageError("--threshold is for weights, and texts have none: give two .h5 of `nmtalign align`")
+        if isinstance(output, Path) and output.suffix == ".h5":
+            raise UsageError(
+                f"{output}: HDF5 also needs weights, and texts have only links; give another name, or two .h5 of "
+                "`nmtalign align`"
+            )
+        if method not in HARD_METHODS:
+            raise UsageError(f"--method {method} needs weights, and texts have none: give two .h5 of `nmtalign align`")
+        return _symmetrize_texts(forward, backward, output, method, backward_order or "target-source")
+    if backward_order is not None:
+        raise UsageError("--backward-order is for texts: an alignment file records its own direction")
     counts = DirectionCounts()
     with AlignmentFile(forward) as ahead, AlignmentFile(backward) as back, contextlib.ExitStack() as stack:
         _check_files(ahead, back)
@@ -85,13 +74,41 @@ def symmetrize_files(
     return counts
 
 
+def _symmetrize_texts(
+    forward: Path, backward: Path, output: Path | Write, method: HardSymmetrization, backward_order: BackwardOrder
+) -> DirectionCounts:
+    counts = DirectionCounts()
+    with _lines_to(output) as write:
+        for line, (ours, theirs) in enumerate(read_pairs(forward, backward), 1):
+            ahead = frozenset(parse_links(ours, f"{shown(forward)}: line {line}"))
+            back = frozenset(parse_links(theirs, f"{shown(backward)}: line {line}"))
+            if backward_order == "target-source":
+                back = frozenset((j, i) for i, j in back)
+            links = symmetrize(ahead, back, method)
+            counts.both += len(ahead & back)
+            counts.exchanged += sum((j, i) in back for i, j in ahead)
+            counts.pairs, counts.links = line, counts.links + len(links)
+            write(format_links(links) + "\n")
+    return counts
+
+
 @contextlib.contextmanager
 def _recording(
     output: Path | Write, ahead: AlignmentFile, back: AlignmentFile, method: Symmetrization, threshold: float | None
 ) -> Iterator[Callable[[AlignmentRecord], object]]:
     """Yields a function that writes a record."""
     if isinstance(output, Path) and output.suffix == ".h5":
-        with AlignmentWriter(output, _attributes(ahead, back, method, threshold), ahead.dtype, end=ahead.end) as writer:
+        options = {"method": method, "threshold": threshold, "forward": str(ahead.path), "backward": str(back.path)}
+        attributes = {
+            "model_hash": "+".join(str(file.attributes.get("model_hash", "")) for file in (ahead, back)),
+            "direction": str(ahead.attributes.get("direction", "")),
+            "made_by": "symmetrize",
+            "links_method": str(ahead.attributes.get("links_method", "argmax")),
+            "symmetrization": method,
+            "weights_are": what_weights_are(method),
+            "options": json.dumps(options),
+        }
+        with AlignmentWriter(output, attributes, ahead.dtype, end=ahead.end) as writer:
             yield writer.add
     else:
         with _lines_to(output) as write:
@@ -143,23 +160,7 @@ def _check_files(ahead: AlignmentFile, back: AlignmentFile) -> None:
         raise UsageError(f"{without}: is without </s>, and the other file with it; align both with --drop-end, or none")
 
 
-def _attributes(
-    ahead: AlignmentFile, back: AlignmentFile, method: Symmetrization, threshold: float | None
-) -> dict[str, str]:
-    """Returns the attributes of the joined file."""
-    options = {"method": method, "threshold": threshold, "forward": str(ahead.path), "backward": str(back.path)}
-    return {
-        "model_hash": "+".join(str(file.attributes.get("model_hash", "")) for file in (ahead, back)),
-        "direction": str(ahead.attributes.get("direction", "")),
-        "made_by": "symmetrize",
-        "links_method": str(ahead.attributes.get("links_method", "argmax")),
-        "symmetrization": method,
-        "weights_are": what_weights_are(method),
-        "options": json.dumps(options),
-    }
-
-
-def both_are_hdf5(forward: Path, backward: Path) -> bool:
+def _both_are_hdf5(forward: Path, backward: Path) -> bool:
     """Returns whether both are alignment files; raises UsageError if only one of them is."""
     kinds = [
         is_hdf5(path) if path != STDIN and path.is_file() else path.suffix == ".h5" for path in (forward, backward)

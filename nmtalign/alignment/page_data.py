@@ -18,20 +18,20 @@ sentences.
 """
 
 import base64
+import heapq
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.error_rates import count_links
-from nmtalign.alignment.link_files import GoldLinks, LinkFile
+from nmtalign.alignment.link_files import GoldLinks, LinkFile, count_links
 from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.errors import UsageError
 
@@ -138,12 +138,8 @@ def parse_numbers(text: str) -> list[range]:
         if last < first:
             raise UsageError(f"--sentences: {part!r} is not a number or a range; write 12 or 0-99, separated by commas")
         ranges.append(range(first, last + 1))
-    return _merged(sorted(ranges, key=lambda numbers: numbers.start))
-
-
-def _merged(ranges: Iterable[range]) -> list[range]:
     merged: list[range] = []
-    for numbers in ranges:
+    for numbers in sorted(ranges, key=lambda numbers: numbers.start):
         if merged and numbers.start <= merged[-1].stop:
             merged[-1] = range(merged[-1].start, max(merged[-1].stop, numbers.stop))
         else:
@@ -160,12 +156,19 @@ def sentences(
     files all must be sorted by sentence. Raises UsageError for a number that the first file does not have, InputError
     for gold links that do not fit.
     """
-    first, *others = (_groups(_chosen(file, numbers)) for file in files)
-    readers = [_SortedReader(groups) for groups in others]
-    for number, records in first:
-        entries = [PageEntry(record, 0, place == 0, _gold_of(record, gold)) for place, record in enumerate(records)]
-        for model, reader in enumerate(readers, 1):
-            entries += [PageEntry(record, model, False, _gold_of(record, gold)) for record in reader.of(number)]
+    groups = [_groups(model, _chosen(file, numbers)) for model, file in enumerate(files)]
+    entries: list[PageEntry] = []
+    # In order of the sentences; of equal ones the first file comes first.
+    for number, model, records in heapq.merge(*groups, key=lambda group: group[:2]):
+        if model == 0:
+            if entries:
+                yield entries
+            entries = []
+        elif not entries or number != entries[0].record.sentence_id:  # the first file does not have this sentence
+            continue
+        for place, record in enumerate(records):
+            entries.append(PageEntry(record, model, model == place == 0, _gold_of(record, gold)))
+    if entries:
         yield entries
 
 
@@ -180,33 +183,16 @@ def _gold_of(record: AlignmentRecord, gold: LinkFile | None) -> GoldLinks | None
     return gold.pair(record.sentence_id)
 
 
-class _SortedReader:
-    """A file that is read in parallel with another one, sentence by sentence."""
-
-    def __init__(self, groups: Iterator[tuple[int, list[AlignmentRecord]]]) -> None:
-        self._groups = groups
-        self._next = next(groups, None)
-
-    def of(self, number: int) -> list[AlignmentRecord]:
-        while self._next is not None and self._next[0] < number:
-            self._next = next(self._groups, None)
-        if self._next is None or self._next[0] != number:
-            return []
-        records = self._next[1]
-        self._next = next(self._groups, None)
-        return records
-
-
-def _groups(records: Iterable[AlignmentRecord]) -> Iterator[tuple[int, list[AlignmentRecord]]]:
-    """Groups adjacent records of the same sentence and rising rank."""
-    for number, run in groupby(records, key=lambda record: record.sentence_id):
-        group: list[AlignmentRecord] = []
-        for record in run:
-            if group and record.rank <= group[-1].rank:
-                yield number, group
-                group = []
-            group.append(record)
-        yield number, group
+def _groups(model: int, records: Iterable[AlignmentRecord]) -> Iterator[tuple[int, int, list[AlignmentRecord]]]:
+    """Yields (sentence, model, adjacent records of the sentence with rising ranks)."""
+    group: list[AlignmentRecord] = []
+    for record in records:
+        if group and (record.sentence_id != group[-1].sentence_id or record.rank <= group[-1].rank):
+            yield group[0].sentence_id, model, group
+            group = []
+        group.append(record)
+    if group:
+        yield group[0].sentence_id, model, group
 
 
 def _chosen(file: AlignmentFile, numbers: Sequence[range] | None) -> Iterator[AlignmentRecord]:

@@ -1,9 +1,12 @@
-"""One HTML page with everything in it: records, script and style, written block by block in constant memory."""
+"""One HTML page with everything in it: records, script and style, written block by block in constant memory.
+
+The page loads nothing from a network, and its content security policy forbids it to. `page_data` chooses and packs the
+records; view/ contains the template, the style and the script.
+"""
 
 import base64
 import contextlib
 import hashlib
-import html
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +16,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Template
+from markupsafe import Markup
+
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.error_rates import LinkCounts, count_links
-from nmtalign.alignment.link_files import read_links
-from nmtalign.alignment.view.page_data import (
+from nmtalign.alignment.link_files import LinkCounts, count_links, read_links
+from nmtalign.alignment.page_data import (
     BLOCK_CELLS,
     BLOCK_ENTRIES,
     PageEntry,
@@ -32,19 +37,8 @@ SCRIPTS = (  # in this order; each uses those before it
     "data", "search", "list", "finder", "curves", "words", "matrix", "reading", "pane", "player", "address", "keys",
     "commands", "app",
 )  # fmt: skip
-_BLOCKS = "<!-- blocks -->"
-
-
-@dataclass(frozen=True)
-class PageOptions:
-    """Content and title of a page."""
-
-    title: str = ""  # default: the names of the files
-    names: Sequence[str] = ()  # of the files, in their order; default: the file names
-    numbers: Sequence[range] | None = None  # sentences, as `parse_numbers` returns them; None = all
-    limit: int = 0  # largest number of sentences; 0 = all
-    gold: Path | None = None
-    gold_base: int | None = None
+# Attributes of a file that the page shows.
+_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
 
 
 @dataclass
@@ -66,41 +60,49 @@ class PageSummary:
                 self.counts[entry.model] += count_links(entry.record.hard_links, entry.gold)
 
 
-def write_page(files: Sequence[Path], output: Path, options: PageOptions | None = None) -> PageSummary:
+def write_page(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "",
+    names: Sequence[str] = (),
+    numbers: Sequence[range] | None = None,
+    limit: int = 0,
+    gold: Path | None = None,
+    gold_base: int | None = None,
+) -> PageSummary:
     """Writes the page of one or several alignment files, atomically.
 
+    `names` are those of the files, in their order (default: the file names); the default title is the file names. The
+    page shows the sentences `numbers` (as `parse_numbers` returns them; None: all), at most `limit` (0: no limit).
     Raises UsageError if the output is an input, for a number of names other than that of files, and if there is no
     sentence to show; also the errors of `AlignmentFile` and `sentences`.
     """
-    options = options or PageOptions()
-    _check(files, output, options)
-    gold = read_links(options.gold, "gold", options.gold_base) if options.gold else None
+    if not files:
+        raise UsageError("no alignments: give a file of `nmtalign align`")
+    if names and len(names) != len(files):
+        raise UsageError(f"{len(names)} names for {len(files)} files; give one per file, in their order")
+    for path in (*files, gold):
+        if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
+            raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
+    gold_links = read_links(gold, "gold", gold_base) if gold else None
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for path in files]
-        chosen = sentences(opened, options.numbers, gold)
-        title = options.title or ", ".join(path.name for path in files)
+        chosen = sentences(opened, numbers, gold_links)
+        title = title or ", ".join(path.name for path in files)
         before, after = _template(title)
         with atomic_text(output) as stream:
-            for piece in chain([before], _blocks(_limited(chosen, options.limit, summary))):
+            for piece in chain([before], _blocks(_limited(chosen, limit, summary))):
                 summary.bytes += len(piece.encode())
                 stream.write(piece)
             if not summary.sentences:
                 raise UsageError(f"{files[0]}: no sentence to show")
-            rest = _data("about", _inert(_about(opened, title, options, summary))) + after
+            about = _about(opened, names or _short_names(files), title, gold, summary)
+            rest = _data("about", _inert(about)) + after
             summary.bytes += len(rest.encode())
             stream.write(rest)
     return summary
-
-
-def _check(files: Sequence[Path], output: Path, options: PageOptions) -> None:
-    if not files:
-        raise UsageError("no alignments: give a file of `nmtalign align`")
-    if options.names and len(options.names) != len(files):
-        raise UsageError(f"{len(options.names)} names for {len(files)} files; give one per file, in their order")
-    for path in (*files, options.gold):
-        if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
-            raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
 
 
 def _limited(found: Iterable[list[PageEntry]], limit: int, summary: PageSummary) -> Iterator[list[PageEntry]]:
@@ -143,9 +145,10 @@ def _inert(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, summary: PageSummary) -> Mapping[str, Any]:
+def _about(
+    files: Sequence[AlignmentFile], names: Sequence[str], title: str, gold: Path | None, summary: PageSummary
+) -> Mapping[str, Any]:
     """Returns the facts that the page shows about itself."""
-    names = options.names or _short_names([file.path for file in files])
     return {
         "title": title,
         "version": __version__,
@@ -153,27 +156,22 @@ def _about(files: Sequence[AlignmentFile], title: str, options: PageOptions, sum
         "entries": summary.entries,
         "complete": summary.complete,
         "records": len(files[0]),
-        "gold": options.gold.name if options.gold else None,
+        "gold": gold.name if gold else None,
         "models": [
             {
                 "name": name,
                 "file": file.path.name,
                 "records": len(file),
-                "attributes": _known(file.attributes),
-                "counts": {**asdict(counts), **asdict(counts.rates())} if options.gold else None,
+                "attributes": {
+                    key: str(file.attributes[key])
+                    for key in _SHOWN
+                    if str(file.attributes.get(key, "")) not in ("", "none")
+                },
+                "counts": {**asdict(counts), **asdict(counts.rates())} if gold else None,
             }
             for name, file, counts in zip(names, files, summary.counts, strict=True)
         ],
     }
-
-
-def _known(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the attributes of a file that the page shows."""
-    values = {key: str(attributes.get(key, "")) for key in _SHOWN}
-    return {key: value for key, value in values.items() if value not in ("", "none")}
-
-
-_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
@@ -189,20 +187,10 @@ def _template(title: str) -> tuple[str, str]:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {"title": html.escape(title), "policy": policy, "style": style, "script": script}
-    page = _part("page.html")
-    before, after = page.split(_BLOCKS)
-    return _filled(before, parts), _filled(after, parts)
-
-
-def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """Returns the text with each `{{name}}` replaced once; replacements are not searched again."""
-    pieces = text.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        filled += [parts[name], rest]
-    return "".join(filled)
+    page = Template(_part("page.html"), autoescape=True, keep_trailing_newline=True)
+    text = page.render(title=title, policy=Markup(policy), style=Markup(style), script=Markup(script))  # noqa: S704
+    before, after = text.split("<!-- blocks -->")
+    return before, after
 
 
 def _script() -> str:
@@ -211,7 +199,7 @@ def _script() -> str:
 
 
 def _part(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath("view", name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
