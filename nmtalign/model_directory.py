@@ -165,7 +165,7 @@ def assign_weights(model: TranslationModel, path: Path, device: torch.device) ->
     except FormatError as error:
         raise FormatError(f"{error}; `nmtalign info {path.parent}` reports which files are intact") from None
     if not fits:
-        raise FormatError(f"{path}: does not hold the weights of the model that {CONFIG} describes")
+        raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
     model.load_state_dict(tensors, assign=True)
 
 
@@ -201,6 +201,6 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
         return {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
     except (TypeError, ValueError):
-        return {"damaged": "its metadata makes no sense"}
+        return {"damaged": "its metadata is invalid"}
     except FormatError as error:
         return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}

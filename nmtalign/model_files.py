@@ -1,4 +1,4 @@
-"""The files of a model directory as far as they can be read without PyTorch: names, settings, checksums."""
+"""The files of a model directory that can be read without PyTorch: names, settings, checksums."""
 
 import contextlib
 import hashlib
@@ -86,16 +86,16 @@ def _short(value: Any) -> str:
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
     """Raises FormatError with the first vocabulary or tokeniser file that is missing or was edited."""
-    there = [name for name in _PIECES if (folder / name).exists()]
-    if missing := [name for name in (*_WORDS, *there) if name not in settings["files"]]:
-        raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; put the original back")
+    pieces = [name for name in _PIECES if (folder / name).exists()]
+    if missing := [name for name in (*_WORDS, *pieces) if name not in settings["files"]]:
+        raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; restore the original")
     for name, expected in settings["files"].items():
         path = folder / name
         if not path.is_file():
-            raise FormatError(f"{path}: missing; the model directory is not whole: copy all of it")
+            raise FormatError(f"{path}: missing; the model directory is incomplete: copy all of it")
         if _hash_of_file(path) != expected:
             raise FormatError(
-                f"{path}: was changed after training, and no longer fits the weights; put the original back"
+                f"{path}: was changed after training and no longer fits the weights; restore the original"
             )
 
 
@@ -107,16 +107,16 @@ def _hash_of_file(path: Path) -> str:
 
 
 def find_weights(folder: Path, which: Which) -> Path:
-    """The file of the requested weights; "best" falls back to the last weights before the first validation."""
+    """The file of the requested weights; before the first validation, the best weights are the last ones."""
     for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
         path = folder / name
         if path.is_file():
             return path
-    raise FormatError(f"{folder}: holds no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
+    raise FormatError(f"{folder}: has no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
 
 
 def hash_of(folder: Path, weights: str) -> str:
-    """The SHA-256 of a model: of the SHA-256 of config.json, which includes those of the words, and of the weights."""
+    """The SHA-256 of a model: the hash of config.json, which contains those of the vocabularies, and of the weights."""
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 

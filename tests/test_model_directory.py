@@ -121,7 +121,7 @@ def into_pipe(path):
             "best.safetensors: damaged: its checksum does not match.*`nmtalign i",
         ),
         (lambda f: into_pipe(f / "config.json"), "config.json: cannot be read: not a regular file"),
-        (lambda f: into_pipe(f / "best.safetensors"), "holds no weights yet"),
+        (lambda f: into_pipe(f / "best.safetensors"), "has no weights yet"),
         (lambda f: into_pipe(f / "tokenizer.json"), "tokenizer.json: missing"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json: cannot be read: nested too deeply"),
         (lambda f: (f / "config.json").write_text("9" * 5000), "config.json: cannot be read: an integer has too many"),
@@ -140,7 +140,7 @@ def into_pipe(path):
         (lambda f: edit_config(f, format_version=10**4000), "config.json: format 1000*[.]{3} is not the format 1"),
         (lambda f: edit_model(f, hidden=10**9), "config.json: model: hidden = 1000000000: must be at most 1048576"),
         (lambda f: edit_model(f, hidden=2**62), "config.json: model: hidden = [0-9]+: must be at most"),
-        (lambda f: edit_model(f, hidden=2**20, embedding=2**20), "best.safetensors: does not hold the weights"),
+        (lambda f: edit_model(f, hidden=2**20, embedding=2**20), "best.safetensors: does not contain the weights"),
         (lambda f: edit_model(f, dropout=10**400), r"config.json: model: dropout = 10+\.{3}: is too large"),
         (
             lambda f: edit_model(f, hidden=[0] * 10**5),
@@ -152,7 +152,7 @@ def into_pipe(path):
         (lambda f: edit_config(f, format="other"), "not a model of nmtalign"),
         (lambda f: edit_config(f, format_version=99), "format 99"),
         (lambda f: edit_config(f, model={"hidden": "8"}), "hidden"),
-        (lambda f: (f / "best.safetensors").unlink(), "holds no weights yet"),
+        (lambda f: (f / "best.safetensors").unlink(), "has no weights yet"),
         (lambda f: (f / "best.safetensors").write_bytes(b"x" * 100), "best.safetensors: damaged"),
         (lambda f: (f / "best.safetensors").write_bytes(b""), "best.safetensors: damaged: empty; `nmtalign info"),
         (lambda f: cut(f / "best.safetensors"), r"best.safetensors: damaged: [0-9,]+ bytes of"),
@@ -169,14 +169,14 @@ def test_what_is_missing_foreign_or_edited_is_named(folder, damage, message):
 def test_weights_of_another_model_are_refused(folder):
     other = ModelConfig(9, 9, embedding=3, hidden=4, attention_hidden=4, maxout=2)
     save_tensors(folder / "best.safetensors", TranslationModel(other).state_dict(), {})
-    with pytest.raises(FormatError, match=r"best\.safetensors: does not hold the weights"):
+    with pytest.raises(FormatError, match=r"best\.safetensors: does not contain the weights"):
         load_model(folder, device="cpu")
 
 
 def test_weights_of_another_type_are_refused(folder):
     model = load_model(folder, device="cpu").model.to(torch.float64)
     save_tensors(folder / "best.safetensors", model.state_dict(), {})
-    with pytest.raises(FormatError, match=r"best\.safetensors: does not hold the weights"):
+    with pytest.raises(FormatError, match=r"best\.safetensors: does not contain the weights"):
         load_model(folder, device="cpu")
 
 
@@ -306,7 +306,7 @@ def test_a_name_in_config_never_leads_out_of_the_folder(folder, tmp_path):
 def test_the_best_weights_before_are_taken_where_a_kill_left_no_others(folder):
     (folder / "best.safetensors").rename(folder / "best.previous.safetensors")
     assert load_model(folder, device="cpu").weights_file.name == "best.previous.safetensors"
-    with pytest.raises(FormatError, match=r"holds no weights yet \(last\.safetensors\)"):
+    with pytest.raises(FormatError, match=r"has no weights yet \(last\.safetensors\)"):
         load_model(folder, device="cpu", which="last")
 
 

@@ -119,7 +119,7 @@ def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Ma
         for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
             origin = next((origin for origin, values in reversed(layers) if name in values), "default")
             origin = option(name) if origin == COMMAND_LINE else escaped(origin)
-            line = f"# {name}: {found[name].unset}" if value is None else f"{name} = {toml(value)}"
+            line = f"# {name}: {found[name].unset}" if value is None else f"{name} = {escaped(toml(value))}"
             lines.append(f"{line}  # {origin}")
     return "\n".join(lines) + "\n"
 

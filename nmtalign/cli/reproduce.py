@@ -9,7 +9,7 @@ import typer
 from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
-from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
+from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
 
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan

@@ -7,7 +7,7 @@ import typer
 
 from nmtalign.cli.common import QuietOption, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.settings.command_settings import SampleConfig
+from nmtalign.settings.reproduce_settings import SampleConfig
 
 
 @with_settings(SampleConfig, section="sample")

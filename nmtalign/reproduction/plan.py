@@ -16,9 +16,10 @@ from nmtalign.reproduction.experiments import (
     Settings,
     chosen_ablations,
 )
-from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
 from nmtalign.settings.presets import preset, translate_config
+from nmtalign.settings.reproduce_settings import ReproduceConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
 

@@ -58,7 +58,7 @@ class Setting:
     default: Any = None
 
     def check(self, value: Any) -> None:
-        """Raises SettingError for a value outside the bounds, or one that is no number (NaN)."""
+        """Raises SettingError for a value outside the bounds, or not a number (NaN)."""
         if self.form is not None and (value or self.default):
             self.form(self.name, value)
         if value is None or self.base not in (int, float):
@@ -117,7 +117,7 @@ def seed_setting(help: str, panel: str, common: bool = False) -> int:  # noqa: A
 
 
 def section(name: str) -> Callable[[type[T]], type[T]]:
-    """Enters the settings of a configuration dataclass in section `name` of nmtalign.toml."""
+    """Adds the settings of a configuration dataclass to section `name` of nmtalign.toml."""
 
     def enter(cls: type[T]) -> type[T]:
         found = {key: one for key, one in definitions(cls).items() if not one.internal}
@@ -155,7 +155,7 @@ def check_settings(config: Any) -> None:
 
 
 class SettingError(UsageError):
-    """A setting that cannot have its value, or settings that do not go together; `rule` says what would be right.
+    """A setting that cannot have its value, or settings that exclude each other; `rule` states what is allowed.
 
     `naming` replaces it by a UsageError that names the settings as the user wrote them.
     """
@@ -165,12 +165,12 @@ class SettingError(UsageError):
         super().__init__(self.named())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(SettingError, self.rule, **self.values), ()  # so that a worker process can raise it
+        return functools.partial(SettingError, self.rule, **self.values), ()  # a worker process can raise it
 
     def named(self, *layers: Layer) -> str:
-        """The message, given the layers that the settings come from; later layers have precedence.
+        """The message for settings from these layers, of which later ones have precedence.
 
-        The setting that was changed last comes first.
+        The setting from the last layer comes first, because the user probably changed it last.
         """
         levels = {
             name: max((i for i, (_, layer) in enumerate(layers, 1) if name in layer), default=0) for name in self.values
@@ -186,7 +186,7 @@ def _from_layer(layers: tuple[Layer, ...], level: int, name: str, value: Any) ->
     if not layers:
         return f"{name} = {value!r}"
     if not level:
-        return f"{name} = {toml(value)} (the default)"
+        return f"{name} = {_shortened(value)} (the default)"
     origin, values = layers[level - 1]
     return written(origin, name, values[name])
 
@@ -203,7 +203,7 @@ def naming(*layers: Layer) -> Iterator[None]:
 def written(origin: str, name: str, value: Any) -> str:
     """A setting as the user wrote it: `--n-best 20`, or `nmtalign.toml: [translate] n_best = 20`."""
     if origin != COMMAND_LINE:
-        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {toml(value)}"
+        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_shortened(value)}"
     if isinstance(value, bool):
         return option(name, value)
     return f"{option(name)} {value:.10g}" if isinstance(value, float) else f"{option(name)} {value}"
@@ -216,8 +216,13 @@ def option(name: str, value: bool = True) -> str:
 
 
 def toml(value: Any) -> str:
-    """A value in TOML's notation; a very long one is shortened."""
-    text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+    """A value in TOML's notation."""
+    return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _shortened(value: Any) -> str:
+    """A value for an error message."""
+    text = toml(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -230,11 +235,10 @@ def convert(origin: str, key: str, kind: Any, value: Any) -> Any:
         if value in get_args(kind):
             return value
         raise UsageError(f"{written(origin, key, value)}: must be one of {', '.join(map(str, get_args(kind)))}")
-    if kind is str and isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is str and (number or isinstance(value, os.PathLike)):
         return str(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and number:
         try:
             return float(value)
         except OverflowError:

@@ -1,4 +1,4 @@
-"""Which run a model directory holds, the files that a run begins with, and whether it resumes with given settings."""
+"""The run in a model directory, whether it resumes with given settings, and the files that a run begins with."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ MAY_CHANGE = frozenset(
     {"max_updates", "epochs", "max_time", "patience", "log_every"}
     | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
 )
-# Settings that name a file, whose content is compared instead; and settings that have no effect without one.
+# Settings that name a file, whose content is compared instead; then settings that have no effect without others.
 _FILES = frozenset({"guided_alignment", "init_from"})
 _GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
 _AGREEING = frozenset({"agreement", "agreement_weight"})
-# Settings of the model that earlier versions did not have, with what those versions did, so that their runs resume.
+# Settings of the model that earlier versions did not have, with the values that those versions used.
 LATER: Mapping[str, object] = {
     "attention_temperature": 1.0,
     "coverage": "none",
@@ -42,7 +42,7 @@ LATER: Mapping[str, object] = {
 def fingerprint_of(
     corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
 ) -> str:
-    """SHA-256 of what must be the same for a run to resume: corpus, model, and the settings that shape the updates.
+    """SHA-256 of what must be equal for a run to resume: corpus, model, and the settings that change the updates.
 
     `files` are the hashes of the files that settings name, by setting.
     """
@@ -58,7 +58,7 @@ def fingerprint_of(
 def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | None:
     """The checkpoint from which the run in a folder resumes with these settings; None for a folder without a run.
 
-    Raises UsageError if the folder holds another run.
+    Raises UsageError if the folder contains another run.
     """
     if not (folder / CONFIG).exists():
         return None
@@ -66,7 +66,7 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
     found = find_checkpoint(folder, fingerprint)
     held = found.fingerprint if found else run_of_weights(folder)
     if held is None or (found is None and held == fingerprint):
-        return None  # it ended before its first checkpoint: nothing can be lost
+        return None  # it ended before its first checkpoint, so nothing can be lost
     check_files(folder, settings)
     if held == fingerprint:
         return found
@@ -76,22 +76,22 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
     )
 
 
-# Settings in which a model may differ from the one that gives its first weights; the vocabularies are compared by word.
+# Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
 _MAY_DIFFER = {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
 
 
 @dataclass(frozen=True)
 class Given:
-    """The files that a training begins with beside its corpus: links that guide it, and weights of another model."""
+    """The files that a training begins with: links that guide it, and weights of another model."""
 
-    guide: Guide | None  # None where training is not guided
-    weights: Sequence[Path]  # files of the first weights of each direction; empty where they are drawn at random
+    guide: Guide | None
+    weights: Sequence[Path]  # files of the first weights of each direction; empty if they are drawn at random
 
     @classmethod
     def read(cls, corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> "Given":
         """Reads the files that the settings name, and compares them with corpus and model.
 
-        Raises UsageError, InputError or FormatError, which name the file, where they do not fit.
+        Raises UsageError, InputError or FormatError with the name of a file that does not fit.
         """
         guide, weights = None, []
         if config.guided_alignment:
@@ -107,8 +107,8 @@ class Given:
         if config.init_from and config.agreement:
             if not (Path(config.init_from) / BACKWARD / CONFIG).exists():
                 raise SettingError(
-                    f"{config.init_from} holds no {BACKWARD}/, the other direction, to start from; give a model that "
-                    "was trained with agreement",
+                    f"{config.init_from} has no {BACKWARD}/, the model of the other direction; give a model that was "
+                    "trained with agreement",
                     init_from=config.init_from,
                     agreement=True,
                 )
@@ -153,7 +153,7 @@ def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     for name, words in ((SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)):
         if Vocabulary.load(folder / name) != words:
             raise UsageError(
-                f"init_from: {folder / name} holds other words than {corpus.folder / name}; "
+                f"init_from: {folder / name} has other words than {corpus.folder / name}; "
                 "give a model that was trained on a corpus of the same words"
             )
     return find_weights(folder, "best")

@@ -147,6 +147,11 @@ def test_an_old_name_is_accepted_with_a_notice(tmp_path: Path, monkeypatch, caps
     )
 
 
+def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolved("train", "--init-from", "x" * 200)["init_from"] == "x" * 200
+
+
 def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nmaxout = 9\nembedding = 9\n')

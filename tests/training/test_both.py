@@ -201,7 +201,7 @@ def test_both_directions_start_from_models_of_both(reversal, tmp_path):
         given = weights(tmp_path / "first" / way, "best")
         assert all(torch.equal(tensor, given[name]) for name, tensor in model.state_dict().items())
     train(reversal, tmp_path / "alone", replace(CONFIG, agreement=False, max_updates=2))
-    with pytest.raises(UsageError, match=r"alone holds no backward/, .* trained with agreement"):
+    with pytest.raises(UsageError, match=r"alone has no backward/, .* trained with agreement"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "alone")))
 
 

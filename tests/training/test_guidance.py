@@ -258,7 +258,7 @@ def test_weights_of_other_sizes_or_words_are_refused(reversal, tmp_path):
         train(reversal, tmp_path / "m", config, hidden=16)
     other = SimpleNamespace(**{name: getattr(reversal, name) for name in ("splits", "folder", "hash", "settings")})
     other.source_vocabulary, other.target_vocabulary = reversal.target_vocabulary, reversal.target_vocabulary
-    with pytest.raises(UsageError, match=r"source\.vocabulary\.txt holds other words"):
+    with pytest.raises(UsageError, match=r"source\.vocabulary\.txt has other words"):
         train(other, tmp_path / "m", config)
     with pytest.raises(FormatError, match="no nmtalign model here"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "none")))
