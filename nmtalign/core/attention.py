@@ -121,8 +121,11 @@ class AttentionPass(ABC):
         else:  # padded, so that no row depends on the shape of its batch
             positions, rows = max(0, MIN_POSITIONS - self.length), max(0, MIN_ROWS - self.rows_each)
             weights.copy_(F.pad(energies, (0, positions), value=-torch.inf).softmax(-1)[..., : self.length])
-            narrow = F.pad(weights.to(self.values.dtype), (0, 0, 0, rows))
-            contexts.copy_(torch.bmm(narrow, self.values)[:, : self.rows_each])
+            narrow = weights.to(self.values.dtype)
+            if rows:
+                contexts.copy_(torch.bmm(F.pad(narrow, (0, 0, 0, rows)), self.values)[:, : self.rows_each])
+            else:
+                torch.bmm(narrow, self.values, out=contexts)
 
     def start_backward(self) -> None:
         """Allocates the gradients."""

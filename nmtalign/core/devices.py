@@ -1,6 +1,7 @@
 """The device, its native precision, its threads and memory, and MKL's reproducible products."""
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,6 +95,7 @@ def strict_mode_has_effect(mode: int, automatic_branch: int) -> bool:
     return bool(mode & _CBWR_STRICT) and (automatic_branch if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
 
 
+@functools.cache
 def _mkl_function(*names: str) -> Callable[..., int] | None:
     """The function of the MKL in PyTorch's library that has one of these names; None without MKL."""
     try:
