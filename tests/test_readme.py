@@ -37,7 +37,7 @@ ERRORS = {  # messages that the tutorial explains, and a command that ends with 
     "a.fr: has no line 100, but a.en has 100 lines": "head -n 100 train.en > a.en; head -n 99 train.fr > a.fr; "
     "nmtalign prep a.en a.fr -o other/",
     "b.en: line 1: not UTF-8 (byte 0xe9 at column 4)": "printf 'caf\\xe9\\n' > b.en; nmtalign prep b.en b.en -o other/",
-    "data: holds a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
+    "data: contains a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
     "model: contains a model trained with other settings": "nmtalign train data/ -o model/ --hidden 7",
     "model: already done": "nmtalign train data/ -o model/ --threads 1 --max-updates 1",
     "nomodel: no nmtalign model here (no config.json)": "nmtalign translate -m nomodel/ < test.en",

@@ -103,7 +103,7 @@ class Experiment:
     """A model, or a model with another search: the differences from its preset."""
 
     name: str  # in every table, and of its folder
-    what: str  # how it differs from its base, in words
+    what: str  # the difference from its base, in words
     base: str = ""  # the experiment with which it is compared
     ablation: str = ""  # the name of the ablation to which it belongs
     changed: Settings = field(default_factory=dict)  # settings of model and training

@@ -59,7 +59,7 @@ class ValidationPoint(_LossPoint):
 
     bleu: float
     signature: str
-    best: bool  # of all until then, by the metric of the training
+    best: bool  # the best so far, by the metric of the training
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,6 @@ class _Reader:
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan if it is missing, or null, which stands for a number that is not finite."""
+    """A number of an event; nan if it is missing, or null, which means a number that is not finite."""
     value = event.get(name)
     return math.nan if value is None else float(value)

@@ -214,8 +214,8 @@ def test_files_of_constraints_have_a_line_for_each_line(
 ) -> None:
     text = b"the fox\n\na boat\n"
     for lines, message in (
-        ("\n\n", "given: has no line for text: line 3; the two must have as many lines"),
-        ("\n\n\n\n", "given: has a line 4, but text ended after 3 lines; the two must have as many lines"),
+        ("\n\n", "given: has no line for text: line 3; the two must have the same number of lines"),
+        ("\n\n\n\n", "given: has a line 4, but text ended after 3 lines; the two must have the same number of lines"),
     ):
         (tmp_path / "given").write_text(lines)
         done = inside("-m", random_model, option, "given", text=text)
