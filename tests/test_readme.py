@@ -52,7 +52,7 @@ def blocks(language, path=README):
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
-    """The environment of a reader who has installed nmtalign."""
+    """The environment of a user with an installed nmtalign."""
     binaries = tmp_path_factory.mktemp("bin")
     command = binaries / "nmtalign"
     command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
@@ -207,7 +207,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_results_are_those_of_the_reports():
-    """The table of results says what the reports say; so does its column of the paper's numbers."""
+    """The table of results has the numbers of the reports, and its column of the paper's numbers those of the paper."""
     from nmtalign.reproduction.paper import OTHERS, PAPER
 
     papers = {**PAPER, **OTHERS}

@@ -1,4 +1,4 @@
-"""Learning curves: what is read from a log, what is drawn of it, in a file and in letters."""
+"""Learning curves: reading a log, and drawing it to a file and as text."""
 
 import json
 import math
