@@ -41,7 +41,7 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    drawn = panels(curves, axis) or [CurvePanel("loss a word", ())]
+    drawn = panels(curves, axis) or [CurvePanel("loss per word", ())]
     across = min(2, len(drawn))
     down = math.ceil(len(drawn) / across)
     figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down))

@@ -125,10 +125,10 @@ def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]
     perplexity += _dev(curves, axis, lambda point: point.perplexity)
     speed = _trained(curves, axis, lambda point: point.words_per_second)
     drawn = [
-        CurvePanel("loss a word", loss),
+        CurvePanel("loss per word", loss),
         CurvePanel("perplexity", perplexity, log=True),
         CurvePanel("dev BLEU", _dev(curves, axis, lambda point: point.bleu)),
-        CurvePanel("target words a second", speed, from_zero=True),
+        CurvePanel("target words per second", speed, from_zero=True),
     ]
     return [panel for panel in drawn if panel.values]
 
