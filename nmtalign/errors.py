@@ -7,7 +7,7 @@
 | 2         | UsageError      | unknown option, wrong value, missing argument, wrong configuration |
 | 3         | InputError      | text that is missing, of unequal length, or not UTF-8              |
 | 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|
-| 5         | ResourceError   | disk full, out of memory, no such device, no permission to write   |
+| 5         | ResourceError   | disk full, out of memory, unknown device, no permission to write   |
 | 6         | TrainingError   | training cannot continue (the loss is not finite)                  |
 | 129       |                 | ended by SIGHUP (terminal closed); finished work is kept           |
 | 130       |                 | interrupted (Ctrl-C); finished work is kept                        |

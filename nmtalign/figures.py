@@ -28,7 +28,7 @@ LETTERS_AN_INCH, _LETTERS_OF_PRINT = 15, 18  # at least, of labels and of small 
 _LETTERS_OF_NAMES, _HANDLE = 11, 8  # per inch; width of the line beside a name
 _DPI = 150  # of a PNG
 _FIRST = "DejaVu Sans"  # comes with matplotlib
-_BOXES = "Last Resort High-Efficiency"  # may come with it too; its glyphs are boxes
+_BOXES = "Last Resort High-Efficiency"  # may be installed as well; its glyphs are boxes
 _USUAL = ("400", "normal", "regular", "book")
 _TRUETYPE = (b"\x00\x01\x00\x00", b"true")
 
@@ -42,7 +42,7 @@ def check_figure_name(path: Path) -> str:
 
 
 def need_matplotlib(without: str = "") -> None:
-    """Raises UsageError if matplotlib is missing: what to install, and what is possible `without`."""
+    """Raises UsageError if matplotlib is missing; it names the package to install, and what is possible `without`."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -111,7 +111,7 @@ def plain_axes(axes: Any) -> None:
 
 
 def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:
-    """Draws the names above the axes, with long names wrapped, in as many columns as fit (`inches`, or the axes)."""
+    """Draws the names above the axes, with long names wrapped, in all columns that fit (`inches`, or the axes)."""
     room = int((inches or axes.get_window_extent().width / axes.figure.dpi) * _LETTERS_OF_NAMES)
     texts = ["\n".join(textwrap.wrap(name, room - _HANDLE)) or "·" for name in names]
     longest = max(len(line) for text in texts for line in text.split("\n"))

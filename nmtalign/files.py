@@ -293,7 +293,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def _lock_folder(folder: Path, made: list[Path]) -> int | None:
-    """Locks a folder; returns the descriptor that holds the lock, or None on a system without locks.
+    """Locks a folder; returns the descriptor that owns the lock, or None on a system without locks.
 
     Appends the folders that had to be made to `made`, the innermost first.
     """

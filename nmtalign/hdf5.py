@@ -1,4 +1,4 @@
-"""Opening HDF5 files safely: a checksum of the whole file first, then only plain datasets that are stored in it.
+"""Opening HDF5 files safely: a checksum of the complete file first, then only plain datasets that are stored in it.
 
 In HDF5 a link may point to another file, a dataset may take its bytes from one, and a few bytes may declare an array
 that does not fit into memory. nmtalign writes none of these and refuses a file that has them. The HDF5 library can also
@@ -39,7 +39,7 @@ _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeE
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
     """Raises FormatError for every error that a damaged file causes; `what` names the kind of file.
 
-    What the system refuses, such as a file without permission to read, is no damage: it raises ResourceError.
+    A refusal by the system, such as missing permission to read, is no damage: it raises ResourceError.
     """
     try:
         yield

@@ -35,7 +35,7 @@ from nmtalign.model_files import (
 from nmtalign.untrusted import open_regular, parse_json
 
 _LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
-_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # of weights without a checksum
+_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # the metadata of weights without a checksum
 _NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -144,7 +144,7 @@ def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Reads a file of `save_tensors` one tensor at a time: (name, tensor that does not depend on the file).
 
-    A mapped tensor would keep the whole file open, and its space on the disk occupied. The checksum is not verified;
+    A mapped tensor would keep the complete file open, and its space on the disk occupied. The checksum is not verified;
     the caller uses `check_tensors` before. Raises FormatError for a foreign file and for one that is cut off.
     """
     with _opened(path) as (stream, header):

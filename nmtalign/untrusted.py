@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 DEEPEST = 200  # objects and lists inside each other; deeper ones could overflow the stack when they are written
-_MOST_BYTES = 256 << 20  # of a file that is read at once; a vocabulary of a million words has some 10 MB
+_MOST_BYTES = 256 << 20  # the largest file that is read at once; a vocabulary of a million words has some 10 MB
 _MOST_INTEGER = 2**63  # TOML has integers of 64 bits
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 

@@ -52,19 +52,19 @@ class Rounding:
     SUMS = 8  # chained in a step: keys, query, energy, context, gates, candidate, readout, softmax
 
     def of(self, magnitude: float, count: int, dtype: torch.dtype = torch.float32) -> float:
-        """Of `count` roundings, each by at most the unit roundoff times the magnitude of what is rounded.
+        """The error of `count` roundings, each at most the unit roundoff times the magnitude of the rounded number.
 
-        The magnitude of a sum is that of its terms' absolute values. Each order of a sum makes a rounding a term.
+        The magnitude of a sum is the sum of its terms' absolute values. A sum has one rounding per term in any order.
         """
         return count * torch.finfo(dtype).eps / 2 * magnitude
 
     def of_steps(self, model: TranslationModel, steps: int) -> float:
-        """Of a log-probability or a weight after some steps, of source and target together.
+        """The error of a log-probability or a weight after a number of steps (source and target together).
 
         The inputs of a product are between -1 and 1, or word vectors: a sum is no larger than the largest row of a
         weight, in absolute values, times the largest number of a word vector (or 1). An energy that is the product of
-        a state with a key is the sum of n such numbers. Roundings inside a sum mostly cancel, those of sums that follow
-        each other add up.
+        a state with a key is the sum of n such numbers. Roundings inside a sum mostly cancel; those of successive
+        sums add up.
         """
         named = model.named_parameters()
         weights = [weight.detach().double().abs() for name, weight in named if not name.endswith("bias")]
@@ -75,14 +75,14 @@ class Rounding:
         return self.of(magnitude, steps * self.SUMS, next(model.parameters()).dtype)
 
     def assert_same(self, found, expected, tolerance: float) -> None:
-        """Bit for bit where products are reproducible, elsewhere within the tolerance."""
+        """Requires equal bits if products are reproducible, else equality within the tolerance."""
         atol = 0.0 if products_are_reproducible() else tolerance
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=atol)
 
 
 @pytest.fixture(scope="session")
 def rounding() -> Rounding:
-    """What rounding may change, and where it must change nothing."""
+    """The allowed differences by rounding."""
     return Rounding()
 
 
@@ -112,7 +112,7 @@ def reversal(tmp_path_factory) -> Corpus:
 
 @pytest.fixture
 def nmtalign(tmp_path):
-    """Runs `nmtalign ARGUMENTS` as a process of its own in tmp_path; `stdin` is bytes."""
+    """Runs `nmtalign ARGUMENTS` as a separate process in tmp_path; `stdin` is bytes."""
 
     def run(*arguments, stdin=b"", check=True, cwd=tmp_path):
         result = run_nmtalign(*arguments, cwd=cwd, stdin=stdin)

@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are complete or absent."""
 
 import contextlib
 import fcntl
@@ -261,7 +261,9 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
     path.chmod(mode)
     with atomic_path(path) as temporary:
         temporary.write_text("new")
-        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600  # nobody may read what only some may read later
+        assert (
+            stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        )  # not readable by other users, because the final file may not be
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", mode)
 
 

@@ -285,7 +285,7 @@ def test_only_info_compares_the_checksum_of_a_large_file(alignments: Path) -> No
     alignments.write_bytes(raw)
     with pytest.raises(FormatError, match="does not match its SHA-256"):
         AlignmentFile(alignments)
-    os.truncate(alignments, (64 << 20) + 1)  # HDF5 ignores what follows its content
+    os.truncate(alignments, (64 << 20) + 1)  # HDF5 ignores bytes after its content
     with AlignmentFile(alignments) as file, pytest.raises(FormatError, match="does not match its SHA-256"):
         file.info()
 

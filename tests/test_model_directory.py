@@ -1,4 +1,4 @@
-"""A model directory is whole, its own, unedited and relocatable, or refused with the name of the file."""
+"""A model directory is complete, consistent, unedited and relocatable, or refused with the name of the file."""
 
 import hashlib
 import json

@@ -37,7 +37,7 @@ ERRORS = {  # messages that the tutorial explains, and a command that ends with 
     "a.fr: has no line 100, but a.en has 100 lines": "head -n 100 train.en > a.en; head -n 99 train.fr > a.fr; "
     "nmtalign prep a.en a.fr -o other/",
     "b.en: line 1: not UTF-8 (byte 0xe9 at column 4)": "printf 'caf\\xe9\\n' > b.en; nmtalign prep b.en b.en -o other/",
-    "data: holds a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
+    "data: contains a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
     "model: contains a model trained with other settings": "nmtalign train data/ -o model/ --hidden 7",
     "model: already done": "nmtalign train data/ -o model/ --threads 1 --max-updates 1",
     "nomodel: no nmtalign model here (no config.json)": "nmtalign translate -m nomodel/ < test.en",
@@ -52,7 +52,7 @@ def blocks(language, path=README):
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
-    """The environment of a reader who has installed nmtalign."""
+    """The environment of a user with an installed nmtalign."""
     binaries = tmp_path_factory.mktemp("bin")
     command = binaries / "nmtalign"
     command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
@@ -207,7 +207,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_results_are_those_of_the_reports():
-    """The table of results says what the reports say; so does its column of the paper's numbers."""
+    """The table of results has the numbers of the reports, and its column of the paper's numbers those of the paper."""
     from nmtalign.reproduction.report_tables import OTHERS, PAPER
 
     papers = {**PAPER, **OTHERS}

@@ -180,7 +180,7 @@ def test_a_file_that_changed_since_its_hashing_began_is_hashed_again(tmp_path):
     check_ahead([tmp_path])
     assert same(load_tensors(path)[0])
     check_ahead([tmp_path])
-    save_tensors(path, TENSORS, {"update": "1"})  # what training does
+    save_tensors(path, TENSORS, {"update": "1"})  # as in training
     assert same(load_tensors(path)[0])
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -180,7 +180,7 @@ class AlignmentRun:
         return f"{self._writer.partial} existed; it is now {kept}, and --resume would have continued it"
 
     def left(self) -> str:
-        """Returns what an interruption has left, for the end of a message; "" if nothing."""
+        """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         return self._writer.left() if self._writer is not None else ""
 
     def _records(self, done: int) -> Iterator[AlignmentRecord]:

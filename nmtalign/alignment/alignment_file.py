@@ -44,7 +44,7 @@ class AlignmentFile:
     forked and spawned processes: each process opens the file again. Raises FormatError naming the file if it is
     missing, damaged or of another kind.
 
-    `attributes` are those of the root, `end` tells whether matrices have the row and the column of `</s>`, and `dtype`
+    `attributes` are those of the root, `end` says whether matrices have the row and the column of `</s>`, and `dtype`
     is the type in which weights are stored.
     """
 
@@ -144,7 +144,7 @@ class AlignmentFile:
     def info(self) -> dict[str, Any]:
         """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes.
 
-        `checked` tells how much of the content was compared with checksums: all of it if the file has a seal.
+        `checked` says how much of the content was compared with checksums: all of it if the file has a seal.
         """
         with self._damage():
             check_seal(self.path)

@@ -43,7 +43,7 @@ _SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "
 
 @dataclass
 class PageSummary:
-    """Counts of what a page contains."""
+    """Counts of the contents of a page."""
 
     sentences: int = 0
     entries: int = 0

@@ -50,14 +50,14 @@ class AlignmentWriter:
     With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
     added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
     is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
-    UsageError names what differs if the file was begun with other `attributes`, `dtype` or `end`; so the attributes
+    UsageError names the difference if the file was begun with other `attributes`, `dtype` or `end`; so the attributes
     should include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
     after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
     (FILE.h5.partial.old) until the new file is complete.
 
-    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `end` tells whether matrices have the row and
-    the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `left()` reports what an interruption has left. A thread compresses
-    and writes, and commits every `commit_seconds`. Raises ResourceError where the disk refuses.
+    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `end` says whether matrices have the row and
+    the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `left()` reports what remains after an interruption. A thread
+    compresses and writes, and commits every `commit_seconds`. Raises ResourceError if the disk refuses.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class AlignmentWriter:
             self._break_off()
 
     def left(self) -> str:
-        """Returns what an interruption has left, for the end of a message; "" if nothing."""
+        """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         if not self._file.sentences or not self.partial.exists():
             return ""
         return f"; {self.partial} has {self._file.sentences:,} pairs, and --resume continues after them"

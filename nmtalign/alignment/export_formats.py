@@ -47,7 +47,9 @@ def write_export(file: Path, output: Path, form: ExportFormat = "pharaoh", entri
     if output.exists() and file.exists() and output.samefile(file):
         raise UsageError(f"{output}: is the file that is read; give another name with -o")
     if form == "numpy" and entries == "best":
-        raise UsageError("NumPy arrays contain all entries, told apart by the array `rank`; leave out --entries best")
+        raise UsageError(
+            "NumPy arrays contain all entries, and the array `rank` distinguishes them; leave out --entries best"
+        )
     with AlignmentFile(file) as alignments:
         if form == "numpy":
             write_numpy(alignments, output)

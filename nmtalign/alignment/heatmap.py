@@ -31,7 +31,7 @@ _CELL = 0.22  # inches
 _SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink
 _FONT = 0.62 * 72  # points of the font per inch of cell
 _EM = _FONT / 72  # cells per point of the font's size
-_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # of a PNG: usual, needed to read words, largest side
+_DPI, _PIXELS_A_CELL, _PIXELS = 150, 13, 8_000  # a PNG's resolution, pixels per cell to read its words, largest side
 _GOLD, _LINK = "#ff7f0e", "#2b8cff"  # colours with contrast to both black and white
 _BAR = 3.0  # width of the colour bar in cells
 _JOINERS = "\u200c\u200d"  # visible only in the shape of the letters beside them
@@ -92,8 +92,8 @@ def read_panels(
     """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
 
     `rank` is the place in n-best lists, `links` also draws the hard links. Captions name the file and the sentence;
-    with `short_captions` only what tells the panels apart. Raises UsageError for a sentence that a file does not have,
-    InputError if the files have different sources, or gold links do not fit.
+    with `short_captions` only what distinguishes the panels. Raises UsageError for a sentence that a file does not
+    have, InputError if the files have different sources, or gold links do not fit.
     """
     from nmtalign.alignment.alignment_file import AlignmentFile
 

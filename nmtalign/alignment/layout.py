@@ -7,7 +7,7 @@ word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row su
 pair is empty. If `</s>` was dropped, a matrix has Ty rows and Tx columns. All log-probabilities are natural logarithms.
 
 The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
-`sentence_ids_rise` tells that sentence_id never falls, which allows binary search. Version 1 had no `rank` (all records
+`sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 1 had no `rank` (all records
 were of rank 0), and its matrices always included `</s>`.
 """
 
@@ -33,11 +33,11 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "source/text": ("|u1", 16384),  # UTF-8, each word followed by one line feed
     "target/text": ("|u1", 16384),
     "links": ("<i4", 2048),  # pairs (source, target), both counted from 0
-    "token_log_prob": ("<f4", 4096),  # of each target word, then of </s>; record k starts at word_offsets[k] + k
+    "token_log_prob": ("<f4", 4096),  # for each target word, then for </s>; record k starts at word_offsets[k] + k
     "log_prob": ("<f8", 1024),  # their sum
     "sentence_id": ("<i8", 1024),  # line of the pair in its file, counted from 0
     "rank": ("<i4", 1024),  # place in the sentence's n-best list, from 0
-    "weight_offsets": ("<i8", 1024),  # of the first cell of each record; one more than records, as in all offsets
+    "weight_offsets": ("<i8", 1024),  # the first cell of each record; one more than records, as in all offsets
     "link_offsets": ("<i8", 1024),
     "source/text_offsets": ("<i8", 1024),  # in bytes
     "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference

@@ -114,7 +114,7 @@ def count_links(links: Iterable[Link], gold: GoldLinks) -> LinkCounts:
 
 @dataclass(frozen=True)
 class LinkFile:
-    """The links of a whole file, one `GoldLinks` per pair; links that a program found are sure."""
+    """The links of a complete file, one `GoldLinks` per pair; links that a program found are sure."""
 
     name: str  # for errors
     format: str  # Pharaoh, NAACL or HDF5
@@ -123,8 +123,8 @@ class LinkFile:
     reverse: bool = False  # whether the file has the target first; `pairs` have the source first
     line_of: Mapping[tuple[int, Link], int] = field(default_factory=dict)  # NAACL: line of each (pair, link as written)
     words: Sequence[Words] | None = None  # if the file contains the words
-    method: str | None = None  # of an alignment file: how its links were made
-    model: str | None = None  # of an alignment file: the hash of the model
+    method: str | None = None  # for an alignment file: how its links were made
+    model: str | None = None  # for an alignment file: the hash of the model
 
     @property
     def open_ended(self) -> bool:
@@ -320,7 +320,7 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
             if pair.sentence_id != len(pairs):
                 raise InputError(
                     f"{path}: has sentence {pair.sentence_id} where sentence {len(pairs)} should be; give the "
-                    "alignments of a whole text, in order"
+                    "alignments of a complete text, in order"
                 )
             links = frozenset(pair.links)
             pairs.append(GoldLinks(links, links))

@@ -49,7 +49,7 @@ class PageEntry:
 
     record: AlignmentRecord
     model: int = 0  # place of its file in the list of files
-    first: bool = True  # of its sentence
+    first: bool = True  # whether it is the first of its sentence
     gold: GoldLinks | None = None
 
     def cells(self) -> int:

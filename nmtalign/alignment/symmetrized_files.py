@@ -47,7 +47,7 @@ def symmetrize_files(
 
     `output` is a text, a function that takes its lines, or for two alignment files an alignment file (.h5). `threshold`
     is the smallest weight of a link of alignment files: of the result for soft methods, of each direction for methods
-    of links (None: the stored links). `backward_order` tells which position the links of a text `backward` have first
+    of links (None: the stored links). `backward_order` says which position the links of a text `backward` have first
     (None: the target). Raises UsageError and FormatError for files that are not the two directions of the same pairs
     and for options that they do not have, InputError, naming file and line, if their lines or words do not fit.
     """

@@ -125,7 +125,7 @@ def make_lexicon(
 def _tokenizers(model: Path | None, config: LexiconConfig, links: bool) -> Tokenizers:
     """Returns how texts become words: as the text of a model or a corpus, or at spaces.
 
-    Links count whole words, and those of a subword model are separated by spaces.
+    Links count complete words, and those of a subword model are separated by spaces.
     """
     if config.tokenized:
         return Tokenizers.spaced()

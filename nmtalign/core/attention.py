@@ -26,7 +26,7 @@ from nmtalign.settings.training_settings import ModelConfig
 # MKL's strict reproducibility does not include batched products: those of fewer rows or positions are rounded
 # differently, and so is a softmax over fewer positions.
 MIN_ROWS, MIN_POSITIONS = 4, 16
-KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' elements; where there are more, the backward pass computes tanh again
+KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' elements; if there are more, the backward pass computes tanh again
 _CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
 _PARTIAL_SUMS = 16
 
@@ -47,7 +47,7 @@ class Memory:
 
     values: Tensor
     keys: Tensor | None  # (B, Tx, n') U_a annotations (equation 6); (B, Tx, n) for other scores; None without attention
-    padding: Tensor | None  # (B, Tx), True = padding; None where there is none
+    padding: Tensor | None  # (B, Tx), True = padding; None if there is none
     initial: Tensor  # (B, n), the first decoder state
     shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
 

@@ -66,7 +66,7 @@ class DotAttention(Attention):
     """Luong et al.'s score "dot": no parameters, so state and key must have the same size n.
 
     With two directions the key is the sum of the two halves of an annotation, forward_j + backward_j; with one
-    direction it is the annotation itself. Contexts are sums of whole annotations.
+    direction it is the annotation itself. Contexts are sums of complete annotations.
     """
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:

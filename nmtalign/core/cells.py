@@ -75,11 +75,11 @@ class CellPass(ABC):
         """The gradient (*D, 3n, n) of the recurrent weight, after all backward steps."""
 
     def d_bias(self) -> Tensor | None:
-        """The gradient (*D, n) of the bias inside the recurrence; None where there is no such bias."""
+        """The gradient (*D, n) of the bias inside the recurrence; None if there is no such bias."""
         return None
 
     def _buffer(self, size: int, dtype: torch.dtype) -> Tensor:
-        """Room for every step, or for one step where there is no backward pass."""
+        """Room for every step, or for one step if there is no backward pass."""
         return self.states.new_empty(self._kept_steps, *self.states.shape[1:-1], size, dtype=dtype)
 
     def _slot(self, buffer: Tensor, step: int) -> Tensor:
@@ -94,7 +94,7 @@ class CellPass(ABC):
 
 
 class GatedCell(Initialised):
-    """The stacked weights (3n, .) of a cell, one set per direction where there are directions."""
+    """The stacked weights (3n, .) of a cell, one set per direction if there are directions."""
 
     roles: ClassVar[Mapping[str, Role]] = {
         "input_weight": Role.STACKED,
@@ -135,7 +135,7 @@ class GatedCell(Initialised):
         return F.pad(self.bias, ((3 - self.bias_blocks) * self.size, 0))
 
     def inner_bias(self) -> Tensor | None:
-        """The bias (*D, n) inside the recurrence, of the candidate; None where there is none."""
+        """The bias (*D, n) inside the recurrence, of the candidate; None if there is none."""
         return None
 
     def recurrent(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
@@ -153,7 +153,7 @@ class GatedCell(Initialised):
 
 
 class PaperCellPass(CellPass):
-    """The paper's hidden unit: `gates` holds z and r, `products` holds r * state, the input of the candidate."""
+    """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
 
     def _allocate(self) -> None:
         super()._allocate()
@@ -205,7 +205,7 @@ class PaperCell(GatedCell):
 
 
 class CudnnCellPass(CellPass):
-    """PyTorch's GRU: `gates` holds r and z, `hidden` holds U s + b_U, which the reset gate multiplies."""
+    """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
 
     def _allocate(self) -> None:
         super()._allocate()

@@ -44,7 +44,7 @@ def use_threads(threads: int) -> None:
 def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_large: Callable[[T], str]) -> list[R]:
     """The results of `work` for a batch, one per item; if memory runs out, those of its halves, one after the other.
 
-    Raises ResourceError with the text of `too_large` for an item that does not fit into memory alone.
+    Raises ResourceError with the text of `too_large` if a single item does not fit into memory.
     """
     try:
         return work(items)

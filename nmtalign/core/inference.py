@@ -146,7 +146,7 @@ class WordTable:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
             # The number of rows of a product may change its rounding. Each product has the same number, so that the
-            # row of a word does not depend on which other words were new with it.
+            # row of a word does not depend on the other words that were new in the same call.
             size = _BLOCK if self._complete else _NEW_WORDS
             for block in new.split(size):
                 vectors = F.pad(self._embedding(block), (0, 0, 0, size - len(block))).to(self._weight.dtype)

@@ -1,4 +1,4 @@
-"""RNNsearch and RNNencdec: the whole model (sections 2.2 and 3, appendix A).
+"""RNNsearch and RNNencdec: the complete model (sections 2.2 and 3, appendix A).
 
 Read this file first: the encoder turns the source into annotations, the decoder (`step`) runs along the target words
 and attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` has the

@@ -181,7 +181,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients: tuple[Tensor, ...] = take_once(ctx, "gradients")
-        # The weight of the loss stays in float32: rounded to bf16, it would change this branch alone by up to 0.4%.
+        # The weight of the loss stays in float32: rounded to bf16, it would change only this branch by up to 0.4%.
         return *(each.mul_(gradient) for each in gradients), None, None, None, None, None
 
 

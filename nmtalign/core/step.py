@@ -1,4 +1,4 @@
-"""The decoder: its step (section 3.1, appendix A.2.2), a whole pass with a gradient, and its parameters.
+"""The decoder: its step (section 3.1, appendix A.2.2), a complete pass with a gradient, and its parameters.
 
 Training, search, forced decoding and posteriors all run `DecoderStep`: attend to the source and update the state, in
 one of two orders. Look-generate-update is the order of the released code and of the presets: a step updates the state
@@ -63,9 +63,9 @@ class DecoderPass:
 
 
 class DecoderStep:
-    """The steps of one pass: T of them in training, one at a time in search. `cells` and `attention` hold the buffers.
+    """The steps of one pass: T of them in training, one at a time in search.
 
-    Without attention it is a plain recurrence, such as that of the encoder.
+    `cells` and `attention` contain the buffers. Without attention it is a plain recurrence, as in the encoder.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class DecoderStep:
 
 
 class _Pass(torch.autograd.Function):
-    """A whole pass as one node of the autograd graph; the tensors are those of `step`, passed again for autograd.
+    """A complete pass as one node of the autograd graph; the tensors are those of `step`, passed again for autograd.
 
     Forward gives the states (U + 1, *D, B, n), the first one included, in the dtype of the products; with attention
     also the contexts (T, B, D) and the weights (T, B, Tx), which are float32.
@@ -234,7 +234,7 @@ class Decoder(Initialised):
     def remember(self, annotations: Tensor, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
 
-        The last state of each direction has read the whole sentence. It is at `</s>` for the forward net and at the
+        The last state of each direction has read the complete sentence. It is at `</s>` for the forward net and at the
         first word for the backward net, and for a single direction that reads the source reversed.
         """
         size = len(self.initial_bias)

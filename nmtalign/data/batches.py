@@ -1,4 +1,4 @@
-"""Minibatches: how pairs are ordered, cut into batches, padded, and prefetched by a thread."""
+"""Minibatches: pairs are ordered, cut into batches, padded, and prefetched by a thread."""
 
 import dataclasses
 import threading

@@ -94,7 +94,8 @@ def check_same(work: Path, folder: Path) -> None:
         there = folder / path.name
         if path.name != CORPUS_FILE and there.exists() and not (there.is_file() and filecmp.cmp(path, there, False)):
             raise UsageError(
-                f"{folder}: holds another {path.name}, which would be replaced; give another folder with -o, or --force"
+                f"{folder}: contains another {path.name}, which would be replaced; give another folder with -o, or "
+                "--force"
             )
 
 
@@ -113,8 +114,8 @@ def _compare(folder: Path, attributes: Mapping[str, Any], sets: AbstractSet[str]
     pairs = ", ".join(f"{len(split):,} {name}" for name, split in old.splits.items())
     kind = "a corpus with more sets" if same else "a corpus of other text or settings"
     raise UsageError(
-        f"{folder}: holds {kind} ({old.source_language}-{old.target_language}, pairs: {pairs}), which would be lost; "
-        "give another folder with -o, or --force to replace it"
+        f"{folder}: contains {kind} ({old.source_language}-{old.target_language}, pairs: {pairs}), which would be "
+        "lost; give another folder with -o, or --force to replace it"
     )
 
 

@@ -46,7 +46,7 @@ class Guide:
         `begins` (K,) says for each side which ids begin a word; None means all of them.
         """
         self._links, self._offsets, self._begins = links, offsets, begins
-        self.hash = digest  # of the text of the links
+        self.hash = digest  # the SHA-256 of the text of the links
 
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
@@ -100,7 +100,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     kept, digest, first = bytearray(), hashlib.sha256(), 0
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
     for raw in _blocks(path):
-        # Bounds of another type would convert the whole array.
+        # Bounds of another type would convert the complete array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
         sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
@@ -119,7 +119,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
 
 
 def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
-    """(K,) whether an id begins a word; None where every token is a word."""
+    """(K,) whether an id begins a word; None if every token is a word."""
     if corpus.tokenizers.kind != SentencePieces.kind:
         return None
     return np.array([word.startswith(WORD_START) for word in vocabulary.words])
@@ -149,7 +149,7 @@ def _read(
     text = b"".join(raw)
     if not _LINKS.fullmatch(text):
         raise _no_link(path, raw, first)
-    numbers = text.replace(b"-", b" ").strip()  # NumPy would read a number from white space alone
+    numbers = text.replace(b"-", b" ").strip()  # NumPy would read a number from only white space
     links = (np.fromstring(numbers, dtype=np.int64, sep=" ") if numbers else np.empty(0, np.int64)).reshape(-1, 2)
     characters = np.frombuffer(text, dtype=np.uint8)
     lines = np.searchsorted(np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord("-")))

@@ -28,7 +28,7 @@ CHUNK = 2_000  # pairs handed to a process at a time
 PARALLEL_FROM = 10  # blocks; fewer are tokenised before processes could start
 _IN_FLIGHT = 3  # chunks per process
 _COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line
-_COUNTED_STEP = 16  # of later chunks, the spacing is learned from every 16th line
+_COUNTED_STEP = 16  # in later chunks, the spacing is learned from every 16th line
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
 
 
@@ -81,7 +81,7 @@ class Chunk(NamedTuple):
     target: Side
     empty: int
     too_long: int
-    spacing: Counts  # of the target
+    spacing: Counts  # spacing of the target
 
 
 def worker_count(asked: int) -> int:
@@ -184,7 +184,7 @@ def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent has ended for any reason; otherwise it would wait for work for ever."""
+    """Ends this process when its parent has ended for any reason, so that it does not wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

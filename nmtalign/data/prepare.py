@@ -250,7 +250,7 @@ def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) 
 
 
 def _spooled_lines(path: Path) -> Iterator[str]:
-    """The lines of a temporary file, ended by `\\n` alone."""
+    """The lines of a temporary file, ended only by `\\n`."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
             yield line[:-1]

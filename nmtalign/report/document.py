@@ -99,7 +99,7 @@ class Column:
 
     title: Inline
     over: Inline = ""
-    size: bool = False  # a narrow column that says how large a row is
+    size: bool = False  # a narrow column with the size of each row
 
 
 @dataclass(frozen=True)

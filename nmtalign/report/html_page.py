@@ -27,7 +27,7 @@ _ELSEWHERE = re.compile(r"url\(\s*['\"]?(?!#)", re.IGNORECASE)
 
 
 def to_page(document: Document) -> str:
-    """The whole document, the same bytes for the same document; raises UsageError for a picture that is no SVG."""
+    """The complete page; equal documents give equal bytes. Raises UsageError for a picture that is no SVG."""
     script = _file("report.js")
     return _environment().get_template("report.html").render(
         document=document,

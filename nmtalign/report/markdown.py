@@ -31,7 +31,7 @@ _AROUND = {"right": "**", "wrong": "~~", "odd": "*"}
 
 
 def to_markdown(document: Document) -> str:
-    """The whole document."""
+    """The complete document in Markdown."""
     blocks = (text for block in (*document.top, *document.blocks) for text in _block(block))
     return "\n\n".join([f"# {escaped(document.title)}", *blocks]) + "\n"
 
@@ -64,7 +64,7 @@ def _span(span: Span) -> str:
 
 
 def _code(text: str) -> str:
-    """Code between backquotes, as many of them as the text does not contain one after the other."""
+    """Code between backquotes: one more than the longest run of backquotes in the text."""
     runs = [len(run) for run in re.findall("`+", text)]
     fence = "`" * (max(runs, default=0) + 1)
     return f"{fence} {text} {fence}" if runs else f"{fence}{text}{fence}"

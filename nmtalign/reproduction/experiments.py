@@ -103,7 +103,7 @@ class Experiment:
     """A model, or a model with another search: the differences from its preset."""
 
     name: str  # in every table, and of its folder
-    what: str  # how it differs from its base, in words
+    what: str  # the difference from its base, in words
     base: str = ""  # the experiment with which it is compared
     ablation: str = ""  # the name of the ablation to which it belongs
     changed: Settings = field(default_factory=dict)  # settings of model and training
@@ -139,7 +139,7 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
 
     def words(name: str, size: str) -> Experiment:
         prep = {"vocabulary": "word", "shortlist": size}
-        return Experiment(name, f"{int(size):,} words a side", FLAGSHIP, "vocabulary", prep=prep)
+        return Experiment(name, f"{int(size):,} words per side", FLAGSHIP, "vocabulary", prep=prep)
 
     return (
         variant("encoder", "encoder-forward", "encoder reads forward only", bidirectional=False),
@@ -163,7 +163,7 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
         words("words-many", scale.many_words),
         Experiment(
             "subwords",
-            f"{scale.pieces} subwords a side",
+            f"{scale.pieces} subwords per side",
             FLAGSHIP,
             "vocabulary",
             longer,

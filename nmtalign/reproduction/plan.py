@@ -136,7 +136,7 @@ class ReproductionPlan:
 
 
 def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
-    """Resolves all settings; raises UsageError for what cannot be trained, with the name of the model or ablation."""
+    """Resolves all settings; raises UsageError with the name of the model or ablation if it cannot be trained."""
     tests = _tests(workspace)
     base_prep = workspace.resolve(PrepConfig, "prep", {})
     systems: list[SystemPlan] = []
@@ -193,7 +193,7 @@ def _resolved(
         (f"scale {request.scale.name}", request.scale.settings),
         (where, {name: value for name, value in section.items() if name in _MACHINE}),
         (origin, experiment.changed),
-        # Every model uses its whole budget, which replaces that of the preset.
+        # Every model uses its complete budget, which replaces that of the preset.
         ("command line", {**flags, "patience": 0, "max_updates": 0, "seed": FIRST_SEED}),
     )
     search_flags = {name: value for name, value in flags.items() if name in field_names(TranslateConfig)}

@@ -126,7 +126,7 @@ def settings_file(plan: ReproductionPlan, system: SystemPlan) -> Path:
 
 
 def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
-    """Writes the nmtalign.toml of a system, with which every subcommand repeats what `reproduce` did.
+    """Writes the nmtalign.toml of a system, with which every subcommand repeats the work of `reproduce`.
 
     It contains every setting that has a value, so that none is derived from others differently than it was here.
     """

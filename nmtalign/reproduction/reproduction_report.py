@@ -195,7 +195,7 @@ def _score_rows(results: Results) -> Iterator[Mapping[str, Any]]:
 
 
 def _training_rows(results: Results) -> Iterator[Mapping[str, Any]]:
-    """Cost and losses of every training, a row for each model."""
+    """Cost and losses of every training, one row per model."""
     for (name, seed), trained in results.trained.items():
         values = {key: finite(value) if isinstance(value, float) else value for key, value in vars(trained).items()}
         yield {"model": name, "seed": seed, **values}

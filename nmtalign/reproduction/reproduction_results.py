@@ -63,7 +63,7 @@ class Trained:
     device: str
     parameters: int
     train_loss: float  # nats per sentence, nan if it is not known
-    dev_loss: float  # of the validation whose weights were kept
+    dev_loss: float  # at the validation whose weights were kept
     words_per_second: float
 
 
@@ -72,7 +72,7 @@ class Results:
     """All numbers of a reproduction."""
 
     outcome: Outcome
-    scored: list[Scored]  # of several test sets, all of them together come first
+    scored: list[Scored]  # with several test sets, the first entry is of all of them together
     trained: dict[Key, Trained] = field(default_factory=dict)
     curves: dict[Key, Curves] = field(default_factory=dict)
     rates: dict[Key, ErrorRates] = field(default_factory=dict)  # alignment error rates, if there are gold links
@@ -96,7 +96,7 @@ def gather(outcome: Outcome) -> Results:
             results.notes.append(
                 f"{name}, seed {seed}, continued after a smaller budget was spent (at update "
                 f"{', '.join(map(str, curves.ends[:-1]))}). If the learning rate follows the budget, one training with "
-                "the whole budget gives another result."
+                "the complete budget gives another result."
             )
         results.trained[name, seed] = _trained(curves, _words_an_epoch(outcome.plan, system))
     _align(results)

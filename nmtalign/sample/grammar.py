@@ -102,7 +102,7 @@ def _question(draft: Draft) -> None:
 
 
 def _chain(draft: Draft, limit: int) -> None:
-    """Join clauses until the longer side has `limit` tokens, or nearly as many after a number of tries."""
+    """Join clauses until the longer side has `limit` tokens, or nearly `limit` after a number of tries."""
     tense = _draw_tense(draft)
     _clause(draft, tense, 1)
     misses = 0

@@ -225,7 +225,7 @@ def write_copula(draft: Draft, kind: str, who: Agreement, tense: int, depth: int
 
 
 def write_quality(draft: Draft, kind: str, who: Agreement, depth: int) -> None:
-    """Write an adjective, alone, behind `very` or `too`, or in a comparison."""
+    """Write an adjective by itself, after `very` or `too`, or in a comparison."""
     adjective = draft.pick(dictionary.PREDICATES[kind])
     chance = draft.random()
     if chance < 0.15 and adjective.english not in ("good", "bad"):

@@ -28,7 +28,7 @@ _DENIAL = {"not": "pas", "never": "jamais"}
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """The tense of a verb, and what is added to it."""
+    """The tense of a verb, and its additions."""
 
     tense: int = PRESENT
     denial: str = ""  # "", "not" or "never"
@@ -49,7 +49,7 @@ class _Spoken(NamedTuple):
 def draw_manner(draft: Draft, tense: int, asked: bool = False, modals: bool = False, plain: bool = False) -> Manner:
     """Draw negation, a modal and an adverb of frequency that fit each other; `plain` excludes the first two.
 
-    (In `he does not see the dog and buys a cat` it would be unclear what is denied.)
+    (In `he does not see the dog and buys a cat` the scope of the negation would be unclear.)
     """
     plain = plain or asked
     denial = ""

@@ -1,4 +1,4 @@
-"""The statistics of whole systems, counted in blocks of sentences and in several processes.
+"""The statistics of complete systems, counted in blocks of sentences and in several processes.
 
 sacreBLEU recomputes a sample of the sentences of every system. If a figure differs, an error names it: no score is
 reported that the installed sacreBLEU would not report.
@@ -38,12 +38,12 @@ Counts = list[dict[str, Rows]]  # for every system the rows of each metric
 def corpus_scores(
     hypotheses: Sequence[str], *references: Sequence[str], options: MetricOptions | None = None
 ) -> list[Score]:
-    """The scores of the whole corpus against one or more references, with signatures."""
+    """The scores of the complete corpus against one or more references, with signatures."""
     return [statistics.score() for statistics in measure(hypotheses, references, options)]
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a") -> Score:
-    """sacreBLEU's BLEU of the whole corpus against one reference, counted in this process (training uses the cores)."""
+    """sacreBLEU's BLEU of the corpus against one reference, counted in this process (training uses the cores)."""
     return measure(hypotheses, [references], MetricOptions(("bleu",), lowercase, tokenize), processes=1)[0].score()
 
 
@@ -74,7 +74,7 @@ def measure_systems(
 ) -> list[list[Statistics]]:
     """For each system its statistics by every metric of `options`, in the order of METRICS.
 
-    `references` holds one or more sequences of lines. `processes` 0 means one per core, if there is enough to do.
+    `references` contains one or more sequences of lines. `processes` 0 means one per core, if there is enough to do.
     `advance` is called with the number of steps done since the last call; `steps` gives their sum. Raises InputError if
     there is nothing to score or the line counts differ, NmtalignError if sacreBLEU's figures for a sample differ,
     ResourceError if a process was killed.

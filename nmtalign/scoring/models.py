@@ -19,7 +19,7 @@ MODELS = "models"  # the folder of many models, beside nmtalign.toml
 Languages = tuple[str, str]  # of the text, of its translation; "" if unknown
 Notify = Callable[[str], None]  # called with one line for the user
 Advance = Callable[[float], None]  # called with the amount of work done since the last call
-# Shows progress: gets what is done and the total amount of work.
+# Shows progress: its arguments are the finished and the total amount of work.
 Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]
 
 

@@ -17,7 +17,7 @@ from nmtalign.version import __version__
 CSV_COLUMNS = (
     "system",
     "subset",  # all, no-unk
-    "by",  # empty for the whole subset, length, place; for words frequency, word-place, unknown
+    "by",  # empty for the complete subset, length, place; for words frequency, word-place, unknown
     "label",
     "sentences",  # empty in rows of words
     "words",  # of the references; empty in rows of sentences

@@ -26,7 +26,7 @@ _FEWEST = 2  # sentences that can be tested
 
 @dataclass(frozen=True)
 class Part:
-    """The corpus scores of some of the sentences, one value per metric; None where there is no sentence."""
+    """The corpus scores of some of the sentences, one value per metric; None if there is no sentence."""
 
     label: str  # `11-20`, `all`
     sentences: int
@@ -37,7 +37,7 @@ class Part:
     p_values: Mapping[Test, tuple[float | None, ...]] = field(default_factory=dict)
     # One per metric; () for one system or without tests. A winner is better than every other system, significantly by
     # every test. A tie is not the winner, but not significantly worse than the best system by some test. All systems
-    # are ties where there are too few sentences to tell (2 / 2**sentences is not below the level).
+    # are ties if there are too few sentences for a decision (2 / 2**sentences is not below the level).
     marks: tuple[Mark, ...] = ()
 
     def interval(self, metric: int) -> Interval | None:
@@ -62,7 +62,7 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Section:
-    """The scores of a subset as a whole, and of its parts."""
+    """The scores of a complete subset, and of its parts."""
 
     whole: Part
     breakdowns: tuple[Breakdown, ...] = ()
@@ -116,9 +116,9 @@ def make_report(
     intervals: bool = True,
     advance: Callable[[float], None] | None = None,
 ) -> Report:
-    """Scores every system as a whole and in every part of `breakdowns`, and again only its `known` (N,) sentences.
+    """Scores every system on all sentences and on every part of `breakdowns`, and again on only its `known` (N,) ones.
 
-    `tables` holds the statistics of each system, metrics in the same order. With `resampling` every figure has its
+    `tables` contains the statistics of each system, metrics in the same order. With `resampling` every figure has its
     interval (unless `intervals` is False) and the p-values of `tests`, if there are two systems or more. `advance` is
     called with shares of the resampling done, which sum to 1.
     """
@@ -153,7 +153,7 @@ def _keyed(masks: Masks) -> Iterator[tuple[_Key, Mask]]:
 
 @dataclass(frozen=True)
 class _SectionPlan:
-    """The subsets of a section: the whole, and the parts of every breakdown."""
+    """The subsets of a section: the complete one, and the parts of every breakdown."""
 
     whole: Row
     cuts: Sequence[tuple[Cut, Sequence[Row]]]

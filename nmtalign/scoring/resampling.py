@@ -49,7 +49,7 @@ class Resampling:
     """How intervals and p-values are drawn; the defaults are those of sacreBLEU."""
 
     samples: int = 1000  # bootstrap samples, of intervals and of the test bs
-    trials: int = 10_000  # of the test ar
+    trials: int = 10_000  # trials of the test ar
     seed: int = 12345
     level: float = 0.05  # p-values below it are significant
 
@@ -118,7 +118,7 @@ def _keep(rows: NDArray[np.float64], columns: dict[bytes, NDArray[np.float32]]) 
 def bootstrap(
     columns: Columns, samples: int, seed: int, advance: Advance | None = None, at_once: int = _DRAWS
 ) -> NDArray[np.float32]:
-    """(samples, columns) sums over samples of as many sentences as there are, drawn with replacement.
+    """(samples, columns) sums over samples of N sentences, drawn with replacement.
 
     The sums are float32 as in sacreBLEU, which is exact for whole numbers up to 16.7 million; above it sacreBLEU rounds
     after every sentence, this function once. Other numbers are added in the order drawn, as in sacreBLEU. `advance` is
@@ -244,7 +244,7 @@ class Resampled:
         """For every system one per metric: a winner and ties by the p-values below `level`.
 
         N sentences have 2**N swaps, and the real one and its mirror have the greatest difference of all. If 2 / 2**N is
-        not below `level`, no system is called worse, whatever the sampled p-values of so few sentences are.
+        not below `level`, no system is called worse, even if the sampled p-value of so few sentences is lower.
         """
         metrics = range(len(self._tables[0]))
         if 2.0 ** (1 - len(self._columns)) >= level:

@@ -28,7 +28,7 @@ from nmtalign.text.lines import STDIN
 from nmtalign.text.moses import has_rules
 from nmtalign.text.tokenizer import Tokenizers
 
-ALL = "all"  # a name that stands for every metric
+ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
 DEFAULT_SEED = 12345  # sacreBLEU's
 
@@ -77,7 +77,7 @@ class ScoreRequest:
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The figures of all systems; `report` holds them by system, subset and metric, `texts` is what was scored."""
+    """The figures of all systems; `report` contains them by system, subset and metric; `texts` are the scored texts."""
 
     report: Report
     texts: SystemTexts
@@ -170,7 +170,7 @@ def _given(text: Given) -> Given:
 def run_scoring(
     request: ScoreRequest, *, notify: Notify = ignore, warn: Notify = ignore, track: Track = untracked
 ) -> ScoreResult:
-    """Scores what the request asks for. Whatever can be checked is checked before models translate.
+    """Computes the requested scores. All possible checks are made before models translate.
 
     `notify` and `warn` are called with lines for the user, `track` shows progress.
     """

@@ -205,7 +205,7 @@ def _of_best_reference(candidates: Sequence[Ints]) -> Ints:
 def _bleu_rows(texts: Sequence[Numbered], count: int) -> list[Rows]:
     """Lengths of hypothesis and closest reference, matches, and n-grams of the hypothesis, of `count` systems."""
     systems, references = texts[:count], texts[count:]
-    lengths = np.sort([text.lengths for text in references], axis=0)  # of two that are as close the shorter counts
+    lengths = np.sort([text.lengths for text in references], axis=0)  # the shorter of two equally close ones counts
     rows = []
     for system, found in zip(systems, matches(systems, references, _BLEU_ORDER), strict=True):
         closest = np.take_along_axis(lengths, np.abs(lengths - system.lengths).argmin(axis=0)[None], axis=0)[0]
@@ -260,7 +260,7 @@ def _sorted_matches(systems: Sequence[Numbered], references: Sequence[Numbered],
 
 
 def _keys(text: Numbered, order: int, width: int, owner: int, number: int) -> NDArray[np.uint64]:
-    """(T,) keys; `number` says which text they come from, in `owner` bits."""
+    """(T,) keys; `number`, in `owner` bits, is the number of their text."""
     # After a hypothesis comes 0, after a reference 1: n-grams across the end of a sentence match nothing.
     codes = text.codes + 1
     codes[text.codes == 0] = 1 if number else 0

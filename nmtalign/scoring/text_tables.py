@@ -191,7 +191,7 @@ def _breakdown(
 
 
 def _with_whole(cut: Breakdown, section: Section) -> list[Part]:
-    """The parts and the whole, unless the last part is the whole."""
+    """The parts and the complete subset, unless the last part is the complete subset."""
     return [*cut.parts] if cut.parts and cut.parts[-1].label == section.whole.label else [*cut.parts, section.whole]
 
 

@@ -77,7 +77,7 @@ def read_segment_scores(
     """The scores of each system by a metric of another program, one score for each line of `aligned`.
 
     `given` holds a file or the numbers for each system, in order. Raises UsageError for a metric without a usable name
-    and for another number of files, InputError naming file and line for what is no number.
+    and for another number of files, InputError naming file and line for text that is no number.
     """
     if not _METRIC.fullmatch(metric):
         raise UsageError(f"--segment-scores {metric}: a metric's name has no blanks, commas or |; give another name")

@@ -65,7 +65,7 @@ class Tokenized:
     """
 
     def __init__(self) -> None:
-        self._indices: dict[object, WordIndex] = {}  # of tokenisers
+        self._indices: dict[object, WordIndex] = {}  # one per tokeniser
         self._texts: dict[tuple[object, int], tuple[Sequence[str], WordIds]] = {}
 
     def ids(self, lines: Sequence[str], tokenizer: Tokenizer, *, whole: bool = False) -> WordIds:

@@ -101,7 +101,7 @@ class Frequencies:
     """The count of each word of the target language in the training text; all other words are unknown."""
 
     counts: Mapping[str, int]
-    tokenizer: Tokenizer  # defines what a word is
+    tokenizer: Tokenizer  # defines the words
 
     @classmethod
     def from_corpus(cls, folder: Path) -> "Frequencies":

@@ -103,9 +103,9 @@ def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: i
     if not entries:
         return "no entries"
     if reads_pieces and not pieces:
-        return "a lexicon of whole words, and this model reads subword pieces"
+        return "a lexicon of complete words, and this model reads subword pieces"
     if not reads_pieces and 2 * pieces > entries:
-        return "a lexicon of subword pieces, and this model reads whole words"
+        return "a lexicon of subword pieces, and this model reads complete words"
     if 4 * known < swapped:
         return "a lexicon of the other direction"
     return "" if known else f"none of its {entries} entries has both words in the model's vocabularies"

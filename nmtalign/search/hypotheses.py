@@ -47,7 +47,7 @@ class Scoring:
     coverage_penalty: float = 0.0
 
     def score(self, log_prob: float, length: int, coverage: Array | None = None) -> float:
-        """The score of a translation; `coverage` (Tx,) holds the sum of the weights of each source word."""
+        """The score of a translation; `coverage` (Tx,) is the sum of the weights of each source word."""
         score = float((log_prob - self.word_penalty * length) / length**self.length_penalty)
         if coverage is not None and self.coverage_penalty:
             score += self.coverage_penalty * float(np.log(np.clip(coverage, _SMALLEST_COVERAGE, 1.0)).sum())

@@ -49,7 +49,7 @@ class Setting:
     below: float | None = None
     form: Callable[[str, str], object] | None = None  # parses a text that is not empty; raises SettingError
     metavar: str = ""
-    unset: str = ""  # what the default "" or None stands for
+    unset: str = ""  # the meaning of the default "" or None
     flags: str = ""  # "--on/--off" if the option of a setting that is true or false is not --name/--no-name
     is_path: bool = False  # relative to the folder of nmtalign.toml
     internal: bool = False  # computed by nmtalign: no option and no key of nmtalign.toml

@@ -10,8 +10,8 @@ from nmtalign.settings.definition import Layer, resolve
 
 T = TypeVar("T")
 
-# The defaults of the settings are those of RNNsearch; here is what differs in an experiment of the article. It does not
-# stop early, and Table 2 has the number of updates.
+# The defaults of the settings are those of RNNsearch; the article's experiments differ in these. The article does
+# not stop early, and its Table 2 has the number of updates.
 _PAPER: Mapping[str, Any] = {"loss_normalization": "sum", "patience": 0}
 _ENCDEC: Mapping[str, Any] = {**_PAPER, "attention": "none", "bidirectional": False}
 

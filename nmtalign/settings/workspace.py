@@ -15,7 +15,7 @@ T = TypeVar("T")
 PathPair = tuple[Path, Path]  # (source, target)
 
 FILE_NAME = "nmtalign.toml"
-_MOST_BYTES = 16 << 20  # of a settings file
+_MOST_BYTES = 16 << 20  # the largest settings file
 _TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
 _PAIRS = ("train", "dev", "test")
 

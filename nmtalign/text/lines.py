@@ -58,7 +58,8 @@ def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     while raw := stream.readline(LONGEST_LINE + 1):
         if len(raw) > LONGEST_LINE:
             raise InputError(
-                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with a sentence per line"
+                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with one sentence "
+                "per line"
             )
         yield raw
         number += 1

@@ -77,7 +77,7 @@ class MosesWords(WholeWords):
         """The words and punctuation marks of one line, exactly those of sacremoses.
 
         The rules inspect one word between blanks and the first character behind it, so the tokens of a word can be
-        cached. A line in which they may inspect more goes through sacremoses as a whole.
+        cached. sacremoses tokenises the complete line if they may inspect more.
         """
         words = line.split()
         if not words:

@@ -142,7 +142,7 @@ def _word_by_word(processor: Any) -> bool:
     """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
 
     This is the case if the model merges pairs by rank (bpe: its scores are 0, -1, -2, ...), no piece contains a space
-    inside, and the space is a piece. A unigram model sums rounded scores over the whole line.
+    inside, and the space is a piece. A unigram model sums rounded scores over the complete line.
     """
     numbers = [number for number in range(len(processor)) if not processor.is_unknown(number)]
     return (

@@ -12,7 +12,7 @@ from nmtalign.training.state import Position
 
 @dataclass(frozen=True)
 class TrainingBudget:
-    """The limits of a training; infinity where there is none."""
+    """The limits of a training; infinity means no limit."""
 
     updates: float
     epochs: float

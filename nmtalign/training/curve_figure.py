@@ -41,7 +41,7 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    drawn = panels(curves, axis) or [CurvePanel("loss a word", ())]
+    drawn = panels(curves, axis) or [CurvePanel("loss per word", ())]
     across = min(2, len(drawn))
     down = math.ceil(len(drawn) / across)
     figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down))
@@ -62,7 +62,7 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
 
 
 def _legend(figure: Any, first: Any, lines: Sequence[Any], names: Sequence[str], width: float) -> None:
-    """The models above all panels; an invisible pair of axes holds them, clear of the first panel's title."""
+    """The legend of the models, on invisible axes above all panels and their titles."""
     box = first.get_position()
     height = 0.3 / figure.get_figheight()
     holder = figure.add_axes((box.x0, box.y1, box.width, height))

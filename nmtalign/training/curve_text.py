@@ -16,9 +16,9 @@ from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, panel
 DEV, KEPT = "●", "◆"
 _ROWS, _LEAST, _MOST = 8, 34, 60  # rows of a chart, its smallest and its largest number of columns
 _GAP = 3  # columns between charts
-_COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of a terminal's 256
+_COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of the 256 colours of a terminal
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille sign, by row and column
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bits of a braille sign, by row and column
 _NAME, _FIGURE = 15, 12  # columns of the table
 
 

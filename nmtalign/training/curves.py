@@ -59,7 +59,7 @@ class ValidationPoint(_LossPoint):
 
     bleu: float
     signature: str
-    best: bool  # of all until then, by the metric of the training
+    best: bool  # the best so far, by the metric of the training
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]
     perplexity += _dev(curves, axis, lambda point: point.perplexity)
     speed = _trained(curves, axis, lambda point: point.words_per_second)
     drawn = [
-        CurvePanel("loss a word", loss),
+        CurvePanel("loss per word", loss),
         CurvePanel("perplexity", perplexity, log=True),
         CurvePanel("dev BLEU", _dev(curves, axis, lambda point: point.bleu)),
-        CurvePanel("target words a second", speed, from_zero=True),
+        CurvePanel("target words per second", speed, from_zero=True),
     ]
     return [panel for panel in drawn if panel.values]
 
@@ -298,6 +298,6 @@ class _Reader:
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan if it is missing, or null, which stands for a number that is not finite."""
+    """A number of an event; nan if it is missing, or null, which means a number that is not finite."""
     value = event.get(name)
     return math.nan if value is None else float(value)

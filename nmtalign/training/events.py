@@ -26,7 +26,7 @@ class Event:
 
     update: int
     epoch: float  # epochs completed, with the fraction of the current one
-    seconds: float  # of training, over all runs of the command
+    seconds: float  # training time, over all runs of the command
 
     def as_dict(self) -> Mapping[str, Any]:
         """The event as JSON fields; "event" is its name in lower case, and a number that is not finite is null."""
@@ -66,7 +66,7 @@ class Progressed(Event):
     done: float  # share of the budget that is used up, 0 to 1
     seconds_left: float | None
     skipped: int  # updates left out since the start because the loss was not finite
-    alignment_loss: float | None = None  # of the attention weights, per linked target token, in guided training
+    alignment_loss: float | None = None  # loss of the attention weights per linked target token, in guided training
     backward_loss: float | None = None  # per source word, of the other direction where both are trained
     disagreement: float | None = None  # per sentence, of the attention weights of both directions
 

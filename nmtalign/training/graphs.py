@@ -36,7 +36,7 @@ class BatchBucket:
 
     @classmethod
     def of(cls, batch: Batch, lengths: int = LENGTHS, rows: int = ROWS) -> "BatchBucket":
-        """The smallest bucket that holds the batch."""
+        """The smallest bucket into which the batch fits."""
         return cls(
             _round_up(len(batch.source), rows),
             _round_up(batch.source.shape[1], lengths),
@@ -167,7 +167,7 @@ class GraphedLoss:
             _set_random_state(self._device, drawn)
             self._notice(f"CUDA graphs are off: {problem}; training continues without them, slower")
             return False
-        if all(bool(part.isfinite().all()) for part in expected):  # otherwise nothing was compared
+        if all(bool(part.isfinite().all()) for part in expected):  # else nothing was compared
             self._recordings[key] = inputs, replay
             if len(self._recordings) > self._limit:
                 self._recordings.popitem(last=False)
@@ -205,7 +205,7 @@ class GraphedLoss:
 
 
 def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest relative distance of a pair of tensors; 0 where there is nothing finite to compare."""
+    """The largest relative distance of a pair of tensors; 0 if there is nothing finite to compare."""
     pairs = zip(found, expected, strict=True)
     return max(float(((one - other).norm() / other.norm().clamp_min(1e-30)).nan_to_num()) for one, other in pairs)
 

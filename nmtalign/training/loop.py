@@ -84,7 +84,7 @@ class Trainer:
         self.directions = directions_of(self.model, folder, corpus)
         self._given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
-        # With sparse gradients the processor neither fills nor reads a gradient of the whole vocabulary.
+        # With sparse gradients the processor neither fills nor reads a gradient of the complete vocabulary.
         self._how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.position, self.resumed, self._damage = Position(), found is not None, ""
@@ -252,7 +252,7 @@ class Trainer:
             if position.validated != position.update:
                 self._validate()
             position.finished = reason
-        if not ended_before or self._damage:  # otherwise nothing changes, not even its time
+        if not ended_before or self._damage:  # else nothing changes, not even its time
             self._save()
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)

@@ -55,7 +55,7 @@ class Checkpoint:
 
     path: Path
     position: Position
-    fingerprint: str  # of its run
+    fingerprint: str  # of the run that wrote it
     damage: str | None = None  # the defect of a newer one, which cannot be used
 
 
@@ -166,7 +166,7 @@ def _put(slots: dict[int, dict[str, Any]], key: str, value: Any) -> None:
 
 
 def run_of_weights(folder: Path) -> str | None:
-    """The fingerprint of the run whose weights a folder holds; "" if it is unknown, None where there are no weights."""
+    """The fingerprint of the run whose weights a folder contains; "" if unknown, None if there are no weights."""
     for name in (BEST, PREVIOUS_BEST, LAST):
         with contextlib.suppress(FormatError):
             return read_metadata(folder / name).get("fingerprint", "")
@@ -203,7 +203,7 @@ def forget(folder: Path) -> None:
 def check_space(folders: Sequence[Path], model: nn.Module) -> None:
     """Raises ResourceError if the disk has no room for all checkpoints and weights that exist at the same time.
 
-    `folders` are those of the directions of `model`; the first one holds the checkpoints. Quotas are not considered.
+    `folders` are those of the directions of `model`; the first one contains the checkpoints. Quotas are not considered.
     """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())

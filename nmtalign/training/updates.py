@@ -25,7 +25,7 @@ LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is ta
 class Guidance:
     """Guided alignment (Chen et al. 2016): a loss of the attention weights against given links."""
 
-    weight: float  # of this loss beside that of the words
+    weight: float  # the weight of this loss relative to the loss of the words
     loss: GuidedLoss
     reading: GuidedReading = "current"
 

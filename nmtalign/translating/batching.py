@@ -18,8 +18,8 @@ from nmtalign.settings.training_settings import ModelConfig
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MEMORY_SHARE = 0.1  # of the machine's memory, the default limit
-_GPU_SHARE = 0.5  # of the free memory of a GPU
+_MEMORY_SHARE = 0.1  # share of the machine's memory, the default limit
+_GPU_SHARE = 0.5  # share of the free memory of a GPU
 _MIN_MEMORY = 64 << 20  # bytes; a search gets at least this, whatever the setting
 # The default number of words in a batch times the beam, and the largest number of words; more words are not faster.
 _ROWS, _MAX_WORDS = 12_000, 6_000
@@ -89,7 +89,7 @@ class BatchLimits:
 
 
 class _ThreadCount:
-    """PyTorch's number of threads, a setting of the whole process: 1 while batches are searched in parallel."""
+    """PyTorch's number of threads, a setting of the complete process: 1 while batches are searched in parallel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -161,7 +161,7 @@ class Workers:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
             _thread_count.begin()
         if parallel:
-            torch.set_num_threads(1)  # for the whole process: PyTorch has no setting per thread
+            torch.set_num_threads(1)  # for the complete process: PyTorch has no setting per thread
         results: dict[int, tuple[Callable[[], list[R]], int]] = {}
         for batch in batches:
             own = [items[place] for place in batch]

@@ -46,7 +46,7 @@ class SavedAlignments:
             return file.sentence_count() == sentences
 
     def attributes(self, translator: Translator, inputs: Inputs) -> dict[str, object]:
-        """What the file says about its origin."""
+        """The origin of the file, as the file records it."""
         loaded, settings = translator.loaded, translator.config
         options = {
             "command": "translate",
@@ -146,7 +146,7 @@ class FileTranslation:
     ) -> None:
         """Translates the lines that are left, and calls `report` after each line that was written.
 
-        Output is written inside `guard()`, which may hold back an interruption until the line is complete. Raises
+        Output is written inside `guard()`, which may delay an interruption until the line is complete. Raises
         NmtalignError if a line has no translation.
         """
         try:

@@ -114,7 +114,9 @@ class _ParallelFile:
             return ""
         line = next(self._lines, None)
         if line is None:
-            raise InputError(f"{shown(self._path)}: has no line for {place}; the two must have as many lines")
+            raise InputError(
+                f"{shown(self._path)}: has no line for {place}; the two must have the same number of lines"
+            )
         return line
 
     def finish(self, inputs: str, count: int) -> None:
@@ -122,7 +124,7 @@ class _ParallelFile:
         if self._path is not None and next(self._lines, None) is not None:
             raise InputError(
                 f"{shown(self._path)}: has a line {count + 1}, but {inputs} ended after {count} lines; "
-                "the two must have as many lines"
+                "the two must have the same number of lines"
             )
 
 
@@ -164,7 +166,7 @@ def _parse(line: str, where: str) -> Any:
         reason = f"{error.msg} at column {error.colno}"
     except ValueError as error:
         reason = str(error)
-    raise InputError(f'{where}: not JSON ({reason}); write an object a line, such as {{"text": "..."}}')
+    raise InputError(f'{where}: not JSON ({reason}); write one object per line, such as {{"text": "..."}}')
 
 
 def _refuse(name: str) -> NoReturn:
@@ -227,7 +229,7 @@ def _count_lines(path: Path) -> int:
 
 
 def _unpacked_size(path: Path) -> int | None:
-    """The size of a regular file; for a gzip file, what its last bytes say (modulo 2^32, of its last member)."""
+    """The size of a regular file; for a gzip file, the size in its last bytes (modulo 2^32, of its last member)."""
     size = _status(path).st_size
     if path == STDIN or size < 18:
         return size

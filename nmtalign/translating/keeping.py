@@ -1,11 +1,11 @@
-"""Translations of whole texts that are kept in the model's folder, where later runs find them without PyTorch.
+"""Translations of complete texts that are kept in the model's folder, where later runs find them without PyTorch.
 
 | file in `translations/` | content                                                                           |
 |-------------------------|-----------------------------------------------------------------------------------|
 | 0123456789abcdef.txt    | the translation, one line per line of the text                                    |
 | 0123456789abcdef.json   | its origin and its SHA-256; the name consists of the first 16 hexadecimal digits  |
 |                         | of the SHA-256 of the origin                                                      |
-| weights.json            | the SHA-256 of the weights file, with the size and the times for which it holds   |
+| weights.json            | the SHA-256 of the weights file, with the size and the times for which it is valid |
 
 A translation is used again only if the model, the text, the options and the version of nmtalign are the same, and its
 file is unchanged. All options count except those in `_WITHOUT_EFFECT`.

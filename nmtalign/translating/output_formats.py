@@ -7,7 +7,8 @@
 | JSON   | format json                                                 | one line: an object with all results    |
 
 Log-probabilities and scores are rounded to six decimal places, weights to four. If a subword model writes raw text,
-alignments are between words; the weights of a word's pieces are merged. Otherwise alignments are between tokens.
+alignments are between words; the weights of a word's pieces are merged. In all other cases alignments are between
+tokens.
 """
 
 import json
@@ -32,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def writes_lists(config: TranslateConfig) -> bool:
-    """Whether the output is a Moses n-best list, which has a line for each translation."""
+    """Whether the output is a Moses n-best list, which has one line per translation."""
     return config.format == "text" and (config.n_best > 1 or config.word_scores or config.alignment != "none")
 
 
@@ -79,7 +80,7 @@ class OutputFormat:
 
         | key                              | value                                                                 |
         |----------------------------------|-----------------------------------------------------------------------|
-        | id                               | the id of the request, otherwise the number of the line, from 0       |
+        | id                               | the id of the request; without one the number of the line, from 0     |
         | source                           | the line                                                              |
         | translation, score, log_prob     | those of the best translation                                         |
         | tokens                           | the tokens of the best translation, without `</s>`                    |

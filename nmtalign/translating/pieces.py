@@ -24,7 +24,7 @@ _SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
 class Piece:
     """A line, or a part of a long line, as it is searched: source ids without `</s>`, and required target words.
 
-    `number` is the number of the line in the whole input, `part` the number of the piece in its line. Samples depend
+    `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
     only on these two, the seed and the text.
     """
 
@@ -73,7 +73,7 @@ class PieceDecoder:
         if not self._draws:
             return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
         if any(phrases):
-            raise SettingError("a sample cannot be made to hold given phrases; leave out one of them", sample=True)
+            raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
         numbers = [(piece.number, piece.part) for piece in pieces]
         return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
 
@@ -81,7 +81,7 @@ class PieceDecoder:
 def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:
     """Cuts tokens into pieces of at most `limit`.
 
-    A piece ends after the last sentence end in its second half, otherwise after the last complete word, otherwise at
+    A piece ends after the last sentence end in its second half, else after the last complete word, else at
     the limit.
     """
     pieces, start = [], 0

@@ -25,7 +25,7 @@ from nmtalign.translating.translation import ScoredPair
 from nmtalign.translating.translator import Translator, search_options
 
 _WINDOW_BATCHES = 10  # the size of a window, in batches; the pairs of a window are sorted by length
-_PAIR_CHARACTERS = 12  # of a source word and a target word
+_PAIR_CHARACTERS = 12  # characters of a source word and a target word
 _ID = re.compile(r"\d{1,15}", re.ASCII)
 _NAME = re.compile(r"[^\s=|]+")
 
@@ -69,7 +69,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     """Scores pairs of lines with the models and settings of a translator; one result per pair, in order.
 
     A translation gets the log-probability and the score that the search gave it, except for rounding: probabilities are
-    over all words including `<unk>`, and penalties apply. This holds for equal tokens. Text that is detokenised and
+    over all words including `<unk>`, and penalties apply. This is true for equal tokens. Text that is detokenised and
     tokenised again may differ, and so may a line that was translated in pieces, replaced words, and a search with
     candidates, whose probabilities are normalised over the candidates. An empty source or target consists of `</s>`.
     A pair without any token is not scored; its log-probability is 0, like that of the translation of a blank line.

@@ -12,7 +12,7 @@ class Request:
     """A line to translate, and target text that its translation must contain.
 
     The translation begins with `prefix` and contains each of `phrases`. `extra` is passed on to the result unchanged;
-    it holds the other keys of a JSON line.
+    it contains the other keys of a JSON line.
     """
 
     text: str
@@ -92,7 +92,7 @@ class ScoredPair:
     score: the score that a search would give. `source_unknown` and `target_unknown` count unknown tokens.
     """
 
-    number: int  # of the pair, from 0
+    number: int  # the number of the pair, from 0
     source: str
     target: str
     source_tokens: tuple[str, ...]

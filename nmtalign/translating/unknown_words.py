@@ -16,7 +16,7 @@ from nmtalign.text.vocabulary import UNK_ID, read_entries
 
 Weights = npt.NDArray[np.float32]
 
-_UNKNOWN_SHARE = 0.3  # of the largest weight: an unknown source word with this weight is preferred to known ones
+_UNKNOWN_SHARE = 0.3  # share of the largest weight: an unknown source word with this weight is preferred to known ones
 _UNUSED_SHARE = 0.1  # and an unused source word with this weight is preferred to used ones
 _SENTENCE_ENDS = frozenset(".?!…")
 _VOWELS = frozenset("aàâäeéèêëiîïoôöuùûüœæ")

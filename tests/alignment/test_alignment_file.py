@@ -1,4 +1,4 @@
-"""The HDF5 store: what is written is read back, whole or not at all, in any process."""
+"""The HDF5 file: written records are read back in any process, complete or not at all."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""The page of `nmtalign view`, read back without a browser: what it holds, how it is packed, what it refuses."""
+"""The page of `nmtalign view`, read back without a browser: its contents, its packing, and its errors."""
 
 import base64
 import hashlib
@@ -236,7 +236,7 @@ def test_gold_links_are_counted_as_aer_counts_them(tmp_path):
     assert about(page)["gold"] == "gold"
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 def test_the_input_is_never_written_over(tmp_path):

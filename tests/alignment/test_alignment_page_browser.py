@@ -235,7 +235,7 @@ def test_the_heat_map_is_grey_from_black_to_white(browser, small):
     assert browser.run(shade, 2, 1) == [17, 17, 17, 255]
     browser.point(".cells")
     browser.until("return document.querySelector('.reading li.here')")
-    browser.log()  # chromium has advice for those who read pixels back, as this test does
+    browser.log()  # chromium warns because this test reads pixels back
 
 
 def test_light_and_dark(browser, small):

@@ -1,4 +1,4 @@
-"""The writer of alignments: whatever cuts it off, and wherever, the file that is gone on with ends the same."""
+"""The writer of alignments: after any interruption at any place, the resumed file is equal to an uninterrupted one."""
 
 import contextlib
 import errno
@@ -45,7 +45,7 @@ RECORDS = [record(number) for number in range(COUNT)]
 
 
 def feed(file: AlignmentWriter, stop: int = COUNT, n_best: int = 1) -> None:
-    """Adds what is left of so many records; with n-best lists each sentence has so many of them."""
+    """Adds the records that are still missing from `count`; with n-best lists a sentence has several of them."""
     for number in range(file.records, stop):
         source, target, weights, log_probs = RECORDS[number]
         rank = number % n_best
@@ -70,7 +70,7 @@ def often(path: Path, attributes: Mapping[str, Any] = ATTRIBUTES, **options: Any
 
 
 def cut_off(path: Path, stop: int, **options: Any) -> None:
-    """A run that fails after so many records in all."""
+    """Runs until it fails after a total number of records."""
     with contextlib.suppress(CutOffError), often(path, resume=True, **options) as file:
         feed(file, stop)
         raise CutOffError
@@ -83,7 +83,7 @@ def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Pa
         assert not (tmp_path / "a.h5").exists()
         assert (tmp_path / "a.h5.partial").is_file()
     with often(tmp_path / "a.h5", resume=True) as file:
-        assert file.records == file.sentences == 399  # nobody knows whether the last sentence was whole
+        assert file.records == file.sentences == 399  # the last sentence may be incomplete
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]

@@ -29,7 +29,7 @@ EMPTY = panel("", "le", np.zeros((2, 1)))
 
 
 def test_rows_are_target_words() -> None:
-    # Headings stand on one line: `</s>` has four letters, the words three.
+    # Headings end on the same line: `</s>` has four letters, the words three.
     text = render_text([SMALL], 80)
     assert text.splitlines() == [
         "         <",

@@ -1,4 +1,5 @@
-"""`bench align`: alignments of given pairs as data: how fast they are made, written, read, and how large they are."""
+"""`bench align` measures alignments of given sentence pairs: how fast nmtalign computes, writes and reads them, and
+how large their files are."""
 
 import dataclasses
 import itertools
@@ -30,13 +31,13 @@ from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers
 
-POOL = 4000  # different matrices of the synthetic pairs: far more than gzip looks back
-CONCENTRATION = 0.05  # of the Dirichlet distribution they are drawn from: a word reads mostly one or two others
+POOL = 4000  # different matrices among the synthetic pairs: far more than fit into the window of gzip
+CONCENTRATION = 0.05  # of the Dirichlet distribution of each row: most of a word's weight falls on one or two others
 WORDS = 30000
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     use_threads(given["threads"] or 0)
     keep_memory()
     results: dict[str, Any] = {"benchmark": "align", "machine": describe_machine(given["device"])}
@@ -56,7 +57,8 @@ def run(given: dict[str, Any]) -> int:
 
 
 def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
-    """Pairs a second of forced decoding, with and without its file, and of training's forward pass, in turns."""
+    """Returns the pairs per second of forced decoding, with and without writing a file, and of training's forward
+    pass. The three take turns."""
     texts = random_texts(folder, Size.of(given["size"]), given["length"] + 1, pairs=given["forced"])
     tokenizers = Tokenizers.spaced("en", "fr")
     loaded = load_model(write_model(folder / "made", texts, tokenizers), device=given["device"])
@@ -72,19 +74,19 @@ def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
         task()
         if loaded.device.type == "cuda":
             torch.cuda.synchronize()
-        if number:  # the first warms
+        if number:  # the first round is a warm-up
             seconds[name].append(time.perf_counter() - began)
     return {f"{name}_per_second": given["forced"] / statistics.median(found) for name, found in seconds.items()}
 
 
 def records_of(loaded: LoadedModel, texts: Texts, config: AlignConfig) -> Iterator[AlignmentRecord]:
-    """The alignments of the texts."""
+    """Computes the alignments of the texts."""
     pairs = read_pairs(texts.file("train", "src"), texts.file("train", "tgt"))
     return align([loaded], pairs, dataclasses.replace(config, tokenized=True))
 
 
 def forward_pass(loaded: LoadedModel, texts: Texts, size: int) -> None:
-    """The loss of each pair as training computes it, without gradients."""
+    """Computes the loss of each pair as in training, without gradients."""
     pairs = read_pairs(texts.file("train", "src"), texts.file("train", "tgt"))
     encode = loaded.source_vocabulary.encode, loaded.target_vocabulary.encode
     with torch.no_grad():
@@ -95,7 +97,7 @@ def forward_pass(loaded: LoadedModel, texts: Texts, size: int) -> None:
 
 
 def synthetic(count: int, length: int, seed: int = 0) -> Iterator[AlignmentRecord]:
-    """Pairs of `length` words whose weights are as peaked as those of a trained model."""
+    """Yields pairs of `length` words whose weights are as peaked as those of a trained model."""
     generator = np.random.default_rng(seed)
     shape = (length + 1, length + 1)
     pool = generator.dirichlet(np.full(length + 1, CONCENTRATION), (POOL, length + 1)).astype(np.float32)
@@ -113,18 +115,18 @@ def synthetic(count: int, length: int, seed: int = 0) -> Iterator[AlignmentRecor
 
 
 def write(path: Path, dtype: str, records: Iterator[AlignmentRecord]) -> None:
-    """Writes a file."""
+    """Writes an alignment file."""
     with AlignmentWriter(path, {"direction": "en-fr"}, dtype) as writer:
         for record in records:
             writer.add(record)
 
 
 def storing(path: Path, dtype: str, given: dict[str, Any]) -> dict[str, float]:
-    """What a file of synthetic pairs takes: to write it, on the disk, and to read it."""
+    """Measures a file of synthetic pairs: the time to write it, its size, and the time to read it."""
     count = given["pairs"]
     say(f"{count:,} pairs, {dtype}")
     records = synthetic(count, given["length"])
-    first = next(records)  # after this they cost next to nothing
+    first = next(records)  # this draws the pool; later records cost almost nothing
     began = time.perf_counter()
     write(path, dtype, itertools.chain([first], records))
     seconds = time.perf_counter() - began
@@ -142,7 +144,8 @@ def storing(path: Path, dtype: str, given: dict[str, Any]) -> dict[str, float]:
 
 
 def reading(path: Path, reads: int) -> dict[str, float]:
-    """Milliseconds of a random record, with the file in the system's memory and on the disk; records read in turn."""
+    """Returns the milliseconds to read a random record, with the file in the page cache and on the disk, and the rate
+    of reading all records in order."""
     with AlignmentFile(path) as file:
         chosen = random.Random(1).choices(range(len(file)), k=reads)
         file[0].links()
@@ -165,7 +168,7 @@ def _high(seconds: list[float]) -> float:
 
 
 def _timed(file: AlignmentFile, index: int, forget: Path | None = None) -> float:
-    """Seconds to read a record; of `forget` the system keeps nothing in its memory before."""
+    """Returns the seconds to read a record; the file `forget` is first removed from the page cache."""
     if forget is not None:
         with forget.open("rb") as stream:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -175,17 +178,17 @@ def _timed(file: AlignmentFile, index: int, forget: Path | None = None) -> float
 
 
 def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
-    """What is shown."""
+    """Returns the tables of the results."""
     made = results["making"]
     making_table = Table(
-        f"Alignments of given pairs, {given['size']}, {given['length']} words a side, {given['forced']:,} pairs",
-        ["", "pairs/s", "of forward pass"],
+        f"Alignments of given pairs, {given['size']}, {given['length']} words per side, {given['forced']:,} pairs",
+        ["", "pairs/s", "relative to forward pass"],
         [
             [name, figure(made[key]), percent(made[key] / made["forward_per_second"])]
             for name, key in (
                 ("training's forward pass", "forward_per_second"),
                 ("forced decoding", "pairs_per_second"),
-                ("forced decoding, written", "with_file_per_second"),
+                ("forced decoding, written to a file", "with_file_per_second"),
             )
         ],
     )
@@ -193,12 +196,12 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
         ("seconds to write", "seconds", 1),
         ("pairs/s written", "written_per_second", 0),
         ("bytes", "bytes", 0),
-        ("bytes a cell", "bytes_per_cell", 2),
-        ("bytes a pair", "bytes_per_pair", 0),
+        ("bytes per cell", "bytes_per_cell", 2),
+        ("bytes per pair", "bytes_per_pair", 0),
         ("random read, ms", "warm_ms", 3),
-        ("99 of 100 within", "warm_ms_99", 3),
+        ("99th percentile, ms", "warm_ms_99", 3),
         ("random read from the disk, ms", "cold_ms", 3),
-        ("99 of 100 within", "cold_ms_99", 3),
+        ("99th percentile, ms", "cold_ms_99", 3),
         ("pairs/s read in order", "read_per_second", 0),
     )
     files = results["files"]
@@ -206,7 +209,7 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
         f"Files of {given['pairs']:,} synthetic pairs",
         ["", *files],
         [[name, *(figure(file[key], digits) for file in files.values())] for name, key, digits in rows]
-        + [["writing's share of the time", *(f"{100 * file['share_of_time']:.1f}%" for file in files.values())]],
-        "The share is of forced decoding and writing together, one after the other.",
+        + [["share of time for writing", *(f"{100 * file['share_of_time']:.1f}%" for file in files.values())]],
+        "The share is a part of the total time of forced decoding followed by writing.",
     )
     return [making_table, stored]

@@ -1,4 +1,4 @@
-"""A run that must be over in time: what is left when time is short is skipped, and what was measured is kept."""
+"""A run with a time limit: parts that no longer fit are skipped, and all results measured so far are kept."""
 
 import os
 import signal
@@ -10,18 +10,18 @@ from typing import Any
 
 from bench.report import say
 
-GRACE = 20.0  # seconds after the budget for what does not listen, such as a kernel that hangs
+GRACE = 20.0  # seconds after the budget until a part that cannot be interrupted, such as a hanging kernel, is killed
 
 
 class TimeUp(Exception):  # noqa: N818
-    """The budget is spent."""
+    """The time is up."""
 
 
 class Budget:
-    """So many seconds from here. `section` runs a part if it is likely to fit, and tells in `skipped` what did not."""
+    """A number of seconds from now. `section` runs a part if it is likely to fit; `skipped` names the other parts."""
 
     def __init__(self, seconds: float, keep: Callable[[], None]) -> None:
-        """`keep` writes what has been measured so far; it is called after each part, and before a forced end."""
+        """`keep` writes the results so far; it is called after each part, and before the process is killed."""
         self._end, self._keep = time.monotonic() + seconds, keep
         self.skipped: dict[str, str] = {}
 
@@ -31,7 +31,7 @@ class Budget:
         return self._end - time.monotonic()
 
     def section(self, name: str, part: Callable[[], None], needs: float = 5.0) -> bool:
-        """Runs a part; whether it came to its end. What it raises is noted: the other parts go on without it."""
+        """Runs a part and returns whether it finished. An exception is recorded in `skipped`; other parts still run."""
         if self.left < needs:
             self.skipped[name] = f"no time left ({self.left:.0f} s)"
             return False
@@ -40,7 +40,7 @@ class Budget:
             part()
         except TimeUp:
             self.skipped[name] = "cut off by the end of the budget"
-        except Exception as error:  # one part that fails must not cost the others their figures
+        except Exception as error:  # a part that fails must not lose the results of the others
             self.skipped[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         self._keep()
         if name in self.skipped:
@@ -49,7 +49,7 @@ class Budget:
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Ends the part that is running when the time is up, and the whole process where that does not help."""
+        """Ends the running part when the time is up, and the process if the part does not react."""
         in_main = threading.current_thread() is threading.main_thread()
         before: Any = None
         watch = threading.Timer(self.left + GRACE, self._force)
@@ -67,7 +67,7 @@ class Budget:
                 signal.signal(signal.SIGALRM, before)
 
     def _force(self) -> None:
-        say("the device does not answer; what was measured until now is kept")
+        say("the device does not answer; the results so far are kept")
         self._keep()
         os._exit(5)
 

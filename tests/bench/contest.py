@@ -1,7 +1,7 @@
-"""Variants in processes of their own, one of which runs at a time: each in the environment that it has for its users.
+"""Runs each variant in a separate process, one at a time, so that variants do not share threads, memory or caches.
 
-A process answers requests, a line of JSON each, and is stopped while it has none: the threads of some spin while they
-wait for work. So threads, memory and what a decoder sets up never touch another variant's, and memory is its own.
+A process answers requests, one line of JSON each. It is stopped (SIGSTOP) while it has no request, because the threads
+of some variants spin while they wait for work.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Contestant:
     def __init__(self, name: str, task: Mapping[str, Any]) -> None:
         self.name = name
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        # A process group in this session: should this program be killed, the system wakes and ends those that stand.
+        # A process group in this session: if this program is killed, the system wakes and ends the stopped processes.
         self._process = subprocess.Popen(
             [sys.executable, str(BENCH), "contestant", json.dumps({**task, "variant": name})],
             stdin=subprocess.PIPE,
@@ -38,11 +38,11 @@ class Contestant:
         )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer; raises NmtalignError where it ended instead."""
+        """Returns its answer; raises NmtalignError if the process ended instead."""
         self._signal(signal.SIGCONT)
         pipe_in, pipe_out = self._process.stdin, self._process.stdout
         if pipe_in is None or pipe_out is None:
-            raise ValueError("made with pipes")
+            raise ValueError("the process was started without pipes")
         with contextlib.suppress(BrokenPipeError):
             pipe_in.write(json.dumps(request) + "\n")
             pipe_in.flush()
@@ -57,7 +57,7 @@ class Contestant:
         return answer
 
     def close(self) -> None:
-        """Ends it and what it has started."""
+        """Ends the process and its children."""
         self._signal(signal.SIGKILL)
         self._process.communicate()
         self._said.close()
@@ -69,11 +69,11 @@ class Contestant:
 
 @contextlib.contextmanager
 def contestants(names: Sequence[str], task: Mapping[str, Any]) -> Iterator[dict[str, Contestant]]:
-    """One process for each name, ready to be asked; they end with the block."""
+    """Starts one process per name, ready for requests; they end with the `with` block."""
     with contextlib.ExitStack() as stack:
         started = {}
         for name in names:
             started[name] = Contestant(name, task)
             stack.callback(started[name].close)
-            started[name].ask({})  # the next one starts when this one is ready and stands
+            started[name].ask({})  # the next process starts when this one is ready and stopped
         yield started

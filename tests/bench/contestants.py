@@ -1,4 +1,4 @@
-"""What the processes of `bench translate` do: the naive decoder, nmtalign's translator, and the floor's products."""
+"""The processes of `bench translate`: the naive decoder, nmtalign's translator, and the products of the floor."""
 
 import dataclasses
 import json
@@ -22,23 +22,23 @@ NAMES = ("released", "naive", "naive-batch", *OURS)
 
 @dataclass(frozen=True)
 class Job:
-    """What all variants of a contest are given; paths are absolute."""
+    """The inputs of all variants; paths are absolute."""
 
     model: str
     text: str
-    lexicon: str = ""  # "" = none, and no variant with candidates
-    candidates: int = 1000  # most frequent words, beside the lexicon's
+    lexicon: str = ""  # "" = no lexicon, and no variant with candidates
+    candidates: int = 1000  # most frequent words, added to the lexicon's
     tokenized: bool = True
     min_ratio: float = 0.0
     max_ratio: float = 3.0
     threads: int = 2
     device: str = "cpu"
-    floor: tuple[int, int] = (0, 0)  # words of a sentence, and sentences, for the floor
+    floor: tuple[int, int] = (0, 0)  # (words per sentence, sentences) of the floor
 
 
 @dataclass(frozen=True)
 class Found:
-    """A translation: text, score, and its number of words with `</s>`."""
+    """A translation: its text, its score, and its number of words with `</s>`."""
 
     text: str
     score: float
@@ -49,14 +49,14 @@ class Variant(Protocol):
     """A way to translate lines."""
 
     def prepare(self, beam: int) -> None:
-        """Gets ready for a beam, which is not timed."""
+        """Prepares for a beam size; this is not timed."""
 
     def translate(self, lines: Sequence[str]) -> list[Found]:
-        """One translation a line."""
+        """Returns one translation per line."""
 
 
 class Naive:
-    """The naive decoder, on words that are tokenised beforehand."""
+    """The naive decoder; its input is tokenised beforehand."""
 
     def __init__(self, job: Job, batch: int, recompute_keys: bool) -> None:
         import torch
@@ -68,7 +68,7 @@ class Naive:
         use_threads(job.threads)
         self._job, self._batch, self._recompute_keys = job, batch, recompute_keys
         self._loaded = load_model(Path(job.model), device=job.device, precision="fp32")  # type: ignore[arg-type]
-        with torch.no_grad():  # weights that are mapped from a file are read more slowly
+        with torch.no_grad():  # a copy, because weights that are mapped from a file are read more slowly
             for parameter in self._loaded.model.parameters():
                 parameter.data = parameter.data.clone()
         spaced = SpacedWords()
@@ -91,7 +91,7 @@ class Naive:
 
 
 class Ours:
-    """nmtalign as its users have it: `Translator.translate`, from lines to text, without alignments."""
+    """nmtalign as its users run it: `Translator.translate`, from lines to text, without alignments."""
 
     def __init__(self, job: Job, name: str) -> None:
         self._path = Path(job.model)
@@ -114,10 +114,11 @@ class Ours:
 
 
 def serve(task: str) -> None:
-    """Answers requests from stdin, a line of JSON each, on stdout, until there are no more.
+    """Answers requests from stdin, one line of JSON each, on stdout, until stdin ends.
 
-    {} is answered when all is ready; {"beam": 12, "lines": [0, 1]} with the seconds that these lines of the text took,
-    their translations, and the peak memory so far; of the floor with the seconds of each of its variants.
+    {} is answered when the process is ready. {"beam": 12, "lines": [0, 1]} is answered with the seconds that these
+    lines of the text took, their translations, and the peak memory so far; the floor answers with the seconds of each
+    of its variants.
     """
     given = json.loads(task)
     name = given.pop("variant")
@@ -152,8 +153,8 @@ def _answers(job: Job, name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A sentence's part of the floor under each of ours: of the products of batches as ours makes them, side by side
-    on as many threads."""
+    """Returns the seconds per sentence of the matrix products, for each variant of nmtalign: the products of its
+    batches, computed side by side on the same number of threads."""
     import torch
 
     from bench.floor import Floor
@@ -192,7 +193,7 @@ def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def read_text(path: Path) -> list[str]:
-    """The lines of a text file; raises InputError naming file and line for what cannot be read."""
+    """Returns the lines of a text file; raises InputError with file and line if it cannot be read."""
     from nmtalign.text.lines import read_lines
 
     return list(read_lines(path))

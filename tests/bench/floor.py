@@ -1,4 +1,4 @@
-"""The floor: the time that the matrix products of a pass take when nothing else is done."""
+"""The floor: the time of the matrix products of a forward and backward pass, without any other work."""
 
 import statistics
 import time
@@ -13,19 +13,19 @@ from bench.products import Product, products_of
 from bench.workload import Shape
 from nmtalign.settings.training_settings import ModelConfig
 
-CALLS = 4  # of a product that recurs are timed a round, and taken for all of its calls
+CALLS = 4  # timed calls per round of a recurring product; their time stands for that of all its calls
 
 
 class Floor:
-    """Times the products in turns, a round at a time, so that rounds can alternate with whatever else is measured.
+    """Times the products round by round, so that rounds can alternate with other measurements.
 
-    Products that recur take turns as they do in a pass, a step at a time: each finds in the caches what the others have
-    left there, no more and no less.
+    Recurring products take turns step by step, as in a real pass, so that each finds the caches in the state in which
+    the others have left them.
     """
 
     def __init__(self, batches: Iterable[Sequence[Product]], dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._turns: dict[tuple[Product, ...], int] = defaultdict(int)  # how often each comes up in all batches
+        self._turns: dict[tuple[Product, ...], int] = defaultdict(int)  # how often each turn occurs in all batches
         for products in batches:
             for turn in _turns(products):
                 self._turns[turn] += 1
@@ -33,22 +33,22 @@ class Floor:
 
     @classmethod
     def of_training(cls, config: ModelConfig, shapes: Sequence[Shape], dtype: torch.dtype) -> "Floor":
-        """The floor under loss and gradients of batches of these shapes."""
+        """Returns the floor of loss and gradients for batches of these shapes."""
         return cls([products_of(config, shape) for shape in shapes], dtype)
 
     def measure(self) -> None:
-        """One round: a few calls of each product, into an output that is there already."""
+        """Runs one round: a few calls of each product, into an output that is allocated beforehand."""
         for turn in self._turns:
             self._seconds[turn].append(_time(turn, self._dtype))
 
     @property
     def seconds(self) -> float:
-        """Sum over all turns of the median time of each."""
+        """Returns the sum of the median times of all turns."""
         return sum(statistics.median(self._seconds[turn]) * count for turn, count in self._turns.items())
 
 
 def _turns(products: Sequence[Product]) -> Iterator[tuple[Product, ...]]:
-    """The products of each turn together, every other product alone."""
+    """Groups the products of each turn; every other product is a group by itself."""
     together: dict[str, list[Product]] = defaultdict(list)
     for product in products:
         if product.turn:
@@ -60,7 +60,7 @@ def _turns(products: Sequence[Product]) -> Iterator[tuple[Product, ...]]:
 
 
 def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
-    """Seconds of all calls of all its products, from a few of each, after one that is not counted."""
+    """Returns the seconds of all calls of its products, from a few timed calls of each after one warm-up call."""
     calls = [_call(product, dtype) for product in turn]
     spent = [0.0] * len(turn)
     rounds = min(CALLS, *(product.count for product in turn)) if len(turn) > 1 else min(CALLS, turn[0].count)
@@ -73,7 +73,7 @@ def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
 
 
 def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
-    """A call of the product on random numbers."""
+    """Returns a function that computes the product on random numbers."""
     left = _matrix(product.batch, product.m, product.k, product.left_transposed, dtype)
     right = _matrix(product.batch, product.k, product.n, product.right_transposed, dtype)
     out = torch.empty(product.batch, product.m, product.n, dtype=dtype)
@@ -83,7 +83,7 @@ def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
 
 
 def _matrix(batch: int, rows: int, columns: int, transposed: bool, dtype: torch.dtype) -> Tensor:
-    """Random numbers (batch, rows, columns), in memory by columns if transposed."""
+    """Returns random numbers (batch, rows, columns), stored by columns if transposed."""
     if transposed:
         return _matrix(batch, columns, rows, False, dtype).mT
     cells = batch * rows * columns

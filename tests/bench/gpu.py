@@ -1,7 +1,7 @@
-"""`bench gpu`: everything worth knowing about a CUDA device in one call of under 9 minutes.
+"""`bench gpu`: all measurements and checks of a CUDA device in one command of under 9 minutes.
 
-Needs PyTorch and this checkout alone: `python tests/bench gpu`, from any folder. What matters most comes first, the
-results are written after every part, and what does not fit into the budget is skipped and said.
+It needs only PyTorch and this checkout: `python tests/bench gpu`, from any folder. The most important parts run first,
+the results are written after every part, and parts that do not fit into the budget are skipped and reported.
 """
 
 import os
@@ -23,15 +23,15 @@ FILE = "bench-gpu.json"
 
 
 class WrongResultError(NmtalignError):
-    """The device computes something else than float64 on the CPU does."""
+    """The results of the device differ from those of float64 on the CPU."""
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     device = torch.device(given["device"])
     dry = device.type == "cpu"
     if not dry and not torch.cuda.is_available():
-        raise ResourceError("PyTorch sees no CUDA device here; run it where there is one, or dry with --device cpu")
+        raise ResourceError("PyTorch sees no CUDA device here; use a machine with one, or a dry run with --device cpu")
     if dry:
         interpret_kernels()
     path = given["json"] or Path(os.environ.get("OUT") or ".") / FILE
@@ -50,7 +50,9 @@ def run(given: dict[str, Any]) -> int:
     say(f"written to {path}")
     wrong = [check for checks in results.get("checks", {}).values() for check in checks if not check["ok"]]
     if wrong:
-        raise WrongResultError(f"{len(wrong)} results are not those of float64, the first of {wrong[0]['model']}")
+        raise WrongResultError(
+            f"{len(wrong)} results differ from those of float64; the first is of {wrong[0]['model']}"
+        )
     return 0
 
 
@@ -60,7 +62,7 @@ _DRY = {"hidden": 12, "embedding": 10, "attention_hidden": 9, "maxout": 6, "outp
 def _measure(
     budget: Budget, results: dict[str, Any], size: Size, device: torch.device, batches: list[int], length: int
 ) -> None:
-    """All parts, the most important first."""
+    """Runs all parts, the most important first."""
     results |= {"ceilings": {}, "checks": {}, "speeds": [], "launches": [], "attention": []}
     budget.section("ceilings", lambda: results["ceilings"].update(ceilings(device)))
     peak = results["ceilings"].get("tflops", float("nan"))
@@ -83,7 +85,7 @@ def _measure(
 
 
 def _in_order(paths: list[str], batches: list[int]) -> list[tuple[str, int]]:
-    """The best path at the middle, largest and smallest batch first, then the others."""
+    """Orders the measurements: the best path at the middle, largest and smallest batch first, then the others."""
     inner = [*batches[1:-1][::-1], batches[-1], batches[0]] if len(batches) > 2 else batches
     order = list(dict.fromkeys(inner))
     return [(path, sentences) for path in paths for sentences in order]
@@ -133,25 +135,27 @@ def _attention(
         def part(sentences: int = sentences) -> None:
             results["attention"].extend(attention_rates(size, device, sentences, length, copy_rate))
 
-        budget.section(f"attention alone, batches of {sentences}", part)
+        budget.section(f"attention only, batches of {sentences}", part)
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """The results for people."""
+    """Returns the tables of the results."""
     made = [_speed_table(results)]
     if results["launches"]:
-        columns = ["", "batch", "kernels", "us a kernel", "device busy"]
-        table = Table("Launches: an update whose device is idle waits for the host", columns)
+        columns = ["", "batch", "kernels", "us per kernel", "device busy"]
+        table = Table("Kernel launches (while the device is not busy, the update waits for the host)", columns)
         for row in results["launches"]:
             rates = [figure(row["microseconds_a_kernel"], 1), percent(row["busy"])]
             table.rows.append([TITLES[row["path"]], figure(row["sentences"]), figure(row["kernels"]), *rates])
         made.append(table)
     if results["attention"]:
-        table = Table("One look at the source", ["", "batch", "direction", "us", "GB/s", "of copy rate"])
+        table = Table("One attention step", ["", "batch", "direction", "us", "GB/s", "share of copy rate"])
         for row in results["attention"]:
             rates = [figure(row["microseconds"], 1), figure(row["gb_per_second"]), percent(row["of_copy_rate"])]
             table.rows.append([TITLES[row["path"]], figure(row["sentences"]), row["direction"], *rates])
-        table.note = "GB/s of what must be read, keys and annotations; small batches stay in the device's cache"
+        table.note = (
+            "GB/s: keys and annotations, each read once, per second; small batches stay in the cache of the device"
+        )
         made.append(table)
     made.append(_check_table(results))
     if results["skipped"]:
@@ -160,8 +164,8 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 
 def _speed_table(results: dict[str, Any]) -> Table:
-    columns = ["", "batch", "pairs/s", "words/s", "TFLOP/s", "of matrix rate", "ms", "peak MB", "53M pairs, min"]
-    table = Table(f"Training `{results['workload']['size']}` in bf16, whole updates", columns)
+    columns = ["", "batch", "pairs/s", "words/s", "TFLOP/s", "share of matrix rate", "ms", "peak MB", "53M pairs, min"]
+    table = Table(f"Training `{results['workload']['size']}` in bf16, complete updates", columns)
     for row in sorted(results["speeds"], key=lambda row: (PATHS.index(row["path"]), row["sentences"])):
         table.rows.append(
             [
@@ -178,21 +182,21 @@ def _speed_table(results: dict[str, Any]) -> Table:
         )
     ceiling, words = results["ceilings"], results["workload"]["length"]
     rates = (
-        f"a large bf16 product {ceiling['tflops']:.1f} TFLOP/s, copying {ceiling['copy_gb_per_second']:.0f} GB/s"
+        f"a large bf16 product {ceiling['tflops']:.1f} TFLOP/s, a copy {ceiling['copy_gb_per_second']:.0f} GB/s"
         if ceiling
-        else "no ceilings measured"
+        else "device limits not measured"
     )
     missing_paths = [f"{TITLES[name]}: {why}" for name, why in results["paths"].items() if why != "there"]
-    lines = [in_words(results["machine"]), f"{words} words a side, `</s>` counted; {rates}", *missing_paths]
+    lines = [in_words(results["machine"]), f"{words} words per side, with `</s>`; {rates}", *missing_paths]
     table.note = "\n".join(
-        [*lines, *(["a dry run on the CPU: no figure of it means anything"] if results["dry_run"] else [])]
+        [*lines, *(["a dry run on the CPU: its figures mean nothing"] if results["dry_run"] else [])]
     )
     return table
 
 
 def _check_table(results: dict[str, Any]) -> Table:
-    columns = ["", "precision", "models", "loss", "gradient", "the worst weight's", "which is", ""]
-    table = Table("Largest errors against the naive loop in float64, as shares", columns)
+    columns = ["", "precision", "models", "loss", "gradient", "worst weight", "its name", ""]
+    table = Table("Largest relative errors, compared with the naive loop in float64", columns)
     for path, checks in results["checks"].items():
         for precision in dict.fromkeys(check["precision"] for check in checks):
             rows = [check for check in checks if check["precision"] == precision]

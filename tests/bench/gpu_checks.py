@@ -1,4 +1,4 @@
-"""Whether a device computes the right thing: loss and gradients of small models, by every path, against float64."""
+"""Checks the results of a device: loss and gradients of small models, by every path, compared with float64."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.settings.training_settings import ModelConfig
 
-# Errors as shares of the norm: of the whole gradient, and of that of the worst weight. In bf16 a maxout pair that is
-# nearly even may choose the other unit, and the keys' gradient is a sum of terms that nearly cancel.
+# Errors relative to the norm: of the complete gradient, and of the gradient of the worst weight. In bf16 a maxout
+# unit may choose the other one of two nearly equal values, and the keys' gradient sums terms that nearly cancel.
 ALLOWED = {"fp32": (1e-5, 1e-3), "bf16": (0.12, 0.4)}
 LENGTHS = ((13, 9), (5, 11), (1, 1), (8, 2), (17, 6))  # odd, with padding on both sides
 FEW = ((3, 1), (1, 2))  # for Triton's interpreter, which is slow
 WIDTHS = {"hidden": 48, "embedding": 36, "attention_hidden": 40, "maxout": 20, "output_rank": 28}
-# The paper's model first: where time is short, it is what matters.
+# The paper's model is first, because it matters most if time is short.
 OPTIONS = list(
     itertools.product(
         ("additive", "none"), ("paper", "cudnn"), ("look-generate-update", "look-update-generate")
@@ -29,7 +29,8 @@ OPTIONS = list(
 
 
 def check_path(path: str, device: torch.device, options: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """Errors of loss and gradients against the naive loop in float64 on the CPU, by model and precision."""
+    """Returns the errors of loss and gradients, by model and precision, compared with the naive loop in float64 on the
+    CPU."""
     found = []
     for attention, cell, order in options:
         size = Size.of("tiny", 211, attention=attention, cell=cell, order=order, **WIDTHS)
@@ -46,7 +47,7 @@ def check_path(path: str, device: torch.device, options: list[tuple[str, str, st
             whole = _error(*(torch.cat([found[name].flatten() for name in gradients]) for found in (seen, gradients)))
             loss_error = float((seen_loss - loss).abs() / loss)
             allowed, allowed_worst = ALLOWED[precision]
-            # (Not "and not ... >": what is no number is not right.)
+            # ("<=" rather than "not >", so that NaN counts as wrong.)
             ok = loss_error <= allowed and whole <= allowed and errors[worst] <= allowed_worst
             found.append(
                 {
@@ -73,7 +74,7 @@ def _batch(config: ModelConfig, lengths: Sequence[tuple[int, int]]) -> Batch:
 
 
 def _random_model(config: ModelConfig) -> TranslationModel:
-    """A model whose every weight and bias matters."""
+    """Returns a model in which every weight and bias affects the result."""
     torch.manual_seed(5)
     model = TranslationModel(config)
     with torch.no_grad():
@@ -89,5 +90,5 @@ def _reference(model: TranslationModel, batch: Batch) -> tuple[Tensor, dict[str,
 
 
 def _error(seen: Tensor, wanted: Tensor) -> float:
-    """The distance as a share of what is wanted."""
+    """Returns the distance divided by the norm of the expected value."""
     return float((seen - wanted).norm() / wanted.norm().clamp_min(1e-30))

@@ -1,4 +1,4 @@
-"""What a figure was measured on, and the memory that a process has taken."""
+"""The machine on which a figure was measured, and the memory that a process has used."""
 
 import datetime
 import os
@@ -14,13 +14,13 @@ BENCH = Path(__file__).resolve().parent
 
 
 def environment() -> dict[str, str]:
-    """The environment of programs started from here: they import the nmtalign of this checkout, installed or not."""
+    """The environment of programs started from here: they import nmtalign from this checkout, installed or not."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def describe_machine(device: str = "cpu") -> dict[str, Any]:
-    """Processor or GPU, threads, versions, revision and date: what it takes to get a figure again."""
+    """Returns processor or GPU, threads, versions, revision and date: all that is needed to reproduce a figure."""
     import torch
 
     from nmtalign.core.devices import picks_bf16
@@ -45,7 +45,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """The machine in one line."""
+    """Describes the machine in one line."""
     native = "native bf16" if machine["bf16_native"] else "no native bf16"
     return (
         f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({native}, load {machine['load']}), "
@@ -78,9 +78,10 @@ def revision() -> str:
 
 
 def own_peak_mb() -> float:
-    """The most memory that this process has held at once since its program started (VmHWM), in MB of 2^20 bytes.
+    """Returns the peak memory of this process since its program started (VmHWM), in MB of 2^20 bytes.
 
-    The system's other figure, ru_maxrss, outlives an exec: a child of a large process would begin with its parent's.
+    The other figure of the system, ru_maxrss, survives an exec: the child of a large process would begin with the peak
+    of its parent.
     """
     held = _status("self").get("VmHWM")
     if held is not None:
@@ -90,15 +91,15 @@ def own_peak_mb() -> float:
 
 
 def tree_mb(root: int, field: str = "VmRSS") -> float:
-    """Memory that a process and all its descendants hold now (VmRSS, shared pages counted in each), in MB.
+    """Returns the memory that a process and its descendants use now (VmRSS, shared pages counted in each), in MB.
 
-    With the field VmHWM: the most that each of them has held so far.
+    With the field VmHWM it returns the sum of their peaks so far.
     """
     return sum(status.get(field, 0) for status in _tree(root).values()) / 1024
 
 
 def tree_cpu_seconds(root: int) -> dict[int, float]:
-    """Processor time that a process and each of its descendants have taken so far."""
+    """Returns the processor time that a process and each of its descendants have used so far."""
     found = {}
     for pid in _tree(root):
         try:
@@ -110,7 +111,7 @@ def tree_cpu_seconds(root: int) -> dict[int, float]:
 
 
 def _tree(root: int) -> dict[int, dict[str, int]]:
-    """The status of a process and all its descendants."""
+    """Yields the status of a process and of all its descendants."""
     all_of_them = {
         int(folder.name): _status(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()
     }
@@ -124,7 +125,7 @@ def _tree(root: int) -> dict[int, dict[str, int]]:
 
 
 def _status(pid: str) -> dict[str, int]:
-    """The numbers of /proc/PID/status, memory in kB; nothing where there is none."""
+    """Returns the numbers of /proc/PID/status, memory in kB; empty if the process has ended."""
     try:
         lines = Path("/proc", pid, "status").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

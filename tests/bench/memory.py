@@ -1,4 +1,4 @@
-"""Peak memory of a variant, measured in a process of its own."""
+"""Peak memory of a variant, measured in a separate process."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from nmtalign.errors import NmtalignError
 
 
 def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
-    """The peaks in MB of a new process that runs the variant twice; `given` are the options of the workload."""
+    """Returns the peaks in MB of a new process that runs the variant twice; `given` are the options of the workload."""
     task = json.dumps({**given, "variant": variant})
     done = subprocess.run([sys.executable, str(BENCH), "memory", task], capture_output=True, text=True)
     if done.returncode:
@@ -22,7 +22,7 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
 
 
 def measure(task: str) -> None:
-    """What that process does: prints the peaks after the imports, after loss and gradients, and after an update."""
+    """Runs in that process: prints the peaks after the imports, after loss and gradients, and after an update."""
 
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model

@@ -1,9 +1,9 @@
-"""The naive loop: the model of PAPER section 2 written down the obvious way, for the benchmark to beat.
+"""The naive loop: the model of Bahdanau et al. (2015), appendix A, implemented in the obvious way, as a baseline.
 
-One Python loop over the steps with everything inside the step: the word's embedding, the cell's inputs, attention,
-readout and the logits of that step; plain autograd; the logits of all steps kept for one cross entropy. The keys
-(`U_a annotations`) are computed once a sentence, or, with `recompute_keys`, at every step as the equations are printed.
-It reads the weights of a TranslationModel by their names and is an independent second writing of the same equations.
+One Python loop runs over the steps and computes everything inside a step: the embedding of the word, the inputs of the
+cell, attention, readout and logits. It uses plain autograd and keeps the logits of all steps for one cross entropy. The
+keys (`U_a annotations`) are computed once per sentence, or, with `recompute_keys`, at every step as in the equations.
+It uses the weights of a TranslationModel by name. It is a second implementation, independent of nmtalign's own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,17 +15,17 @@ from torch.nn import functional as F
 
 from nmtalign.settings.training_settings import ModelConfig
 
-IGNORED = -100  # what F.cross_entropy leaves out
+IGNORED = -100  # the target value that F.cross_entropy leaves out
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder knows of N sentences, or of N hypotheses with a copy each of what belongs to their sentence."""
+    """The encoded source of N sentences, or of N hypotheses, each with a copy of its sentence."""
 
     annotations: Tensor  # (N, Tx, 2n)
     mask: Tensor  # (N, Tx), True = a real token
-    keys: Tensor | None  # (N, Tx, n'); None without attention, and where they are computed at every step
-    summary: Tensor  # what the first decoder state is made of; without attention the fixed context
+    keys: Tensor | None  # (N, Tx, n'); None without attention, and if they are computed at every step
+    summary: Tensor  # the input of the first decoder state; without attention also the fixed context
 
     def select(self, rows: Tensor) -> "Memory":
         """Copies of the rows (indices), in their order."""
@@ -35,7 +35,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """The decoder's state (N, n) and the context (N, 2n) that it has looked up last, None before the first step."""
+    """The decoder's state (N, n) and the last context (N, 2n), which is None before the first step."""
 
     hidden: Tensor
     context: Tensor | None
@@ -46,7 +46,7 @@ class State:
 
 
 class NaiveLoop:
-    """The loss of a batch by the naive loop; `weights` are a model's parameters by name, gradients flow into them."""
+    """Computes the loss of a batch; `weights` are the parameters of a model by name, and gradients flow into them."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor], recompute_keys: bool = False) -> None:
         self.config = config
@@ -57,7 +57,7 @@ class NaiveLoop:
     def loss(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-likelihood of the target words (B, Ty), summed; padding (mask False) left out."""
+        """Returns the sum of the negative log-likelihoods of the target words (B, Ty), without padding (mask False)."""
         memory = self.remember(source, source_mask)
         state, previous, steps = self.start(memory), None, []
         for i in range(target.shape[1]):
@@ -69,18 +69,18 @@ class NaiveLoop:
         return F.cross_entropy(logits, wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
 
     def remember(self, source: Tensor, mask: Tensor) -> Memory:
-        """Reads the source (N, Tx)."""
+        """Encodes the source (N, Tx)."""
         annotations, summary = self._encode(source, mask)
         keys = self._keys(annotations) if self._attends and not self.recompute_keys else None
         return Memory(annotations, mask, keys, summary)
 
     def start(self, memory: Memory) -> State:
-        """The state before the first step."""
+        """Returns the state before the first step."""
         hidden = F.linear(memory.summary, self["decoder.initial_weight"], self["decoder.initial_bias"])
         return State(torch.tanh(hidden), None)
 
     def step(self, memory: Memory, state: State, previous: Tensor | None) -> tuple[State, Tensor]:
-        """The next state, and the logits (N, K) of its word, from the previous words (N,), None at the first step."""
+        """Returns the next state and the logits (N, K) of its word; previous words (N,) are None at the first step."""
         hidden, context = state.hidden, state.context
         if previous is None:
             word = hidden.new_zeros(len(hidden), self.config.embedding)
@@ -102,7 +102,7 @@ class NaiveLoop:
         return F.embedding(words, self[f"{name}.weight"]) + self[f"{name}.bias"]
 
     def _encode(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(annotations (B, Tx, 2n), what the first decoder state is made of)."""
+        """Returns the annotations (B, Tx, 2n) and the input of the first decoder state."""
         length = source.shape[1]
         forward = self._read(source, mask, 0, range(length))
         if not self.config.bidirectional:
@@ -112,7 +112,7 @@ class NaiveLoop:
         return annotations, backward[0] if self._attends else torch.cat([forward[-1], backward[0]], -1)
 
     def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
-        """The states of one direction, in the order read; padding leaves a state as it is."""
+        """Returns the states of one direction, in reading order; padding leaves a state unchanged."""
         state = self["encoder.cell.bias"].new_zeros(len(source), self.config.hidden)
         states = []
         for j in order:
@@ -123,13 +123,13 @@ class NaiveLoop:
         return states
 
     def _inputs(self, name: str, x: Tensor, direction: int | None = None) -> Tensor:
-        """What a cell takes from its input (..., m): (..., 3n). The encoder's weights have one entry a direction."""
+        """Returns the products (..., 3n) of a cell's input (..., m); encoder weights have one entry per direction."""
         return F.linear(x, self[f"{name}.input_weight"][slice(None) if direction is None else direction])
 
     def _cell(
         self, name: str, inputs: Tensor, state: Tensor, context: Tensor | None, direction: int | None = None
     ) -> Tensor:
-        """The next state (B, n) of the gated unit, from the inputs (B, 3n)."""
+        """Returns the next state (B, n) of the gated unit, given the input products (B, 3n)."""
         pick = slice(None) if direction is None else direction
         U, bias = (self[f"{name}.{part}"][pick] for part in ("recurrent_weight", "bias"))
         n = self.config.hidden
@@ -149,7 +149,7 @@ class NaiveLoop:
         return F.linear(annotations, self["decoder.attention.key_weight"])
 
     def _context(self, state: Tensor, memory: Memory) -> Tensor:
-        """sum_j weights[j] * annotations[j], or, without attention, the fixed context."""
+        """Returns sum_j weights[j] * annotations[j], or, without attention, the fixed context."""
         if not self._attends:
             return memory.summary
         keys = self._keys(memory.annotations) if memory.keys is None else memory.keys
@@ -160,7 +160,7 @@ class NaiveLoop:
         return torch.bmm(weights[:, None].to(memory.annotations.dtype), memory.annotations).squeeze(1)
 
     def _logits(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
-        """Logits (B, K) of one step: maxout layer, then the softmax's product."""
+        """Returns the logits (B, K) of one step: the maxout layer, then the product with the output weights."""
         total = F.linear(state, self["readout.state_weight"], self["readout.bias"])
         total = total + F.linear(word, self["readout.word_weight"]) + F.linear(context, self["readout.context_weight"])
         hidden = total.unflatten(-1, (-1, 2)).amax(-1)

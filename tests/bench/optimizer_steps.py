@@ -1,4 +1,4 @@
-"""The optimiser on the gradients of a real batch: ours beside PyTorch's own, which take turns."""
+"""The step of the optimiser on the gradients of a real batch: nmtalign's and PyTorch's own, which take turns."""
 
 import statistics
 from collections.abc import Callable
@@ -15,9 +15,10 @@ from nmtalign.training.optimizers import Descent, make_optimizer
 
 
 def step_seconds(workload: Workload, repeats: int) -> dict[str, float]:
-    """Median seconds of the step alone, and of clipping and step as in training, ours and PyTorch's.
+    """Returns the median seconds of the step only, and of clipping and step as in training, for nmtalign and PyTorch.
 
-    Ours gets the gradients of the embeddings by rows, as in training; PyTorch's, with its defaults, dense ones.
+    nmtalign's optimiser gets the gradients of the embeddings by rows, as in training. PyTorch's, with its default
+    settings, gets dense gradients.
     """
     tasks = {**_ours(workload), **_of_torch(workload)}
     return {name: statistics.median(seconds) for name, seconds in take_turns(tasks, repeats).items()}
@@ -32,14 +33,14 @@ def _ours(workload: Workload) -> dict[str, Task]:
     give_again = _keep_gradients(model)
 
     def clipped() -> None:
-        give_again()  # a pointer a weight: a step of ours takes the gradients away
+        give_again()  # one assignment per weight, because a step of nmtalign's optimiser removes the gradients
         descent.step(training.learning_rate)
 
     return {"ours": alone.step, "ours with clipping": clipped}
 
 
 def _of_torch(workload: Workload) -> dict[str, Task]:
-    """The optimiser of that name as PyTorch makes it."""
+    """Returns PyTorch's optimiser of that name."""
     training, model = workload.size.training, _with_gradients(workload, False)
     optimizer = _torch_optimizer(model, training)
 
@@ -58,7 +59,7 @@ def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch
 
 
 def _with_gradients(workload: Workload, by_rows: bool) -> TranslationModel:
-    """A model after a backward pass over a batch."""
+    """Returns a model after a backward pass over a batch."""
     model, batch = make_model(workload), workload.batches[0]
     objective = model.loss(*batch.inputs(), how=as_training(False, by_rows)).objective
     (objective / len(batch.source)).backward()
@@ -66,7 +67,7 @@ def _with_gradients(workload: Workload, by_rows: bool) -> TranslationModel:
 
 
 def _keep_gradients(model: TranslationModel) -> Callable[[], None]:
-    """A function that gives the present gradients again."""
+    """Returns a function that restores the present gradients."""
     kept = [(parameter, parameter.grad) for parameter in model.parameters()]
 
     def give_again() -> None:

@@ -1,4 +1,4 @@
-"""The ways by which an update runs on a device: PyTorch's operations, fused kernels, and CUDA graphs of either."""
+"""The paths by which an update runs on a device: PyTorch's operations, fused kernels, and CUDA graphs of either."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ TITLES = {"graphs": "kernels in CUDA graphs", "kernels": "fused kernels", "plain
 
 
 def missing(path: str, device: torch.device) -> str | None:
-    """Why there is no such path on a device; None where there is one."""
+    """Returns why a path is not available on a device, or None if it is."""
     if path == "plain":
         return None
     if path == "graphs" and device.type != "cuda":
@@ -35,7 +35,7 @@ def missing(path: str, device: torch.device) -> str | None:
 
 @contextmanager
 def following(path: str) -> Iterator[None]:
-    """Everything inside goes by that path; on a CPU the kernels run in Triton's interpreter."""
+    """Within the block, computations use that path; on a CPU the kernels run in Triton's interpreter."""
     from nmtalign.core.gpu import forced
 
     with forced(path != "plain"):
@@ -43,14 +43,14 @@ def following(path: str) -> Iterator[None]:
 
 
 def interpret_kernels() -> None:
-    """Lets Triton's kernels run on a CPU; must come before Triton is imported."""
+    """Makes Triton's kernels run on a CPU; must be called before Triton is imported."""
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def make_update(
     path: str, model: TranslationModel, how: Activations, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> Callable[[Batch], None]:
-    """A function that makes one update, as training does it: loss, gradients, clipping, the optimiser's step."""
+    """Returns a function that makes one update as in training: loss, gradients, clipping, optimiser step."""
     loss, descent = make_loss(path, model, how), Descent(optimizer, training.clip_norm)
 
     def update(batch: Batch) -> None:
@@ -61,7 +61,8 @@ def make_update(
 
 
 def make_loss(path: str, model: TranslationModel, how: Activations) -> EagerLoss | GraphedLoss:
-    """What leaves loss and gradients of a batch, by a path; raises RuntimeError where graphs do not come about."""
+    """Returns a function that computes loss and gradients of a batch by a path; raises RuntimeError if no CUDA graph
+    can be captured."""
     device = next(model.parameters()).device
     loss = BatchLoss(model, 0.0, how=how)
     eager = EagerLoss(loss, device)
@@ -75,10 +76,10 @@ def _refuse(reason: str) -> None:
 def loss_and_gradients(
     path: str, model: TranslationModel, how: Activations, batch: Batch
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss and the gradients by name, in float64 on the CPU; of a graph, what its replay gives."""
+    """Returns the summed loss and the gradients by name, in float64 on the CPU; for a graph, those of its replay."""
     loss = make_loss(path, model, how)
     nll = None
-    for _ in range(3 if path == "graphs" else 1):  # eager, recorded, replayed
+    for _ in range(3 if path == "graphs" else 1):  # eager, captured, replayed
         model.zero_grad(set_to_none=True)
         nll = loss(batch)
     gradients = {name: _plain(parameter.grad) for name, parameter in model.named_parameters()}

@@ -1,4 +1,4 @@
-"""Other toolkits on the same text, each in an environment of its own: run for a short time, read from their logs."""
+"""Other toolkits train on the same text for a short time, each in a separate environment; their logs are evaluated."""
 
 import shutil
 import statistics
@@ -22,15 +22,16 @@ from bench.workload import Size
 from nmtalign.errors import NmtalignError, UsageError
 
 OURS = "nmtalign"
-INSTALLED = "installed"  # a file that stands in an environment once all of it is there
+INSTALLED = "installed"  # a file that marks an environment as complete
 
 
 class PeerError(NmtalignError):
-    """A toolkit that does not install or run; the others go on without it."""
+    """A toolkit cannot be installed or run; the others continue without it."""
 
 
 def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, dict[str, Any]]:
-    """Figures by name, ours first, or {"failed": why}; the whole programs are timed, updates and reading included."""
+    """Returns figures by name, nmtalign's first, or {"failed": why}. Complete programs are timed, with reading of text
+    and with updates."""
     asked = chosen(given["peers"])
     environments = given["peer_env"] or ROOT / ".venv-peers"
     found = {}
@@ -48,17 +49,17 @@ def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, di
 
 
 def chosen(text: str) -> list[Recipe]:
-    """The toolkits of a list such as "joeynmt,marian", or of "all"; raises UsageError for an unknown one."""
+    """Parses a list such as "joeynmt,marian", or "all"; raises UsageError for an unknown toolkit."""
     known = recipes(torch.__version__)
     names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise UsageError(f"--peers: unknown toolkit '{name}'; there are {', '.join(known)}")
+            raise UsageError(f"--peers: unknown toolkit '{name}'; choose from {', '.join(known)}")
     return [known[name] for name in names]
 
 
 def softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `run` gives, or {"failed": why}."""
+    """Returns the result of `run`, or {"failed": why}."""
     try:
         return run()
     except NmtalignError as error:
@@ -67,7 +68,7 @@ def softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _run_ours(texts: Texts, sentences: int, seconds: float) -> dict[str, Any]:
-    """`nmtalign train` as a whole, as the others are run."""
+    """Runs the complete command `nmtalign train`, as the other toolkits are run."""
     data = prepare(texts)
     (texts.folder / "nmtalign.toml").write_text("[train]\nlog_every = 4\n", encoding="utf-8")
     options = [*training_options(texts.size, sentences, torch.get_num_threads()), "-o", str(texts.folder / "ours")]
@@ -84,14 +85,14 @@ def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[s
     say(f"{recipe.note}, {seconds:g} s")
     threads = str(job.threads)
     command = recipe.train_command(folder / "bin", Job(job.texts, own, job.sentences, job.threads))
-    # Marian counts its threads as workers; its matrix library's own would multiply them.
+    # Marian's threads are workers; further threads of its matrix library would multiply their number.
     inside = "1" if recipe.name == "marian" else threads
     seen = watch(command, recipe.rate, seconds, own, {"OMP_NUM_THREADS": inside, "MKL_NUM_THREADS": inside})
     return {"note": recipe.note, **_figures(recipe.note, seen, recipe.help_command(folder / "bin"))}
 
 
 def install(recipe: Recipe, folder: Path) -> None:
-    """Makes the toolkit's environment, once; what an attempt has left that was cut off is made anew."""
+    """Makes the toolkit's environment, once; the remains of an interrupted attempt are replaced."""
     if (folder / INSTALLED).exists():
         return
     say(f"installing {recipe.note} into {folder} (once)")
@@ -104,12 +105,12 @@ def install(recipe: Recipe, folder: Path) -> None:
         if done.returncode:
             complaints = [line for line in done.stderr.splitlines() if "error" in line.lower()]
             why = complaints[0] if complaints else f"{Path(command[0]).name} ended with {done.returncode}"
-            raise PeerError(f"{recipe.name}: does not install: {why.strip()[:200]}")
+            raise PeerError(f"{recipe.name}: cannot be installed: {why.strip()[:200]}")
     (folder / INSTALLED).write_text(recipe.note + "\n", encoding="utf-8")
 
 
 def _figures(name: str, seen: Watched, help_command: list[str]) -> dict[str, Any]:
-    """Median rate without the first report, which has the warming up in it, unless there is no other."""
+    """Returns the median rate without the first report, which contains the warm-up, unless there is no other."""
     rates = [float(text.replace(",", "")) for _, text in seen.matches]
     rates = rates[1:] or rates
     if not rates:
@@ -133,9 +134,9 @@ def _help_seconds(command: list[str]) -> float:
 
 
 def peers_table(found: dict[str, dict[str, Any]]) -> Table:
-    """The toolkits, ours first, ratios first."""
+    """Returns the table of the toolkits: nmtalign first, ratios first."""
     columns = ["", "ours is", "words/s", "peak MB", "--help", "first report"]
-    table = Table("Whole programs on the same text, updates and reading included", columns)
+    table = Table("Complete programs on the same text, with reading of text and with updates", columns)
     ours = found[OURS].get("target_words_per_second")
     for name, figures in found.items():
         title = figures.get("note", "nmtalign train" if name == OURS else name)
@@ -147,6 +148,6 @@ def peers_table(found: dict[str, dict[str, Any]]) -> Table:
         waits = (f"{figures[key]:.1f} s" for key in ("help_seconds", "first_report_seconds"))
         table.rows.append([title, ratio, figure(rate), figure(figures["peak_mb"]), *waits])
     failures = [figures["failed"] for figures in found.values() if "failed" in figures]
-    peak = "peak: resident memory of the program and its children, looked at 5 times a second"
+    peak = "peak: resident memory of the program and its children, measured 5 times per second"
     table.note = "\n".join([*failures, peak])
     return table

@@ -11,15 +11,15 @@ from nmtalign.files import atomic_path
 OURS, FLOOR, INK, PALE = "#1f5fa8", "#c8ccd2", "#22262b", "#6b727b"
 TITLES = {
     "hidden": "hidden units n",
-    "vocabulary": "vocabulary, words a side",
-    "length": "words a sentence",
-    "batch": "sentences a batch",
-    "processes": "processes (whole updates)",
+    "vocabulary": "vocabulary, words per side",
+    "length": "words per sentence",
+    "batch": "sentences per batch",
+    "processes": "processes (complete updates)",
 }
 
 
 def check_plot(path: Path) -> None:
-    """Raises UsageError where nothing could be drawn to `path` in the end."""
+    """Raises UsageError if no figure could be written to `path` at the end."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("--plot: matplotlib is not installed; install nmtalign[plot]")
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -27,7 +27,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw_scaling(results: dict[str, Any], path: Path) -> None:
-    """Draws one panel an axis: words/s reached, the floor of the products above it, and the share between them."""
+    """Draws one panel per axis: the words/s of training, the floor of the products above it, and their ratio."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -45,7 +45,7 @@ def draw_scaling(results: dict[str, Any], path: Path) -> None:
         panel.set_visible(False)
     machine, base = results["machine"], results["base"]
     figure.suptitle(
-        f"Training `{base['size']}` in {results['precision']}: target words a second, loss and gradients",
+        f"Training `{base['size']}` in {results['precision']}: target words per second, loss and gradients",
         x=0.01, ha="left", fontsize=12, fontweight="bold",
     )  # fmt: skip
     _draw_key(figure, machine, base)
@@ -80,7 +80,7 @@ def _draw_panel(panel: Any, axis: str, points: list[dict[str, Any]], base: int |
 
 
 def _label(panel: Any, place: int, rate: float, point: dict[str, Any], inside: bool) -> None:
-    """The rate in its bar and the share of the floor above the floor's; both above where the bar is too low."""
+    """Writes the rate into its bar and the share above the floor's bar; both above it if the bar is low."""
     share = "" if point["of_floor"] is None else f"{100 * point['of_floor']:.0f}%"
     above = share if inside else f"{_short(rate)}, {share}".rstrip(", ")
     height = point["floor_words_per_second"] or rate
@@ -91,12 +91,12 @@ def _label(panel: Any, place: int, rate: float, point: dict[str, Any], inside: b
 
 
 def _draw_key(figure: Any, machine: dict[str, Any], base: dict[str, Any]) -> None:
-    """What the colours mean, and what it was measured on."""
+    """Draws the legend: the meaning of the colours, and the machine."""
     x, y = 0.012, 0.985 - 0.42 / figure.get_figheight()
     pieces = [
         *(("■ ", OURS), ("reached   ", INK)),
-        *(("■ ", FLOOR), ("the floor: matrix products alone, and the share reached   ", INK)),
-        ("bold: where the other panels stand", INK),
+        *(("■ ", FLOOR), ("the floor: only the matrix products, and the share reached   ", INK)),
+        ("bold: the value used in the other panels", INK),
     ]
     for text, colour in pieces:
         drawn = figure.text(x, y, text, color=colour, fontsize=9)
@@ -107,5 +107,5 @@ def _draw_key(figure: Any, machine: dict[str, Any], base: dict[str, Any]) -> Non
 
 
 def _short(value: float) -> str:
-    """4,200 as 4.2k."""
+    """Writes 4,200 as 4.2k."""
     return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.0f}"

@@ -1,8 +1,8 @@
-"""The matrix products of a pass, forward and backward, at the shapes of a batch: what nobody can do without.
+"""The matrix products of a forward and backward pass, at the shapes of a batch: the least work of any implementation.
 
-Products of all steps that do not wait for each other are one product; those that recur are one a step; the gradient of
-a weight is one product over all steps. Everything else (gates, softmax, tanh of the attention) is left out: the time of
-these products alone is the floor under any implementation, and 2 m k n their floating-point operations.
+Products of all steps that do not depend on each other are one product. A recurring product is one per step. The
+gradient of a weight is one product over all steps. Everything else (gates, softmax, tanh of the attention) is left out.
+The time of these products only is the floor of any implementation. A product has 2 m k n floating-point operations.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ DECODER = "decoder recurrence"
 
 @dataclass(frozen=True)
 class Product:
-    """`count` products of `batch` pairs of matrices, (m, k) by (k, n); transposed = so stored in memory.
+    """`count` products of `batch` pairs of matrices, (m, k) by (k, n); transposed = stored by columns.
 
-    Those of one `turn` come one after the other at each step of a recurrence; "" = all at once.
+    Products of the same `turn` are computed one after the other at each step of a recurrence; "" = not recurrent.
     """
 
     name: str
@@ -33,26 +33,26 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of all `count`, a multiplication and an addition each counted."""
+        """Floating-point operations of all `count` products; multiplications and additions are counted separately."""
         return 2 * self.m * self.k * self.n * self.count * self.batch
 
 
 def products_of(config: ModelConfig, shape: Shape) -> list[Product]:
-    """All products of a forward and backward pass over a batch."""
+    """Returns all products of a forward and backward pass over a batch."""
     return [*_encoder(config, shape), *_decoder(config, shape), *_attention(config, shape), *_readout(config, shape)]
 
 
 def flops_of(config: ModelConfig, shape: Shape) -> int:
-    """Floating-point operations of those products."""
+    """Returns the floating-point operations of those products."""
     return sum(product.flops for product in products_of(config, shape))
 
 
 def _layer(
     name: str, rows: int, inner: int, outer: int, steps: int = 1, copies: int = 1, net: str = ""
 ) -> Iterator[Product]:
-    """A weight (outer, inner) at `steps` steps of `rows` rows, `copies` of them: forward, then both gradients.
+    """Yields the products of `copies` weights (outer, inner) at `steps` steps of `rows` rows: forward, both gradients.
 
-    `net` names the recurrence that it takes part in at each step.
+    `net` names the recurrence that contains the weight.
     """
     there, back = (f"{net} forward", f"{net} backward") if net else ("", "")
     yield Product(f"{name}: forward", rows, inner, outer, steps * copies, right_transposed=True, turn=there)
@@ -61,7 +61,7 @@ def _layer(
 
 
 def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: int = 1) -> Iterator[Product]:
-    """The recurrent products of a cell; the paper's candidate waits for its reset gate."""
+    """Yields the recurrent products of a cell; the candidate state of the paper's cell needs its reset gate first."""
     n = config.hidden
     if config.cell == "paper":
         yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies, name)
@@ -71,7 +71,7 @@ def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: in
 
 
 def annotation_size(config: ModelConfig) -> int:
-    """Width of an annotation: 2n, or n with one direction."""
+    """Returns the size of an annotation: 2n, or n with one direction."""
     return (2 if config.bidirectional else 1) * config.hidden
 
 
@@ -85,13 +85,13 @@ def _encoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
 def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     attends = config.attention == "additive"
     size = annotation_size(config)
-    # look-generate-update: no word is generated after the last update, so nobody computes it.
+    # look-generate-update: no word is generated after the last update, so it is not computed.
     updates = shape.target - (config.order == "look-generate-update")
     summary = config.hidden if attends else size
     yield from _layer("decoder start", shape.sentences, summary, config.hidden)
     yield from _layer("decoder inputs", shape.sentences * updates, config.embedding, 3 * config.hidden)
     yield from _recurrent(config, DECODER, shape.sentences, updates)
-    # A fixed context is multiplied once a sentence.
+    # A fixed context is multiplied once per sentence.
     context = (shape.sentences, size, 3 * config.hidden)
     yield from (
         _layer("decoder context", *context, updates, net=DECODER) if attends else _layer("decoder context", *context)
@@ -99,9 +99,10 @@ def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
 
 
 def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
-    """Query, keys, energies and contexts, and the gradient of each.
+    """Yields the products of query, keys, energies and contexts, and of the gradient of each.
 
-    That of the query sums the energies' gradient times the derivative of tanh over the source: a product a sentence.
+    The gradient of the query is the sum, over the source words, of the gradient of the energies times the derivative of
+    tanh: one product per sentence.
     """
     if config.attention != "additive":
         return

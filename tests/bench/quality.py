@@ -1,6 +1,6 @@
-"""`bench quality`: how well toolkits translate after as many words of the same corpus, with models of the same sizes.
+"""`bench quality`: how well toolkits translate after training on equally many words, with models of equal sizes.
 
-Everyone gets the tokens of a prepared corpus, the same vocabularies, batches of as many sentences and as many updates.
+All toolkits get the same tokens, vocabularies, sentences per batch and number of updates.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from nmtalign.text.tokenizer import Tokenizer, Tokenizers
 from nmtalign.training.curves import read_curves
 
 EQUAL = "same optimiser"
-# Ours: with the optimiser of the others, in both forms of the decoder, and as its preset trains it.
+# nmtalign: with the optimiser of the others, in both forms of the decoder, and with the settings of its preset.
 OURS: Mapping[str, Sequence[str]] = {
     f"nmtalign, {EQUAL}": (),
     f"nmtalign, the paper's cell and order, {EQUAL}": ("--cell", "paper", "--order", "look-generate-update"),
@@ -42,7 +42,7 @@ OURS: Mapping[str, Sequence[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What everyone is asked to do."""
+    """The task of all toolkits."""
 
     texts: Texts  # train, dev and test as tokens
     corpus: Path
@@ -53,7 +53,7 @@ class Task:
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     machine = describe_machine()
     recipes = [recipe for recipe in chosen(given["peers"]) if _has_recipe(recipe)] if given["peers"] else []
     with tempfile.TemporaryDirectory() as temporary:
@@ -78,16 +78,16 @@ def run(given: dict[str, Any]) -> int:
 
 def _has_recipe(recipe: Recipe) -> bool:
     if recipe.name not in QUALITY_RECIPES:
-        say(f"{recipe.note}: left out, it is not told how to do this")
+        say(f"{recipe.note}: left out, because this measurement has no recipe for it")
     return recipe.name in QUALITY_RECIPES
 
 
 def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
-    """The task, and the target words (`</s>` counted) that its updates see; files are written to the folder."""
+    """Returns the task and the number of target words (with `</s>`) of its updates; writes files to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = Corpus.open(given["data"])
     if "dev" not in corpus.splits:
-        raise UsageError(f"{given['data']}: has no dev split; prepare it with --dev")
+        raise UsageError(f"{given['data']}: the corpus has no dev set; prepare it with --dev")
     size = Size.of(given["size"]).with_vocabularies(len(corpus.source_vocabulary), len(corpus.target_vocabulary))
     vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
     longest = 0
@@ -130,7 +130,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
-    """`nmtalign train` and `nmtalign translate`, as the others are run."""
+    """Runs `nmtalign train` and `nmtalign translate`, as the other toolkits are run."""
     folder, training = task.texts.folder / f"ours-{number}", task.training
     budget = ["--max-updates", str(training.updates), "--epochs", "0", "--max-time", "1000h", "--patience", "0"]
     budget += ["--validate-every", str(training.updates), "--seed", str(training.seed)]
@@ -160,7 +160,7 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     lines = _call([*command, "translate", "-m", str(folder), str(task.texts.file("test", "src")), *search], name, task)
     curves = read_curves(folder)
     if curves.best is None:
-        raise NmtalignError(f"{name}: no look at dev in {folder}")
+        raise NmtalignError(f"{name}: no validation on dev in {folder}")
     figures = {"dev_loss": curves.best.loss, "parameters": int(curves.start.get("parameters", 0)), "seconds": seconds}
     return {**figures, **_scores(task, name, lines)}
 
@@ -192,10 +192,10 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
 def _call(
     command: Sequence[str], name: str, task: Task, stdin: Path | None = None, *, errors: bool = False
 ) -> list[str]:
-    """The lines of its stdout, with `errors` of stderr too; raises PeerError where it failed."""
+    """Returns the lines of its stdout, with `errors` also of stderr; raises PeerError if it failed."""
     say(f"{name}: {' '.join(Path(part).name for part in command[:4])} ...")
     threads = {"OMP_NUM_THREADS": str(task.threads), "MKL_NUM_THREADS": str(task.threads)}
-    # OpenNMT-py reads its own pickled model, as older PyTorch let it.
+    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
     extra = {**environment(), **threads, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
     given = stdin.read_bytes() if stdin else b""
     done = subprocess.run(list(command), input=given, capture_output=True, cwd=task.texts.folder, env=extra)
@@ -206,7 +206,7 @@ def _call(
 
 
 def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
-    """BLEU of tokens against tokens, which everyone has alike."""
+    """Returns BLEU on tokens, which are the same for all toolkits."""
     from nmtalign.scoring.measuring import bleu
 
     if len(lines) != len(task.reference):
@@ -216,7 +216,7 @@ def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
 
 
 def quality_table(results: Mapping[str, Any]) -> Table:
-    """A row a toolkit: BLEU, loss on dev in nats a word, perplexity, parameters, minutes of training."""
+    """Returns a table with one row per toolkit: BLEU, dev loss in nats per word, perplexity, parameters, minutes."""
     table = Table(
         f"After {results['words']:,.0f} target words of {results['corpus']}",
         ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes"],

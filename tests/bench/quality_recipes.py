@@ -1,7 +1,7 @@
-"""How other toolkits are told to train for so many updates, to say their loss on dev, and to translate a test set.
+"""Settings with which other toolkits train for a number of updates, report their dev loss and translate a test set.
 
-All use Adam with the same rate and no schedule, gradients clipped to a norm of 1, losses a token, no dropout, and ban
-`<unk>` from what they write.
+All use Adam with the same rate and no schedule, gradients clipped to a norm of 1, losses per token and no dropout, and
+never output `<unk>`.
 """
 
 import json
@@ -19,7 +19,7 @@ LONGEST = 100  # words of a translation
 
 @dataclass(frozen=True)
 class Training:
-    """What all toolkits alike are asked for."""
+    """The settings of all toolkits."""
 
     updates: int
     learning_rate: float
@@ -29,19 +29,24 @@ class Training:
 
 @dataclass(frozen=True)
 class QualityRecipe:
-    """How a toolkit does it, and what its log says: perplexity of dev a token (`</s>` counted), parameters."""
+    """The settings of a toolkit, and patterns of its log: dev perplexity per token (with `</s>`), parameters."""
 
     settle: Callable[[dict[str, Any], Job, Training], None]  # changes its settings for `bench train`
-    translate: Callable[[Path, Job, Training, Path], list[str]]  # of the environment's bin folder, ..., a text
+    translate: Callable[
+        [Path, Job, Training, Path], list[str]
+    ]  # arguments: the environment's bin folder, job, training, text
     perplexity: str
     parameters: str
 
 
 def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> None:
     settings = config["training"]
-    settings |= {"scheduling": "exponential", "decrease_factor": 1.0}  # it must be told a schedule: a constant rate
+    settings |= {
+        "scheduling": "exponential",
+        "decrease_factor": 1.0,
+    }  # a schedule is required; this one keeps the rate constant
     settings |= {"updates": training.updates, "validation_freq": training.updates}
-    # It must report before it validates, and then once more.
+    # It must report before it validates, and once more afterwards.
     most = min(REPORT_EVERY, training.updates - 1)
     settings |= {"logging_freq": next((n for n in range(most, 1, -1) if training.updates % n == 0), 1)}
     settings |= {"learning_rate": training.learning_rate, "clip_grad_norm": CLIP_NORM, "normalization": "tokens"}
@@ -58,7 +63,7 @@ def _settle_opennmt(config: dict[str, Any], job: Job, training: Training) -> Non
 
 
 def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
-    """It reads stdin."""
+    """JoeyNMT reads stdin."""
     config = json.loads((job.folder / "config.yaml").read_text(encoding="utf-8"))
     config["testing"] |= {"beam_size": training.beam, "batch_size": 32, "batch_type": "sentence", "beam_alpha": 1.0}
     path = job.folder / "translate.yaml"
@@ -67,7 +72,7 @@ def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
 
 
 def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
-    """It cannot write to stdout."""
+    """OpenNMT-py cannot write to stdout."""
     model = job.folder / f"model_step_{training.updates}.pt"
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),

@@ -1,4 +1,4 @@
-"""A model directory with random weights, and a lexicon to go with it: what is measured where no text was given."""
+"""A model directory with random weights, and a lexicon for it. They are measured if no model and text are given."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +18,11 @@ from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even
-ENTRIES = 4  # of the lexicon, a source word
+ENTRIES = 4  # of the lexicon, per source word
 
 
 def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 1) -> Path:
-    """A model directory of the texts' size with their words."""
+    """Writes a model directory with the size and vocabularies of the texts."""
     folder.mkdir(parents=True)
     parts, config = folder / "parts", texts.size.model
     parts.mkdir()
@@ -40,9 +40,10 @@ def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 
 
 
 def spread_logits(model: TranslationModel) -> None:
-    """Scales the output weights until the logits spread as they do in a trained model.
+    """Scales the output weights until the logits have the same spread as in a trained model.
 
-    Fresh weights give all words nearly the same probability, so that in bf16 most of the best would be ties.
+    Newly initialised weights give all words nearly the same probability, so that most of the best words would tie in
+    bf16.
     """
     loop = NaiveLoop(model.config, dict(model.named_parameters()))
     generator = torch.Generator().manual_seed(2)
@@ -57,10 +58,10 @@ def spread_logits(model: TranslationModel) -> None:
 
 
 def write_lexicon(path: Path, texts: Texts, frequent: int, seed: int = 0) -> int:
-    """A lexicon whose words are together `frequent` many, none of them among so many of the most frequent.
+    """Writes a lexicon with `frequent` different target words, none among the `frequent` most frequent words.
 
-    With `frequent` of the most frequent words, any batch of more than a few sentences has close to twice as many
-    candidates. Returns how many words it names.
+    Together with the most frequent words, any batch of more than a few sentences has almost 2 * `frequent` candidates.
+    Returns the number of target words in the lexicon.
     """
     source, target = texts.words
     named = target[frequent : 2 * frequent]

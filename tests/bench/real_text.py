@@ -1,4 +1,4 @@
-"""A real model on real text: what bf16 and candidate words cost in BLEU, and how fast each is."""
+"""A real model on real text: how much BLEU bf16 and candidate words cost, and how fast each variant is."""
 
 import subprocess
 import sys
@@ -12,13 +12,13 @@ from bench.report import say
 from bench.watch import complaint_in
 from nmtalign.errors import InputError, NmtalignError
 
-NAIVE_LINES = 8  # that the naive decoder gets, spread over the text
+NAIVE_LINES = 8  # lines for the naive decoder, spread over the text
 
 
 def real_text(given: dict[str, Any], names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """{"beams": {beam: figures}} of one round over the whole text; BLEU where there is a reference.
+    """Returns {"beams": {beam: figures}} of one round over the complete text, with BLEU if there is a reference.
 
-    "cost" is the BLEU that a variant has less than fp32. Lines are raw text, sizes those of the model.
+    "cost" is the difference in BLEU to fp32. The text is not tokenised, and the sizes are those of the model.
     """
     from bench.translate import Contest, compare, rates
 
@@ -53,7 +53,7 @@ def real_text(given: dict[str, Any], names: Sequence[str], folder: Path) -> dict
 def _quality(
     texts: dict[str, list[str]], name: str, reference: Sequence[str] | None, results: dict[str, Any]
 ) -> dict[str, float]:
-    """BLEU, what it is less than fp32's, and the share of texts that are fp32's; the signature goes to `results`."""
+    """Returns BLEU, its difference to fp32, and the share of texts equal to fp32's; `results` gets the signature."""
     from nmtalign.scoring.measuring import bleu
 
     quality = {}
@@ -70,7 +70,7 @@ def _quality(
 
 
 def _lexicon(given: dict[str, Any], folder: Path) -> tuple[Path | None, str]:
-    """The lexicon that was given or is made of the corpus, or None and why there is none."""
+    """Returns the lexicon that was given or is made from the corpus, or None and the reason."""
     if given["lexicon"]:
         return given["lexicon"].resolve(), ""
     if not given["lexicon_data"]:

@@ -1,7 +1,7 @@
-"""How other toolkits are installed and told to train the same model: sizes, batches and text as given.
+"""How other toolkits are installed, and their settings to train the same model: equal sizes, batches and text.
 
-Each of them is what its makers offer that is nearest: a bidirectional GRU encoder, additive attention, a GRU decoder
-with PyTorch's cell (Marian: its own), Adam. None has the paper's cell, order, or factored output.
+Each model is the nearest that the toolkit offers: a bidirectional GRU encoder, additive attention, a GRU decoder with
+PyTorch's cell (Marian: its own), Adam. None has the paper's cell, order of operations, or factored output layer.
 """
 
 import json
@@ -15,31 +15,31 @@ from bench.workload import Size
 
 @dataclass(frozen=True)
 class Job:
-    """What a toolkit is asked to do, in a folder of its own."""
+    """The task of a toolkit, in a separate folder."""
 
     texts: Texts
     folder: Path
-    sentences: int  # a batch
+    sentences: int  # per batch
     threads: int
-    once: bool = False  # an update or two, then the model is saved
+    once: bool = False  # one or two updates, then the model is saved
 
     @property
     def size(self) -> Size:
-        """Sizes of the model."""
+        """The sizes of the model."""
         return self.texts.size
 
     def file(self, part: str, side: str) -> str:
-        """A text file's path."""
+        """Returns the path of a text file."""
         return str(self.texts.file(part, side))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A toolkit: what pip installs, one list a call, and how to train; `rate` finds target words/s in its log."""
+    """A toolkit: the arguments of each pip call, and how to train; `rate` finds target words/s in its log."""
 
     name: str
     installs: Sequence[Sequence[str]]
-    help_command: Callable[[Path], list[str]]  # of the environment's bin folder
+    help_command: Callable[[Path], list[str]]  # argument: the environment's bin folder
     train_command: Callable[[Path, Job], list[str]]
     rate: str
     note: str
@@ -51,7 +51,7 @@ def _write(path: Path, text: str) -> str:
 
 
 def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
-    """Its configuration is YAML, of which JSON is a part; vocabularies begin with its own special words."""
+    """Writes JoeyNMT's configuration, YAML of which JSON is a subset; vocabularies begin with its special words."""
     specials = ["<unk>", "<pad>", "<s>", "</s>"]
     model = job.size.model
     sides = {}
@@ -64,7 +64,7 @@ def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
     training = {"optimizer": "adam", "learning_rate": 0.001, "scheduling": "exponential", "decrease_factor": 0.99}
     training |= {"batch_size": job.sentences, "batch_type": "sentence"}
     training |= {"epochs": 1000, "validation_freq": 10**9, "logging_freq": 2, "overwrite": True}
-    # It saves when it validates, and reports more often than that.
+    # It saves when it validates, and reports more often.
     training |= {"updates": 2, "validation_freq": 2, "logging_freq": 1} if job.once else {}
     config = {
         "name": "bench",
@@ -86,7 +86,7 @@ def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
 
 
 def _opennmt(bin_folder: Path, job: Job) -> list[str]:
-    """Its encoder's width is that of both directions together, so that it computes less than the others."""
+    """Writes OpenNMT-py's configuration. Its encoder size is that of both directions together, so it computes less."""
     model = job.size.model
     names = []
     for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
@@ -120,7 +120,7 @@ def _opennmt(bin_folder: Path, job: Job) -> list[str]:
 
 
 def _marian(bin_folder: Path, job: Job) -> list[str]:
-    """Its threads on a CPU are workers with a part of the batch each."""
+    """Marian's threads on a CPU are workers with a part of the batch each."""
     model = job.size.model
     vocabularies = []
     for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
@@ -139,10 +139,11 @@ def _marian(bin_folder: Path, job: Job) -> list[str]:
 
 
 def recipes(torch_version: str) -> dict[str, Recipe]:
-    """The toolkits by name; PyTorch is the one that nmtalign runs on here.
+    """Returns the toolkits by name; they use the same version of PyTorch as nmtalign.
 
-    JoeyNMT's own list of requirements lacks a module that it imports and asks for an old protobuf; OpenNMT-py's asks
-    for PyTorch 2.2, which it does not need. Both are therefore installed without their lists, with what they import.
+    JoeyNMT's requirements lack a module that it imports and ask for an old protobuf. OpenNMT-py's requirements ask for
+    PyTorch 2.2, which it does not need. Both are therefore installed without their requirements, with the packages that
+    they import.
     """
     torch = ["torch==" + torch_version.partition("+")[0]]
     joeynmt = ["numpy", "pyyaml", "sacrebleu", "sacremoses", "sentencepiece", "subword-nmt", "tensorboard"]
@@ -164,7 +165,7 @@ def recipes(torch_version: str) -> dict[str, Recipe]:
             lambda folder: [str(folder / "onmt_train"), "--help"],
             _opennmt,
             r"/\s*(\d+) tok/s",
-            "OpenNMT-py 3.5.1, half the encoder's width",
+            "OpenNMT-py 3.5.1, half the encoder size",
         ),
         Recipe(
             "marian",

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs."""
+"""Tables for people and JSON for programs."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Table:
-    """Rows of cells that are words or figures already; the first column is named on the left, the rest on the right."""
+    """Rows of formatted cells; the first column is aligned to the left, the others to the right."""
 
     title: str
     columns: Sequence[str]
@@ -19,7 +19,7 @@ class Table:
 
 
 def show(tables: Sequence[Table]) -> None:
-    """Prints to stdout: by rich on a terminal, as plain aligned text otherwise."""
+    """Prints to stdout: with rich on a terminal, else as plain aligned text."""
     for table in tables:
         if sys.stdout.isatty() and _show_rich(table):
             continue
@@ -28,7 +28,7 @@ def show(tables: Sequence[Table]) -> None:
 
 
 def plain(table: Table) -> str:
-    """The table as text, columns set apart by two spaces."""
+    """Returns the table as text, with two spaces between columns."""
     lines = [list(table.columns), *(list(row) for row in table.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
 
@@ -44,7 +44,7 @@ def plain(table: Table) -> str:
 
 
 def _show_rich(table: Table) -> bool:
-    """Whether rich was there to print it."""
+    """Prints with rich and returns True; returns False if rich is not installed."""
     try:
         from rich import box
         from rich.console import Console
@@ -66,13 +66,13 @@ def _show_rich(table: Table) -> bool:
 
 
 def say(message: str) -> None:
-    """One line of progress, to stderr."""
+    """Prints one line of progress to stderr."""
     sys.stderr.write(f"bench: {message}\n")
     sys.stderr.flush()
 
 
 def write_json(path: Path, results: Mapping[str, Any]) -> None:
-    """Writes the results whole or not at all; `-` is stdout."""
+    """Writes the results, atomically if to a file; `-` is stdout."""
     text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)
@@ -84,15 +84,15 @@ def write_json(path: Path, results: Mapping[str, Any]) -> None:
 
 
 def figure(value: float | None, digits: int = 0) -> str:
-    """A number with thousands set apart, or a dash where there is none."""
+    """Formats a number with separated thousands; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def percent(value: float | None) -> str:
-    """A share as whole percent, or a dash."""
+    """Formats a share as a whole percentage; a dash for None."""
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
 def times(value: float | None) -> str:
-    """A ratio such as 3.4 x, or a dash."""
+    """Formats a ratio such as 3.4 x; a dash for None."""
     return "-" if value is None else f"{value:.2f} x"

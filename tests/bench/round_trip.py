@@ -1,7 +1,7 @@
-"""How many lines of raw text come back unharmed from tokenising and detokenising, beside sacremoses's detokeniser.
+"""Counts the lines of text that tokenising and detokenising leaves unchanged, also with sacremoses's detokeniser.
 
-Texts are files NAME.en and NAME.fr (or .gz) in the folder that is given and the folders in it. Where a folder holds
-train.fr, its spacing is learned as `nmtalign prep` learns it; train.origin.gz, if there, names the origin of each line.
+Texts are files NAME.en and NAME.fr (or .gz) in the given folder and its subfolders. If a folder contains train.fr, its
+spacing is learned as in `nmtalign prep`. The file train.origin.gz, if present, names the origin of each line.
 """
 
 import itertools
@@ -22,19 +22,19 @@ from nmtalign.text.spacing import Counts
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
 LANGUAGES = ("en", "fr")
-LINES = 60_000  # of a text, evenly spread; shorter texts are read whole
-HEAD = 400  # lines by which a text that is tokenised already is known
+LINES = 60_000  # lines of a text, evenly spread; shorter texts are read completely
+HEAD = 400  # lines from which a text that is already tokenised is recognised
 WAYS = ("sacremoses", "rules", "learned")
 _Detokenize = Callable[[Sequence[str]], str]
 
 
 @dataclass
 class Tally:
-    """Lines of a text, and how many of them came back in each way."""
+    """The lines of a text, and how many of them each detokeniser restored."""
 
     lines: int = 0
     back: Counter[str] = field(default_factory=Counter)
-    blanks: int = 0  # came back, learned, but for the kind of a space
+    blanks: int = 0  # restored with the learned spacing, except for the kind of a space
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -42,7 +42,7 @@ class Tally:
 
 
 def run(given: Mapping[str, Any]) -> int:
-    """Measures all texts of the folder `data` in `languages`, prints the table, writes `json` where it is given."""
+    """Measures all texts of the folder `data` in `languages`, prints the table, and writes `json` if given."""
     languages, data = given.get("languages") or LANGUAGES, Path(given["data"])
     machine = describe_machine()
     results: dict[str, Any] = {"benchmark": "round-trip", "machine": machine, "languages": {}}
@@ -56,7 +56,7 @@ def run(given: Mapping[str, Any]) -> int:
             "spacing": spacing,
         }
     if not any(found["texts"] for found in results["languages"].values()):
-        raise InputError(f"{data}: no raw text *.en or *.fr there; give --data a folder of texts")
+        raise InputError(f"{data}: no untokenised text *.en or *.fr there; give --data a folder of texts")
     show([table(language, found, in_words(machine)) for language, found in results["languages"].items()])
     if given.get("json"):
         write_json(given["json"], results)
@@ -64,22 +64,22 @@ def run(given: Mapping[str, Any]) -> int:
 
 
 def table(language: str, found: Mapping[str, Any], machine: str) -> Table:
-    """The share of lines that come back, by text."""
+    """Returns the share of restored lines, by text."""
     rows: list[Sequence[str]] = [
         (name, f"{text['lines']:,}", *(f"{100 * text[way] / text['lines']:.2f}" for way in (*WAYS, "but_for_blanks")))
         for name, text in found["texts"].items()
     ]
     rates = ", ".join(f"{way} {rate:,.0f}" for way, rate in found["lines_per_second"].items())
     return Table(
-        f"Lines that come back from tokenise and detokenise, {language}, %",
-        ("text", "lines", "sacremoses", "ours, rules", "with what prep learns", "the same but for kinds of space"),
+        f"Lines unchanged by tokenising and detokenising, {language}, %",
+        ("text", "lines", "sacremoses", "nmtalign, rules", "with learned spacing", "ignoring kinds of space"),
         rows,
         f"{machine}\ndetokenised lines/s: {rates}\nlearned: {found['spacing']}",
     )
 
 
 def measure(data: Path, language: str) -> tuple[dict[str, Tally], dict[str, float], dict[str, dict[str, str]]]:
-    """The tallies by text, the seconds that each way of detokenising took, and what was learned by folder."""
+    """Returns the counts by text, the seconds of each detokeniser, and the learned spacing by folder."""
     from sacremoses import MosesDetokenizer
 
     theirs = MosesDetokenizer(lang=language)
@@ -104,19 +104,19 @@ def measure(data: Path, language: str) -> tuple[dict[str, Tally], dict[str, floa
 
 
 def texts_of(folder: Path, language: str) -> list[Path]:
-    """The texts of a language, the training text first."""
+    """Returns the texts of a language, the training text first."""
     found = [path for pattern in (f"*.{language}", f"*.{language}.gz") for path in folder.glob(pattern)]
     return sorted(found, key=lambda path: (not path.name.startswith("train."), path.name))
 
 
 def is_tokenised(path: Path) -> bool:
-    """Whether most lines have a space before their last mark, as tokenised text has."""
+    """Returns whether most lines have a space before their last punctuation mark, as tokenised text has."""
     head = list(itertools.islice(read_lines(path), HEAD))
     return 2 * sum(line.rstrip().endswith((" .", " ,", " !")) for line in head) > len(head)
 
 
 def learn(words: MosesWords, texts: Sequence[Path]) -> MosesWords:
-    """The same words with the spacing of the training text, if there is one, learned as prep does."""
+    """Returns a detokeniser with the spacing of the training text, if there is one, learned as in `nmtalign prep`."""
     train = [path for path in texts if path.name.startswith("train.")]
     if not train:
         return words
@@ -129,7 +129,7 @@ def learn(words: MosesWords, texts: Sequence[Path]) -> MosesWords:
 
 
 def _blocks(path: Path, folder: str) -> Iterator[tuple[str, list[str]]]:
-    """Lines of a text, evenly spread, in blocks of one origin with its name."""
+    """Yields lines of a text, evenly spread, in blocks of one origin with its name."""
     lines = sum(1 for _ in read_lines(path))
     origins = path.with_name("train.origin.gz")
     named: Iterable[str] = itertools.repeat(path.name.split(".")[0])

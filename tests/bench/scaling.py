@@ -1,4 +1,4 @@
-"""`bench scaling`: words/s against hidden size, vocabulary, length, batch and number of processes, one at a time."""
+"""`bench scaling`: words/s by hidden size, vocabulary, length, batch and number of processes, varied one at a time."""
 
 import json
 import statistics
@@ -32,7 +32,7 @@ Point = dict[str, Any]
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     use_threads(given["threads"] or 0)
     keep_memory()  # as training does
     if given["plot"]:
@@ -43,7 +43,7 @@ def run(given: dict[str, Any]) -> int:
     precision = "bf16" if bf16 else "fp32"
     results: dict[str, Any] = {"benchmark": "scaling", "machine": describe_machine(), "precision": precision}
     say(f"{in_words(results['machine'])}; {given['size']}, {precision}")
-    known: dict[str, Point] = {}  # the point that all axes share is measured once
+    known: dict[str, Point] = {}  # the point shared by all axes is measured once
     results["axes"] = {axis: _measure_axis(axis, values, given, precision, known) for axis, values in _axes(given)}
     results["base"] = {**_base(given), "size": given["size"]}
     show([_table(axis, points, results) for axis, points in results["axes"].items()])
@@ -56,13 +56,13 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _axes(given: dict[str, Any]) -> list[tuple[str, list[int]]]:
-    """(axis, values) of every axis that was not left out."""
+    """Yields (axis, values) of every axis that was not left out."""
     chosen = ((axis, usual if given[f"{axis}_axis"] is None else given[f"{axis}_axis"]) for axis, usual in AXES.items())
     return [(axis, values) for axis, values in chosen if values]
 
 
 def _base(given: dict[str, Any]) -> dict[str, int]:
-    """What each axis stands at while another one is varied."""
+    """Returns the value of each axis while another axis is varied."""
     size = Size.of(given["size"], given["vocabulary"] or 0, **{name: given[name] for name in MODEL_OPTIONS})
     return {
         "hidden": size.model.hidden,
@@ -79,7 +79,7 @@ def _measure_axis(
     points = []
     for value in values:
         at = {**_base(given), axis: value}
-        key = json.dumps([at, axis == "processes"])  # processes are measured by whole updates
+        key = json.dumps([at, axis == "processes"])  # processes are measured with complete updates
         if key not in known:
             say(f"{axis} {value}")
             known[key] = _measure(at, axis, given, precision)
@@ -88,7 +88,7 @@ def _measure_axis(
 
 
 def _options(at: dict[str, int], axis: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of the workload at a point; with the hidden size vary the widths that go with it."""
+    """Returns the options of the workload at a point; the other layer sizes follow the hidden size."""
     options = {**{name: given[name] for name in ("size", "threads", *MODEL_OPTIONS)}, "data": None, "batches": 1}
     options |= {name: at[name] for name in ("vocabulary", "length", "batch")}
     if axis == "hidden":
@@ -121,7 +121,7 @@ def _point(workload: Workload, seconds: float, floor: float | None, noise: float
 
 
 def _measure_processes(count: int, options: dict[str, Any], given: dict[str, Any], precision: str) -> Point:
-    """`count` processes under torchrun share a batch, the threads and, after it, their gradients: whole updates."""
+    """Runs complete updates with `count` processes under torchrun, which share the batch, the threads and gradients."""
     task = {**options, "precision": precision, "repeats": given["repeats"]}
     task["threads"] = max(1, torch.get_num_threads() // count)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
@@ -136,7 +136,7 @@ def _measure_processes(count: int, options: dict[str, Any], given: dict[str, Any
 
 
 def measure_share(task: str) -> None:
-    """What one of those processes does: updates on its share of the batch; rank 0 prints the seconds of each."""
+    """Runs in each of those processes: updates on its share of the batch; rank 0 prints the seconds of each update."""
     from bench.share import updates_together
 
     given = json.loads(task)
@@ -153,12 +153,12 @@ def measure_share(task: str) -> None:
 def _table(axis: str, points: list[Point], results: dict[str, Any]) -> Table:
     base = ", ".join(f"{name} {value}" for name, value in results["base"].items() if name != axis)
     columns = [axis, "words/s", "of floor", "GFLOP/s", "spread"]
-    table = Table(f"Words/s against {axis}, {results['precision']} ({base})", columns)
+    table = Table(f"Words/s by {axis}, {results['precision']} ({base})", columns)
     for point in points:
         rates = figure(point["target_words_per_second"]), percent(point["of_floor"]), figure(point["gflops"])
         table.rows.append([figure(point["value"]), *rates, percent(point["spread"])])
     if axis == "hidden":
-        table.note = "the alignment model is as wide; embeddings and maxout units are half as many"
+        table.note = "the alignment model has the same size; embeddings and maxout units have half of it"
     if axis == "processes":
-        table.note = "whole updates: gradients reduced over the processes, and the optimiser's step"
+        table.note = "complete updates: gradients reduced over the processes, and the optimiser's step"
     return table

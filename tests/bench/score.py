@@ -1,4 +1,4 @@
-"""`bench score`: the real command on a large synthetic test set, its memory, and each metric beside sacreBLEU's own."""
+"""`bench score`: time and memory of the command on a large synthetic test set, and each metric beside sacreBLEU's."""
 
 import importlib.metadata
 import itertools
@@ -23,10 +23,10 @@ from nmtalign.scoring.sentence_counts import Counting
 from nmtalign.text.lines import read_lines
 
 LANGUAGE = "fr"
-COUNTED = tuple(name for name in METRICS if name != "ter")  # TER is sacreBLEU's own, and is computed only on demand
-POLL = 0.1  # seconds between two looks at the command
+COUNTED = tuple(name for name in METRICS if name != "ter")  # TER is computed by sacreBLEU, and only on demand
+POLL = 0.1  # seconds between two measurements of memory and processor time
 BLOCK = 1000  # sentences, as in the command
-# What the command does, from little to all.
+# The parts of the command, each with the previous ones.
 RUNS = {
     "counted, by length": ("--no-confidence", "--significance", "none"),
     "and intervals": ("--confidence", "--significance", "none"),
@@ -36,7 +36,7 @@ RUNS = {
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     results: dict[str, Any] = {"benchmark": "score", "machine": describe_machine(), "sentences": given["sentences"]}
     say(in_words(results["machine"]))
     with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as folder:
@@ -52,7 +52,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], folder: Path) -> dict[str, float]:
-    """Seconds, processor time and memory of `nmtalign score` as a whole program."""
+    """Returns seconds, processor time and memory of the complete program `nmtalign score`."""
     arguments = [f"{name}={path}" for name, path in texts.systems.items()]
     arguments += ["-r", str(texts.reference), "-s", str(texts.source), "--by-length", "--metrics", ",".join(COUNTED)]
     arguments += ["--target-language", LANGUAGE, "--bootstrap", str(given["samples"]), "--trials", str(given["trials"])]
@@ -73,11 +73,12 @@ def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], fol
 
 
 def metric(name: str, texts: ScoredTexts, given: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds of a core that a hypothesis takes by one metric alone: ours, and sacreBLEU's on fewer sentences."""
+    """Returns the milliseconds of a core per hypothesis with only one metric: nmtalign's, and sacreBLEU's on fewer
+    sentences."""
     say(f"{name}, in this process")
     ours = _lines(texts, given["peer_sentences" if name == "ter" else "sample"])
     counting = Counting(MetricOptions((name,), language=LANGUAGE))
-    counting.rows([lines[:10] for lines in ours[1:]], [ours[0][:10]])  # what is imported and built once
+    counting.rows([lines[:10] for lines in ours[1:]], [ours[0][:10]])  # warm-up: imports and tables that are made once
     began = time.process_time()
     for start in range(0, len(ours[0]), BLOCK):
         block = [lines[start : start + BLOCK] for lines in ours]
@@ -101,11 +102,11 @@ def _lines(texts: ScoredTexts, count: int) -> list[list[str]]:
 
 
 def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
-    """What is shown."""
+    """Returns the tables of the results."""
     sentences, metrics, systems = given["sentences"], results["metrics"], len(NOISE)
     whole = Table(
         f"nmtalign score, {sentences:,} sentences, {systems} systems, all metrics but TER, {given['samples']} samples",
-        ["", "seconds", "of processors", "peak MB, all processes"],
+        ["", "seconds", "processor seconds", "peak MB, all processes"],
         [
             [name, figure(one["seconds"], 1), figure(one["core_seconds"], 1), figure(one["peak_mb"])]
             for name, one in results["runs"].items()
@@ -132,10 +133,10 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
     return [
         whole,
         Table(
-            "Statistics of a hypothesis, one metric alone",
-            ["", "ms of a core", "share", "s, all on all cores", f"sacreBLEU {version}, ms", "s, all", "ours faster"],
+            "Statistics per hypothesis, with only one metric",
+            ["", "ms of a core", "share", "s, all on all cores", f"sacreBLEU {version}, ms", "s, all", "speedup"],
             rows,
-            f"ours of {given['sample']:,} sentences, sacreBLEU's of {given['peer_sentences']:,}, which uses one core; "
-            "its bootstrap is not in it",
+            f"nmtalign on {given['sample']:,} sentences, sacreBLEU on {given['peer_sentences']:,} with one core and "
+            "without its bootstrap",
         ),
     ]

@@ -1,7 +1,7 @@
-"""Texts to score that look like translations: 1 to 80 words, few of them often and most seldom; three systems.
+"""Texts to score that resemble translations by three systems: 1 to 80 words per sentence, with Zipf's frequencies.
 
-The words are made of syllables, the frequent ones short; marks, elisions, capitals and numbers are as dense as in
-French. A system repeats its reference but for words put in, left out or exchanged, and for phrases that have moved.
+The words are made of syllables, and frequent words are short. Punctuation, elisions, capitals and numbers are as
+frequent as in French. A system repeats its reference, except for inserted, omitted, exchanged words and moved phrases.
 """
 
 import itertools
@@ -11,10 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-NOISE = {"near": 0.1, "middle": 0.2, "far": 0.3}  # of a system: the share of words exchanged; half as many come or go
-MOVED = 0.3  # the share of sentences in which two phrases change places
+NOISE = {
+    "near": 0.1,
+    "middle": 0.2,
+    "far": 0.3,
+}  # per system: the share of exchanged words; half as many are inserted or omitted
+MOVED = 0.3  # the share of sentences in which two phrases are swapped
 WORDS = 50_000
-MEAN, LONGEST = 25, 80  # words of a sentence
+MEAN, LONGEST = 25, 80  # words per sentence
 _FREQUENT = (
     "de la le et les des en un une à est que dans du qui pour au par sur a pas ce il plus son ne se avec on cette"
 )
@@ -29,7 +33,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ScoredTexts:
-    """Files of a sentence a line."""
+    """Files with one sentence per line."""
 
     source: Path
     reference: Path
@@ -56,7 +60,7 @@ def write_texts(folder: Path, sentences: int, seed: int = 0) -> ScoredTexts:
 
 
 def _forms(generator: np.random.Generator) -> list[str]:
-    """The written words, each in all its forms."""
+    """Returns the words as they are written, each in all its forms."""
     words = _FREQUENT.split()
     onsets, vowels = _ONSETS.split(), _VOWELS.split()
     seen = set(words)
@@ -80,7 +84,7 @@ def _pick(generator: np.random.Generator, parts: list[str]) -> str:
 
 
 def _words(generator: np.random.Generator, count: int) -> Ids:
-    """So many forms of words, drawn by Zipf's law."""
+    """Draws a number of word forms by Zipf's law."""
     shares = 1 / np.arange(1, WORDS + 1)
     words = np.searchsorted(np.cumsum(shares / shares.sum()), generator.random(count)).clip(max=WORDS - 1)
     return words * _FORMS + generator.choice(_FORMS, count, p=_SHARES)
@@ -92,7 +96,7 @@ def _translated(generator: np.random.Generator, reference: list[Ids], lengths: I
     words[exchanged] = _words(generator, int(exchanged.sum()))
     times = generator.choice(3, len(words), p=(noise / 4, 1 - noise / 2, noise / 4))
     first = np.cumsum(np.concatenate([[0], lengths[:-1]]))
-    times[first] = np.maximum(times[first], 1)  # no line loses all its words
+    times[first] = np.maximum(times[first], 1)  # every line keeps at least one word
     come = np.concatenate([[False], np.diff(np.repeat(np.arange(len(words)), times)) == 0])
     words = np.repeat(words, times)
     words[come] = _words(generator, int(come.sum()))

@@ -1,4 +1,4 @@
-"""The matrix products that a beam search over a batch needs at least, with their shapes.
+"""The matrix products, with their shapes, that any beam search over a batch needs.
 
 Products of the annotations are computed once per sentence, and products of target words are looked up. A step
 multiplies the states of all hypotheses by the weights of query, gates and readout, the attention weights by the folded
@@ -31,7 +31,7 @@ class SearchShape:
 
 
 def search_products_of(config: ModelConfig, shape: SearchShape) -> list[Product]:
-    """All products of the search; those of a step in their order.
+    """Returns all products of the search; those of a step are in the order of computation.
 
     The first step, with one hypothesis per sentence, is omitted.
     """
@@ -65,7 +65,7 @@ def _encoder(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
 
 
 def _taken(config: ModelConfig) -> int:
-    """The size of the folded annotations, from which cell and readout take their shares."""
+    """Returns the size of the folded annotations, which contain the inputs of cell and readout."""
     return 3 * config.hidden + 2 * config.maxout
 
 

@@ -1,4 +1,4 @@
-"""Updates by several processes under torchrun, each with its share of the same batch."""
+"""Updates by several processes under torchrun, each with a share of the same batch."""
 
 import time
 
@@ -13,7 +13,7 @@ from nmtalign.training.updates import BatchLoss, EagerLoss
 
 
 def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float] | None:
-    """Seconds of each update, one not counted before; None from all ranks but the first."""
+    """Returns the seconds of each update after a warm-up update; None on all ranks except the first."""
     world = open_world("cpu")
     with world.together():
         model, training = make_model(workload), workload.size.training
@@ -37,7 +37,7 @@ def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float
 
 
 def _share(batch: Batch, world: World) -> Batch:
-    """The sentences of a batch that a process computes."""
+    """Returns the sentences of a batch that a process computes."""
     pairs = [
         (batch.source[row][batch.source_mask[row]][:-1].numpy(), batch.target[row][batch.target_mask[row]][:-1].numpy())
         for row in world.share(np.arange(batch.sentences))

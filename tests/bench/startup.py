@@ -1,4 +1,4 @@
-"""How long a person waits: for `--help`, for the import of PyTorch, for a first update and a first translation."""
+"""Start-up times: `--help`, the import of PyTorch, the first update and the first translation."""
 
 import statistics
 import subprocess
@@ -21,7 +21,7 @@ RUNS = 3
 
 
 def startup_seconds(size: Size, sentences: int, length: int, threads: int) -> dict[str, float | None]:
-    """Seconds, medians of three, of processes of their own; for training, to the report of the first update."""
+    """Returns seconds of separate processes (medians of three); for training, up to the report of the first update."""
     found: dict[str, float | None] = {
         "nmtalign --help": _median([sys.executable, "-m", "nmtalign", "--help"]),
         "import torch": _median([sys.executable, "-c", "import torch"]),
@@ -32,9 +32,9 @@ def startup_seconds(size: Size, sentences: int, length: int, threads: int) -> di
         try:
             first = _first_update(texts, prepare(texts), sentences, threads)
         except NmtalignError as error:
-            say(str(error))  # the other figures stand without it
+            say(str(error))  # the other figures are still reported
             first = None
-    return {**found, "nmtalign train, to its first update": first}
+    return {**found, "nmtalign train, up to its first update": first}
 
 
 _LOADING = """
@@ -53,9 +53,10 @@ print(imported - began, loaded - imported, time.perf_counter() - loaded)
 
 
 def translate_startup_seconds(model: Path) -> dict[str, float | None]:
-    """Seconds, medians of three: what `nmtalign translate` does before its first word, part by part and as a whole.
+    """Returns the seconds (medians of three) of `nmtalign translate` up to its first word: each part, and the total.
 
-    Loading is measured on `model`, the answer with a random one of the size `small` with 30,000 words; None = failed.
+    Loading is measured on `model`; the total is measured on a random model of size `small` with 30,000 words.
+    None = failed.
     """
     nmtalign = [sys.executable, "-m", "nmtalign"]
     found: dict[str, float | None] = {
@@ -73,13 +74,13 @@ def translate_startup_seconds(model: Path) -> dict[str, float | None]:
         try:
             answer = _median(command, b"Hello .\n")
         except NmtalignError as error:
-            say(str(error))  # the other figures stand without it
+            say(str(error))  # the other figures are still reported
             answer = None
     return {**found, 'echo "Hello ." | nmtalign translate, `small`': answer}
 
 
 def _loading_seconds(model: Path) -> list[float]:
-    """Imports beside PyTorch's, `load_model`, `Translator.load`, in a process of its own."""
+    """Measures the imports after PyTorch, `load_model` and `Translator.load` in a separate process."""
     command = [sys.executable, "-c", _LOADING, str(model)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     if done.returncode:

@@ -1,4 +1,4 @@
-"""`bench align` at a tiny size, for real."""
+"""Runs `bench align` at a tiny size."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ def test_it_measures_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     sizes = ("--size", "tiny", "--pairs", "300", "--length", "5", "--forced", "20", "--reads", "5", "--repeats", "1")
     assert main(["align", *sizes, "--threads", "1", "--folder", str(tmp_path), "--json", "found.json"]) == 0
     out = capsys.readouterr().out
-    assert "bytes a cell" in out
+    assert "bytes per cell" in out
     found = json.loads((tmp_path / "found.json").read_text())
     assert set(found["files"]) == {"float16", "float32"}
     for stored in found["files"].values():

@@ -1,4 +1,4 @@
-"""The benchmark at tiny sizes: every subcommand for real, and its naive loop against the model."""
+"""Runs every subcommand of the benchmark at tiny sizes, and compares its naive loop with the model."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ OPTIONS = list(
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch, capsys):
-    """Runs a subcommand here, in tmp_path; the processes that it starts are real ones."""
+    """Runs a subcommand in this process, in tmp_path; the processes that it starts are real."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -97,14 +97,14 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
     loop = NaiveLoop(size.model, dict(model.named_parameters()))
     with FlopCounterMode(display=False) as counter:
         loop.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).backward()
-    # The loop multiplies a fixed context anew at every step. Where it has an outer product in the energies' gradient
-    # and sums it over the source, a product of as many operations gives the query's gradient.
+    # The loop multiplies a fixed context again at every step. It sums an outer product in the gradient of the energies
+    # over the source; a product with as many operations computes the gradient of the query.
     extra = sum(
         product.flops * (shape.target - 1)
         for product in products_of(size.model, shape)
         if attention[0] == "none" and product.name.startswith(("decoder context", "readout of the context"))
     )
-    # What is left are the gradients of the first states, which nobody needs, and one update more or less.
+    # The difference: the gradients of the first states, which are not needed, and one update more or less.
     assert counter.get_total_flops() == pytest.approx(flops_of(size.model, shape) + extra, rel=0.03)
 
 
@@ -131,7 +131,7 @@ def test_train_prints_a_table_with_ratios_first_and_writes_json(bench, tmp_path)
     assert lines[1].split()[:3] == ["x", "the", "loop"]
     assert lines[2].startswith("ours, fp32")
     assert "the loop, fp32" in result.stdout
-    assert "optimiser step, ours" in result.stdout
+    assert "optimiser step, nmtalign" in result.stdout
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["machine"]["torch"] == torch.__version__
     assert {"device", "threads", "date", "revision"} <= set(found["machine"])
@@ -171,7 +171,7 @@ def test_scaling_measures_each_axis_and_draws_it(bench, tmp_path):
         "processes": [2],
     }
     assert all(point["target_words_per_second"] > 0 for points in axes.values() for point in points)
-    assert axes["vocabulary"][0] == {**axes["batch"][1], "value": 60}  # the point they share is measured once
+    assert axes["vocabulary"][0] == {**axes["batch"][1], "value": 60}  # the shared point is measured once
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -192,7 +192,7 @@ def test_a_toolkit_is_run_for_a_while_and_its_rates_are_read(tmp_path):
     (tmp_path / "fake" / "installed").touch()
     code = "import time\nfor rate in (1, 70, 90, 80): print('rate', rate, flush=True)\ntime.sleep(60)"
     found = peers._run(fake_toolkit(code), tmp_path, job, 0.5)
-    assert found["target_words_per_second"] == 80  # the first report has the warming up in it
+    assert found["target_words_per_second"] == 80  # the first report contains the warm-up
     assert found["reports"] == 3
     table = peers.peers_table({"nmtalign": {**found, "target_words_per_second": 240}, "fake": found})
     assert table.rows[1][:3] == ["Fake 1", "3.00 x", "80"]
@@ -211,7 +211,7 @@ def test_a_toolkit_that_fails_costs_one_line(tmp_path, monkeypatch):
         "nmtalign": {"failed": "no"},
         "fake": peers.softly(lambda: peers._run(fake_toolkit(""), tmp_path, job, 1)),
     }
-    assert found["fake"] == {"failed": "fake: does not install: ERROR: No matching distribution found for fake"}
+    assert found["fake"] == {"failed": "fake: cannot be installed: ERROR: No matching distribution found for fake"}
     assert peers.peers_table(found).rows[1][:2] == ["fake", "failed"]
 
 
@@ -226,11 +226,11 @@ def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
 
 
 def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):
-    # A process of its own: Triton's interpreter must be chosen before Triton is imported.
+    # A separate process: Triton's interpreter must be chosen before Triton is imported.
     command = [sys.executable, BENCH, "gpu", "--device", "cpu", "--json", "gpu.json"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert "no figure of it means anything" in result.stdout
+    assert "its figures mean nothing" in result.stdout
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["dry_run"]
     assert found["skipped"] == {}
@@ -282,7 +282,7 @@ def test_a_budget_keeps_what_was_measured():
     ("arguments", "said"),
     [
         (["train", "--size", "huge"], "invalid choice"),
-        (["train", "--batch", "0"], "no whole number above 0"),
+        (["train", "--batch", "0"], "not a whole number above 0"),
         (["train", "--variants", "theirs"], "unknown variant 'theirs'"),
         (["train", "--size", "tiny", "--length", "1"], "at least 2"),
         (["scaling", "--plot", "figure.gif"], ".png, .svg or .pdf"),

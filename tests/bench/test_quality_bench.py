@@ -1,4 +1,4 @@
-"""`bench quality`: ours for real at a tiny size, a toolkit that is made up, and what the real ones are told."""
+"""Tests `bench quality`: nmtalign at a tiny size, a fake toolkit, and the settings of the real toolkits."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
 from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 
-# Repeats its input, and says what a toolkit says at the end of its training.
+# A fake toolkit: it repeats its input and prints the last lines of a training log.
 TRAINS = "print('Total params: 17'); print('dev ppl: 9.00'); print('dev ppl: 4.00')"
 TRANSLATES = "import sys; sys.stdout.write(sys.stdin.read())"
 
@@ -46,7 +46,7 @@ def quality_of(sample, folder, *more):
 
 @pytest.fixture
 def toolkit(tmp_path, monkeypatch):
-    """A toolkit that is there already."""
+    """Makes a toolkit that is already installed."""
 
     def train(folder, job):
         (job.folder / "config.yaml").write_text("{}")
@@ -137,7 +137,7 @@ def test_what_the_others_are_told(tmp_path, sample):
         settings = config.get("training", config)
         assert settings["learning_rate"] == 0.002
         assert 826 in (settings.get("updates"), settings.get("train_steps"))
-        if "logging_freq" in settings:  # JoeyNMT wants it to divide, and a report before the last update
+        if "logging_freq" in settings:  # JoeyNMT requires that it divides, and a report before the last update
             assert 1 < settings["logging_freq"] < 826
             assert 826 % settings["logging_freq"] == 0
         assert settings["normalization"] == "tokens"

@@ -1,4 +1,4 @@
-"""`bench score` at a tiny size, for real."""
+"""Runs `bench score` at a tiny size."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The benchmark of translating at tiny sizes: its naive decoder against nmtalign's, and a run of everything."""
+"""Tests the translation benchmark at tiny sizes: compares its naive decoder with nmtalign's, and runs all parts."""
 
 import itertools
 import json
@@ -47,7 +47,7 @@ OPTIONS = list(
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch, capsys):
-    """Runs a subcommand here, in tmp_path; the processes that it starts are real ones."""
+    """Runs a subcommand in this process, in tmp_path; the processes that it starts are real."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -100,7 +100,7 @@ def test_operations_of_a_search_are_those_that_nmtalign_does(cell, order, attent
         encoded = inference.encode(source, mask)
         state = inference.start(encoded).select(torch.arange(4).repeat_interleave(beam))
         state, _, _ = inference.step(encoded, state, None)
-        inference.step(encoded, state, words[: 4 * beam])  # fills the table of the words
+        inference.step(encoded, state, words[: 4 * beam])  # fills the table of word products
         with FlopCounterMode(display=False) as once:
             inference.encode(source, mask)
         with FlopCounterMode(display=False) as step:
@@ -150,7 +150,7 @@ def test_translate_measures_everything_and_writes_json(bench, tmp_path):
         assert all(variants[name]["of_floor"] > 0 for name in variants if name.startswith("ours"))
         assert measured["agreement"]["same_text"] == measured["agreement"]["sentences"] == 4
         assert measured["agreement"]["score_difference"] < 1e-4
-    assert re.search(r"ours, fp32 +[\d.]+ x +-", result.stdout)  # 5.5 times is wanted with a beam of 12
+    assert re.search(r"ours, fp32 +[\d.]+ x +-", result.stdout)  # the target with a beam of 12 is 5.5 times
     assert "as the released code" in result.stdout
 
 
@@ -272,7 +272,7 @@ def test_a_toolkit_is_told_beam_and_length(name, tmp_path):
 
 def test_marians_model_is_kept_from_ending(tmp_path):
     job = Job(random_texts(tmp_path, Size.of("tiny", 60, **SMALL), 5, pairs=20), tmp_path, 3, 1)
-    keep_open(job)  # the others save no such file
+    keep_open(job)  # the other toolkits save no such file
     np.savez(tmp_path / "model.npz", decoder_ff_logit_l2_b=np.zeros((1, 60), np.float32), other=np.ones(3, np.int8))
     keep_open(job)
     with np.load(tmp_path / "model.npz") as saved:

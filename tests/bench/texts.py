@@ -1,4 +1,4 @@
-"""The same work as text: what programs are given that train from files, `nmtalign train` among them."""
+"""The same work as text files, for programs that train from files, including `nmtalign train`."""
 
 import itertools
 import subprocess
@@ -33,7 +33,7 @@ class Texts:
 
 
 def random_texts(folder: Path, size: Size, length: int, pairs: int = PAIRS, seed: int = 0) -> Texts:
-    """Lines of random words, `length` long with their `</s>`; every word of the vocabulary is there where it can be."""
+    """Writes lines of `length` random words, with `</s>`; every word of the vocabulary occurs if there is room."""
     generator = np.random.default_rng(seed)
     config = size.model
     words: list[list[str]] = []
@@ -48,7 +48,7 @@ def random_texts(folder: Path, size: Size, length: int, pairs: int = PAIRS, seed
 
 
 def corpus_texts(folder: Path, size: Size, data: Path, pairs: int = PAIRS) -> Texts:
-    """The first pairs of a prepared corpus, tokens set apart by spaces."""
+    """Writes the first pairs of a prepared corpus, with spaces between tokens."""
     from nmtalign.data.batches import eligible
     from nmtalign.data.corpus import Corpus
 
@@ -71,7 +71,7 @@ def _write(folder: Path, side: str, lines: list[str]) -> None:
 
 
 def prepare(texts: Texts) -> Path:
-    """Prepares the texts for `nmtalign train`, as a user does; returns the folder."""
+    """Prepares the texts for `nmtalign train` by the command `nmtalign prep`; returns the folder."""
     folder = texts.folder / "data"
     config = texts.size.model
     shortlist = f"{config.source_vocabulary_size}:{config.target_vocabulary_size}"
@@ -85,7 +85,7 @@ def prepare(texts: Texts) -> Path:
 
 
 def training_options(size: Size, sentences: int, threads: int) -> list[str]:
-    """The options of `nmtalign train` for a size, with batches of so many sentences."""
+    """Returns the options of `nmtalign train` for a size, with the given number of sentences per batch."""
     from bench.workload import SIZES
 
     model = size.model

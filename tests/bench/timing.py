@@ -1,4 +1,4 @@
-"""Timing on a machine that others use too: what is compared takes turns, and medians are reported."""
+"""Timing on a shared machine: the tasks that are compared take turns, and medians are reported."""
 
 import statistics
 import time
@@ -10,9 +10,9 @@ Task = Callable[[], None]
 
 
 def take_turns(tasks: Mapping[str, Task], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each task, `repeats` of them: round by round, every task once a round, after a round not counted.
+    """Returns `repeats` times in seconds of each task; after a warm-up round, every task runs once per round.
 
-    What disturbs the machine for a while disturbs all tasks alike.
+    A temporary disturbance of the machine therefore affects all tasks equally.
     """
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for number in range(repeats + 1):
@@ -26,7 +26,7 @@ def take_turns(tasks: Mapping[str, Task], repeats: int) -> dict[str, list[float]
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Half the distance between the quartiles, as a share of the median; 0 for fewer than 3."""
+    """Returns half the distance between the quartiles divided by the median; 0 for fewer than 3 values."""
     if len(seconds) < 3:
         return 0.0
     low, middle, high = statistics.quantiles(seconds, n=4)

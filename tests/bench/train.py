@@ -1,4 +1,4 @@
-"""`bench train`: ours beside the naive loop and the floor, on the same batches in the same run."""
+"""`bench train` compares training with the naive loop and the floor, on the same batches in the same run."""
 
 import statistics
 from functools import partial
@@ -27,7 +27,7 @@ WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", 
 
 
 def run(given: dict[str, Any]) -> int:
-    """The subcommand, with its options by name."""
+    """Runs the subcommand with its options by name."""
     use_threads(given["threads"] or 0)
     keep_memory()  # as training does
     variants, skipped = choose(given["variants"]), given["skip"]
@@ -60,7 +60,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def workload_of(given: dict[str, Any]) -> Workload:
-    """The batches that the options ask for."""
+    """Returns the batches that the options select."""
     size = Size.of(given["size"], given["vocabulary"] or 0, **{name: given[name] for name in MODEL_OPTIONS})
     if given["data"]:
         return corpus_workload(size, Path(given["data"]), given["batches"], given["batch"])
@@ -68,7 +68,7 @@ def workload_of(given: dict[str, Any]) -> Workload:
 
 
 def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[str, Any]:
-    """Variants and floors in turns: {"variants": {name: figures}, "floor": {precision: figures}, "ratios": ...}."""
+    """Times variants and floors in turns: {"variants": {name: ...}, "floor": {precision: ...}, "ratios": ...}."""
     model = make_model(workload)
     tasks: dict[str, Task] = {
         variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants
@@ -102,7 +102,7 @@ def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
 
 
 def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """How many times as fast as each loop every variant is."""
+    """Returns the speed of each variant relative to each naive loop."""
     loops = [name for name in found if name.startswith("loop")]
     return {
         name: {loop: found[loop]["seconds"] / figures["seconds"] for loop in loops} for name, figures in found.items()
@@ -121,19 +121,21 @@ def _plain(value: Any) -> Any:
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """The results for people, ratios first."""
+    """Returns the tables of the results, ratios first."""
     workload = results["workload"]
     made = [_main_table(results), _floor_table(results["floor"])]
-    other = Table("Beside the words", ["", "figure"])
+    other = Table("Other figures", ["", "figure"])
     if "optimizer" in results:
         steps = results["optimizer"]
         for name, title in (("", "optimiser step"), (" with clipping", "clipping and optimiser step")):
             ours, theirs = steps[f"ours{name}"], steps[f"torch{name}"]
-            other.rows.append([f"{title}, ours", f"{times(theirs / ours)}, {1e3 * ours:.3g} ms"])
+            other.rows.append([f"{title}, nmtalign", f"{times(theirs / ours)}, {1e3 * ours:.3g} ms"])
             other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.3g} ms"])
     other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
     if workload["useful"] is not None:
-        other.rows.append(["useful work (not padding), an epoch of the preset's batches", percent(workload["useful"])])
+        other.rows.append(
+            ["share of real words (not padding) in an epoch of the preset's batches", percent(workload["useful"])]
+        )
     made += [other] if other.rows else []
     if "peers" in results:
         from bench.peers import peers_table
@@ -166,14 +168,14 @@ def _main_table(results: dict[str, Any]) -> Table:
             ]
         )
     table.note = (
-        f"{in_words(machine)}\nwords/s: target words, `</s>` counted, medians; spread: half the distance of the "
-        "quartiles; peak: of a process of its own (VmHWM), after loss and gradients, then after updates"
+        f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the "
+        "quartiles; peak: of a separate process (VmHWM), after loss and gradients, then after updates"
     )
     return table
 
 
 def _floor_table(floors: dict[str, dict[str, float]]) -> Table:
-    table = Table("The floor: the matrix products alone, at these shapes, in the same run", ["", "words/s", "GFLOP/s"])
+    table = Table("The floor: only the matrix products, at these shapes, in the same run", ["", "words/s", "GFLOP/s"])
     for name, figures in floors.items():
         rates = figure(figures["target_words_per_second"]), figure(figures["gflops"])
         table.rows.append([name, *rates])

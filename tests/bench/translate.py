@@ -22,8 +22,8 @@ from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
-WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # per side
-NAIVE_LINES = 4  # of the naive decoder in each round
+WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # vocabulary size per side
+NAIVE_LINES = 4  # lines that the naive decoder translates in each round
 WARM_LINES = 64
 
 
@@ -90,26 +90,28 @@ def _names(given: dict[str, Any]) -> list[str]:
     names = [name.strip() for name in given["variants"].split(",")] if given["variants"] else list(NAMES)
     for name in names:
         if name not in NAMES:
-            raise UsageError(f"--variants: unknown variant '{name}'; there are {', '.join(NAMES)}")
+            raise UsageError(f"--variants: unknown variant '{name}'; choose from {', '.join(NAMES)}")
     return names
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuses incompatible options before anything is measured."""
+    """Raises UsageError for incompatible options, before anything is measured."""
     if bool(given["model"]) != bool(given["text"]):
         raise UsageError("--model and --text: give both or neither")
     for name in ("text", "reference", "lexicon", "lexicon_data"):
         path = given[name]
         if path and not given["model"]:
-            raise UsageError(f"--{name.replace('_', '-')} is for a model of yours: give --model and --text too")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is used only with a model and a text: give --model and --text too"
+            )
         if path and not path.exists():
-            raise UsageError(f"--{name.replace('_', '-')} {path}: not there")
+            raise UsageError(f"--{name.replace('_', '-')} {path}: file not found")
     if given["peers"]:
         from bench.peers import chosen
 
         chosen(given["peers"])
     if given["length"] < 2:
-        raise UsageError(f"--length {given['length']}: give at least 2, `</s>` is counted")
+        raise UsageError(f"--length {given['length']}: give at least 2, because `</s>` is counted")
 
 
 def _speed(given: dict[str, Any], names: Sequence[str], texts: Texts, model: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Other toolkits translating the same text with models of the same sizes, beside `nmtalign translate`; whole programs.
+"""Compares `nmtalign translate` with other toolkits: complete programs, the same text, models of the same sizes.
 
-A program is run with one line, and with so many that they take seconds longer; its rate is that of the lines between,
-so that loading is left out.
+A program is run with one line, and with enough lines to take some seconds longer. Its rate is computed from the
+difference, so that loading is left out.
 """
 
 import dataclasses
@@ -22,17 +22,17 @@ from bench.texts import Texts
 from bench.translate_recipes import BATCH, COMMANDS, keep_open, output_file
 from bench.watch import complaint_in
 
-PATIENCE = 600.0  # seconds for a call
-LONGER = 3.0  # seconds that the lines have to take, or there are four times as many
+PATIENCE = 600.0  # seconds until a call is ended
+LONGER = 3.0  # seconds that the lines must take; else there are four times as many
 PRECISIONS = {"nmtalign, fp32": "fp32", "nmtalign, bf16": "bf16"}
 
 
-# Translates a text file with a beam; returns what came out.
+# Translates a text file with a beam size; returns the output lines.
 _Translate = Callable[[Path, int], list[str]]
 
 
 def run_peers(given: Mapping[str, Any], texts: Texts, model: Path) -> dict[str, dict[str, Any]]:
-    """Figures by name, ours first: {"rates": {beam: sentences/s}, "words": of a line}, or {"failed": why}."""
+    """Returns figures by name: {"rates": {beam: sentences/s}, "words": words per line}, or {"failed": why}."""
     beams = sorted({1, *given["beam"]})
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -52,7 +52,7 @@ def run_peers(given: Mapping[str, Any], texts: Texts, model: Path) -> dict[str, 
 
 
 def _ours(folder: Path, model: Path, precision: str, threads: int, text: Path, beam: int) -> list[str]:
-    """`nmtalign translate`, told what it has to do by its workspace file."""
+    """Runs `nmtalign translate` with its settings in a workspace file."""
     settings = {"beam": beam, "precision": f'"{precision}"', "threads": threads, "tokenized": "true"}
     settings |= {"min_length_ratio": 1.0, "max_length_ratio": 1.0}
     lines = ["[translate]", *(f"{name} = {value}" for name, value in settings.items())]
@@ -62,12 +62,14 @@ def _ours(folder: Path, model: Path, precision: str, threads: int, text: Path, b
 
 
 def _run(recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """Trains for an update, which leaves a model of the size, and translates with it."""
+    """Trains for one update, to get a model of the right size, and translates with it."""
     install(recipe, environment_folder)
     say(recipe.note)
-    inside = 1 if recipe.name == "marian" else job.threads  # Marian counts its threads as workers
+    inside = 1 if recipe.name == "marian" else job.threads  # Marian's threads are workers
     limits = {"OMP_NUM_THREADS": str(inside), "MKL_NUM_THREADS": str(inside)}
-    limits["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # OpenNMT-py reads its own pickled model, as older PyTorch let it
+    limits["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = (
+        "1"  # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed
+    )
     small = dataclasses.replace(job, texts=_few(job))
     _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, limits)
     keep_open(job)
@@ -81,7 +83,7 @@ def _run(recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[.
 
 
 def _few(job: Job) -> Texts:
-    """The same texts with one batch to train on."""
+    """Returns the same texts with one batch for training."""
     folder = job.folder / "few"
     folder.mkdir()
     for part in ("train", "dev"):
@@ -95,7 +97,7 @@ def _few(job: Job) -> Texts:
 def _figures(
     lines: Sequence[str], count: int, beams: Sequence[int], folder: Path, name: str, translate: _Translate
 ) -> dict[str, Any]:
-    """Rates of each beam, from `count` lines or more, and the words of a line that came out."""
+    """Returns the rate of each beam size, from `count` lines or more, and the words per output line."""
     rates, words = {}, 0.0
     text = folder / "text"
     for beam in beams:
@@ -124,7 +126,7 @@ def _timed(lines: Sequence[str], text: Path, name: str, translate: Callable[[], 
 def _call(
     command: Sequence[str], name: str, folder: Path, extra: Mapping[str, str] | None = None, stdin: Path | None = None
 ) -> list[str]:
-    """The lines that the program wrote; raises PeerError where it failed."""
+    """Returns the lines that the program wrote; raises PeerError if it failed."""
     given = stdin.read_bytes() if stdin else b""
     try:
         done = subprocess.run(
@@ -144,13 +146,14 @@ def _call(
 
 
 def peers_table(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row a toolkit, sentences/s of each beam, the widest first, with how many times it ours in fp32 does."""
+    """Returns a table with one row per toolkit: sentences/s of each beam size, the widest first, and the speed of
+    nmtalign in fp32 relative to it."""
     ours = found["nmtalign, fp32"].get("rates", {})
     beams = sorted({beam for figures in found.values() for beam in figures.get("rates", {})}, reverse=True)
     columns = [""]
     for beam in beams:
         columns += [f"beam {beam}" if beam > 1 else "greedy", "ours fp32 is"]
-    table = Table("Whole programs translating the same lines, sentences/s without loading", [*columns, "words out"])
+    table = Table("Complete programs translating the same lines, sentences/s without loading", [*columns, "words out"])
     for name, figures in found.items():
         cells = [figures.get("note", name)]
         for beam in beams:

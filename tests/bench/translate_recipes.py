@@ -1,6 +1,7 @@
-"""How other toolkits are told to translate a text with the model that they have saved after one update.
+"""Settings with which other toolkits translate a text with the model that they have saved after one update.
 
-Their weights are as good as random, so that they would end sentences anywhere: each is held to the source's length.
+The weights are almost random, so a translation could end anywhere. Each translation must therefore be as long as the
+source.
 """
 
 import json
@@ -11,12 +12,12 @@ import numpy as np
 
 from bench.recipes import Job
 
-BATCH = 32  # sentences; Marian: of each of its threads
+BATCH = 32  # sentences; in Marian per thread
 
-Command = Callable[[Path, Job, Path, int], list[str]]  # of the environment's bin folder, the job, a text and a beam
+Command = Callable[[Path, Job, Path, int], list[str]]  # arguments: the environment's bin folder, job, text, beam size
 
 
-# JoeyNMT's search knows a least length, but its command does not hand it on.
+# JoeyNMT's search has a minimum length, but its command does not pass it on.
 _JOEYNMT = """
 import sys
 import joeynmt.prediction as prediction
@@ -28,7 +29,7 @@ main()
 
 
 def _joeynmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
-    """It reads stdin; its configuration is the one that it was trained with, and its model the best."""
+    """JoeyNMT reads stdin; it uses the configuration of its training and its best model."""
     config = json.loads((job.folder / "config.yaml").read_text(encoding="utf-8"))
     config["testing"] |= {"beam_size": beam, "batch_size": BATCH, "batch_type": "sentence", "beam_alpha": 1.0}
     path = job.folder / f"translate-{beam}.yaml"
@@ -37,7 +38,7 @@ def _joeynmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
 
 
 def _opennmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
-    """It cannot write to stdout."""
+    """OpenNMT-py cannot write to stdout."""
     length = str(job.texts.longest)
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(job.folder / "model_step_1.pt"), "-src", str(text)),
@@ -47,7 +48,7 @@ def _opennmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
 
 
 def _marian(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
-    """It has no least length, but a greatest one, in terms of the source's; see `keep_open`."""
+    """Marian has no minimum length, but a maximum length relative to the source; see `keep_open`."""
     vocabularies = [str(job.folder / f"vocabulary.{side}.yml") for side in ("src", "tgt")]
     return [
         *(str(bin_folder / "pymarian"), "decode", "-m", str(job.folder / "model.npz"), "--vocabs", *vocabularies),
@@ -58,7 +59,7 @@ def _marian(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
 
 
 def keep_open(job: Job) -> None:
-    """Keeps a model that Marian has saved from ever choosing `</s>`, whose id is 0: by its bias."""
+    """Changes the output bias of a model that Marian has saved, so that it never chooses `</s>` (id 0)."""
     path = job.folder / "model.npz"
     if path.exists():
         with np.load(path) as saved:
@@ -68,7 +69,7 @@ def keep_open(job: Job) -> None:
 
 
 def output_file(job: Job) -> Path:
-    """Where a toolkit writes that cannot write to stdout."""
+    """Returns the output file of a toolkit that cannot write to stdout."""
     return job.folder / "output"
 
 

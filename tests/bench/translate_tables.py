@@ -1,4 +1,4 @@
-"""The results of `bench translate` for people."""
+"""The tables of `bench translate`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,30 +8,30 @@ from bench.machine import in_words
 from bench.report import Table, figure, percent, times
 
 TITLES = {
-    "released": "as the released code: a sentence at a time, keys at each step",
-    "naive": "naive: a sentence at a time, keys once",
-    "naive-batch": f"naive, {NAIVE_BATCH} sentences a batch",
+    "released": "as the released code: one sentence at a time, keys at each step",
+    "naive": "naive: one sentence at a time, keys once",
+    "naive-batch": f"naive, {NAIVE_BATCH} sentences per batch",
     "ours-fp32": "ours, fp32",
     "ours-bf16": "ours, bf16",
     "ours-candidates": "ours, bf16, candidate words",
 }
-WANTED = {"ours-fp32": 5.5, "ours-bf16": 14.0, "ours-candidates": 32.0}  # times the released code's way, both cores
-WANTED_AT = 12  # the beam
-COST = 0.1  # BLEU that bf16 and candidates may cost
-STARTUP = {"loading": 0.05, "Hello": 3.0, "--help": 0.3}  # seconds at most, of what begins or holds these words
+WANTED = {"ours-fp32": 5.5, "ours-bf16": 14.0, "ours-candidates": 32.0}  # speed relative to "released", on two cores
+WANTED_AT = 12  # at this beam size
+COST = 0.1  # the BLEU that bf16 and candidates may cost
+STARTUP = {"loading": 0.05, "Hello": 3.0, "--help": 0.3}  # greatest seconds of rows whose names contain these words
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Speed first, a table a beam, the widest first."""
+    """Returns the tables: speed first, one per beam size, the widest first."""
     made = []
     if "speed" in results:
         speed = results["speed"]
         work, found = speed["workload"], speed["beams"]
         made += [_speed_table(work, beam, found[beam]) for beam in sorted(found, reverse=True)]
         made[-1].note += (
-            f"\n{in_words(results['machine'])}\nours: Translator.translate, from lines of words to text, batching and "
-            "all; naive: the search alone, on words; floor: the matrix products\nof the search alone, in batches like "
-            f"ours; candidates: {work['candidates']}; peak: of a process of its own (VmHWM)"
+            f"\n{in_words(results['machine'])}\nours: Translator.translate, from lines of words to text, with "
+            "batching; naive: only the search, on words; floor: only the matrix products\nof the search, in the same "
+            f"batches; candidates: {work['candidates']}; peak: of a separate process (VmHWM)"
         )
     if "real" in results:
         made += [_real_table(results["real"], beam) for beam in sorted(results["real"]["beams"], reverse=True)]
@@ -75,8 +75,8 @@ def _agreement(found: Mapping[str, Any]) -> str:
     if not agreement:
         return ""
     return (
-        f"ours in fp32 and naive: {agreement['same_text']} of {agreement['sentences']} texts the same, "
-        f"scores apart by {agreement['score_difference']:.1e} at most"
+        f"ours in fp32 and naive: {agreement['same_text']} of {agreement['sentences']} texts are equal, "
+        f"scores differ by at most {agreement['score_difference']:.1e}"
     )
 
 
@@ -102,7 +102,7 @@ def _real_table(real: Mapping[str, Any], beam: int) -> Table:
 
 
 def _startup_table(found: Mapping[str, float | None]) -> Table:
-    table = Table("Start-up, medians of processes of their own", ["", "seconds", "wanted"])
+    table = Table("Start-up, medians of separate processes", ["", "seconds", "wanted"])
     for name, seconds in found.items():
         most = next((most for part, most in STARTUP.items() if part in name), None)
         table.rows.append([name, figure(seconds, 3), figure(most, 2)])

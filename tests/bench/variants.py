@@ -1,4 +1,4 @@
-"""What is compared in training: ours and the naive loop, each in two precisions, on the same weights and batches."""
+"""The variants of training: nmtalign and the naive loop, each in two precisions, on the same weights and batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from nmtalign.errors import UsageError
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to compute the loss; `precision` tells which floor is under it."""
+    """A way to compute the loss; `precision` says with which floor it is compared."""
 
     name: str
     precision: str
@@ -33,7 +33,7 @@ def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
 
 
 def as_training(bf16: bool, sparse_gradients: bool = True) -> Activations:
-    """How training computes on a CPU."""
+    """Returns the activations of training on a CPU."""
     return Activations(torch.bfloat16 if bf16 else None, sparse_gradients=sparse_gradients)
 
 
@@ -63,7 +63,7 @@ TITLES = {
 
 
 def choose(names: str | None) -> list[Variant]:
-    """The variants of a list such as "ours-bf16,loop-fp32"; those that are usual for None, all for "all"."""
+    """Parses a list such as "ours-bf16,loop-fp32"; None selects the default variants, "all" selects all."""
     if names is None:
         return [variant for variant in VARIANTS.values() if variant.default]
     if names == "all":
@@ -71,18 +71,18 @@ def choose(names: str | None) -> list[Variant]:
     wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
         if name not in VARIANTS:
-            raise UsageError(f"--variants: unknown variant '{name}'; there are {', '.join(VARIANTS)}")
+            raise UsageError(f"--variants: unknown variant '{name}'; choose from {', '.join(VARIANTS)}")
     return [VARIANTS[name] for name in wanted]
 
 
 def make_model(workload: Workload, seed: int = 1) -> TranslationModel:
-    """A model of the workload's size, ready to train."""
+    """Returns a model of the workload's size, ready to train."""
     torch.manual_seed(seed)
     return TranslationModel(workload.size.model).train()
 
 
 def loss_and_gradients(variant: Variant, model: TranslationModel, workload: Workload) -> None:
-    """One pass over all batches: the loss, and the gradients of the mean over sentences, which are then forgotten."""
+    """Runs one pass over all batches: the loss, and the gradients of its mean over sentences, which are discarded."""
     for batch in workload.batches:
         (variant.loss(model, batch) / len(batch.source)).backward()
         model.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""Runs another program for a while: its lines with their times, and the memory of it and its children."""
+"""Runs another program for a time and records its lines, their times, and the memory of it and its children."""
 
 import contextlib
 import os
@@ -14,30 +14,30 @@ from pathlib import Path
 
 from bench.machine import environment, tree_mb
 
-POLL = 0.2  # seconds between two looks at its memory
+POLL = 0.2  # seconds between two measurements of its memory
 PATIENCE = 300.0  # seconds until the first line that matches
 
 
 @dataclass
 class Watched:
-    """What was seen of a program."""
+    """The record of a program."""
 
     matches: list[tuple[float, str]] = field(default_factory=list)  # seconds since its start, first group
     last_lines: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
-    exit_code: int | None = None  # None = it was ended from here
+    exit_code: int | None = None  # None = it was ended by `watch`
 
     @property
     def complaint(self) -> str:
-        """Its last words, for a program that failed."""
+        """The reason why the program failed, from its last lines."""
         return complaint_in(self.last_lines)
 
 
 def complaint_in(lines: Sequence[str]) -> str:
-    """The line that tells why a program failed: an error of nmtalign's, else the last one."""
+    """Returns the line that says why a program failed: nmtalign's error line, else the last line."""
     words = [line.strip() for line in lines if line.strip()]
     errors = [line.partition(": error: ")[2] for line in words if ": error: " in line]
-    return (errors or words[-1:] or ["it said nothing"])[0][:300]
+    return (errors or words[-1:] or ["it printed nothing"])[0][:300]
 
 
 def watch(
@@ -48,7 +48,7 @@ def watch(
     extra: dict[str, str] | None = None,
     matches: int | None = None,
 ) -> Watched:
-    """Runs a program until `seconds` after its first line that matches `pattern`, or until so many `matches`.
+    """Runs a program until `seconds` after its first line that matches `pattern`, or until `matches` lines match.
 
     `extra` is added to its environment.
     """
@@ -76,7 +76,7 @@ def watch(
 
 def _read(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str | None]") -> None:
     if process.stdout is not None:
-        with contextlib.suppress(ValueError):  # closed while it was read
+        with contextlib.suppress(ValueError):  # closed while it is read
             for line in process.stdout:
                 lines.put(line)
     lines.put(None)
@@ -111,7 +111,7 @@ def _follow(
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """Ends the program and what it has started."""
+    """Ends the program and its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -119,6 +119,6 @@ def _end(process: "subprocess.Popen[str]") -> None:
             process.wait(timeout=10)
             break
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # whatever children are left
+        os.killpg(process.pid, signal.SIGKILL)  # any remaining children
     if process.stdout is not None:
         process.stdout.close()

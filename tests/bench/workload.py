@@ -1,4 +1,4 @@
-"""What is trained on: sizes of models, and batches of random words or of a prepared corpus."""
+"""The workload of training: model sizes, and batches of random words or of a prepared corpus."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
-# The preset that a size takes its settings from, and the words a side that go with it.
+# The preset of each size, and its number of words per side.
 SIZES = {"paper": ("rnnsearch-30", 30000), "small": ("small", 10000), "tiny": ("tiny", 2000)}
 FIRST_WORD = 2  # 0 is `</s>`, 1 is `<unk>`
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model's and a training's settings; dropout and label smoothing are off unless they are asked for."""
+    """The settings of a model and its training; dropout and label smoothing are off unless they are given."""
 
     name: str
     model: ModelConfig
@@ -29,7 +29,7 @@ class Size:
 
     @classmethod
     def of(cls, name: str, vocabulary: int = 0, **options: Any) -> "Size":
-        """The size `name` with a vocabulary of its own and with options such as cell="cudnn" (None = not given)."""
+        """Returns the size `name` with a vocabulary size and with options such as cell="cudnn" (None = not given)."""
         if name not in SIZES:
             raise UsageError(f"unknown size '{name}': choose one of {', '.join(SIZES)}")
         preset_name, words = SIZES[name]
@@ -41,14 +41,14 @@ class Size:
         return cls(name, resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers))
 
     def with_vocabularies(self, source: int, target: int) -> "Size":
-        """The same with the vocabularies of a corpus."""
+        """Returns the same size with the vocabularies of a corpus."""
         model = dataclasses.replace(self.model, source_vocabulary_size=source, target_vocabulary_size=target)
         return dataclasses.replace(self, model=model)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a batch means for the matrix products: sentences, padded lengths (`</s>` counted), real target words."""
+    """The shape of a batch: the number of sentences, padded lengths (with `</s>`), the number of real target words."""
 
     sentences: int
     source: int
@@ -57,50 +57,50 @@ class Shape:
 
     @classmethod
     def of(cls, batch: Batch) -> "Shape":
-        """The shape of a batch."""
+        """Returns the shape of a batch."""
         return cls(len(batch.source), batch.source.shape[1], batch.target.shape[1], int(batch.target_mask.sum()))
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The batches that every variant is given, and in words where they come from."""
+    """The batches of all variants, and a description of their origin."""
 
     size: Size
     batches: Sequence[Batch]
     origin: str
-    useful: float | None = None  # share of real words among padded positions, of the preset's own batches
+    useful: float | None = None  # share of real words among all positions, in the batches of the preset
 
     @property
     def shapes(self) -> list[Shape]:
-        """One a batch."""
+        """The shape of each batch."""
         return [Shape.of(batch) for batch in self.batches]
 
     @property
     def target_words(self) -> int:
-        """Real target words of all batches, `</s>` counted."""
+        """The number of real target words of all batches, with `</s>`."""
         return sum(shape.words for shape in self.shapes)
 
     @property
     def sentences(self) -> int:
-        """Sentence pairs of all batches."""
+        """The number of sentence pairs of all batches."""
         return sum(shape.sentences for shape in self.shapes)
 
 
 def random_workload(size: Size, sentences: int, length: int, seed: int = 0) -> Workload:
-    """One batch of random words, every sentence `length` long on both sides, its `</s>` counted."""
+    """Returns one batch of random words; every sentence has `length` words on both sides, with `</s>`."""
     if length < 2:
-        raise UsageError(f"--length {length}: give at least 2, `</s>` is counted")
+        raise UsageError(f"--length {length}: give at least 2, because `</s>` is counted")
     generator = np.random.default_rng(seed)
     words = min(size.model.source_vocabulary_size, size.model.target_vocabulary_size)
     ids = generator.integers(FIRST_WORD, words, (sentences, 2, length - 1))
     batch = make_batch([(pair[0], pair[1]) for pair in ids])
-    return Workload(size, [batch], f"random words, {sentences} sentences of {length} words a side")
+    return Workload(size, [batch], f"random words, {sentences} sentences of {length} words per side")
 
 
 def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None, seed: int = 0) -> Workload:
-    """`count` batches spread evenly over the first epoch of a prepared corpus, cut as the preset cuts them.
+    """Returns `count` batches, spread evenly over the first epoch of a prepared corpus, with the preset's batch sizes.
 
-    `sentences` replaces the preset's batches by batches of so many sentences.
+    With `sentences`, every batch has this number of sentences instead.
     """
     from nmtalign.data.corpus import Corpus
 
@@ -120,6 +120,6 @@ def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None,
 
 
 def policy_of(training: TrainingConfig, sentences: int | None, seed: int) -> BatchPolicy:
-    """The batch policy of a training, or one of `sentences` sentences a batch."""
+    """Returns the batch policy of a training, or one with `sentences` sentences per batch."""
     size, unit = (sentences, "sentences") if sentences else (training.batch_size, training.batch_unit)
     return BatchPolicy(size, unit, training.window, training.shuffle, seed)

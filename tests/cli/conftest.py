@@ -24,7 +24,7 @@ def disturb(model):
 
 
 def make_unknown_likely(model):
-    """It says <unk> more often than not."""
+    """A model that mostly outputs <unk>."""
     disturb(model)
     model.readout.output_bias[1] += 9
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: one line for a mistake, and its documented exit code."""
+"""The command line in general: one line for a mistake, and its documented exit code."""
 
 import importlib.util
 import itertools
@@ -100,7 +100,7 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, nmtalign):
 
 
 def run_in_shell(command, folder, limit="", **environment):
-    """The outcome of a command line after `nmtalign`; the environment says nothing of locales but what is given."""
+    """The outcome of a command line after `nmtalign`; the environment has only the given locale settings."""
     kept = {
         name: value
         for name, value in os.environ.items()

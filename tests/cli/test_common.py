@@ -1,4 +1,4 @@
-"""Waiting threads: sleeping on a busy machine, spinning on an idle one, or as the environment says."""
+"""Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment."""
 
 import os
 import sys

@@ -77,7 +77,7 @@ def test_links_are_counted_not_learned(folder: Path) -> None:
         ".\t.\t1", "a\tun\t1", "boat\tun\t1", "fox\trenard\t1", "the\tle\t1",
     ]  # fmt: skip
     assert done.stderr.decode() == "nmtalign: 5 pairs, 7 links: 5 entries for 5 words\n"
-    # At spaces "fox." is a word; turned, the links are, too.
+    # Split at spaces, "fox." is a word; if the texts are exchanged, the links are exchanged, too.
     spaced = run(folder, "in.en", "out.fr.gz", "--tokenized", "--links", "-", "--reverse", stdin=b"1-1\n\n\n\n\n")
     assert spaced.stdout.decode() == "renard.\tfox.\t1\n"
 

@@ -147,7 +147,7 @@ def test_empty_lines_are_no_mistake_and_the_score_is_no_exit_code(folder: Path) 
 
 
 def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
-    """The lines that a terminal of so many columns is shown."""
+    """The lines that are shown on a terminal with the given number of columns."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "nmtalign", "score", *arguments]
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **variables}

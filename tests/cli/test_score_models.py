@@ -287,7 +287,7 @@ def test_other_words_another_text_or_other_weights_are_translated(
         other()
         assert searches == ["model"]
     assert len(list(folder.glob("translations/*.txt"))) == 4
-    # A training that starts anew in the folder, at the same time of day and with as many bytes.
+    # A new training in the same folder, with the same file times and sizes.
     times = (folder / "best.safetensors").stat()
     shutil.copy(random_model.parent / "model" / "best.safetensors", folder / "new")
     content = (folder / "new").read_bytes()

@@ -1,4 +1,4 @@
-"""How a report is printed: bars, marks, tables of what is in it."""
+"""The printed report: bars, marks and tables."""
 
 import sys
 

@@ -114,7 +114,7 @@ def test_scores_words_and_json(run: Run, models: tuple[Path, Path]) -> None:
         assert len(each.split()) == len(tokens.split())
     found = [json.loads(line) for line in run(*arguments, "--format", "json").stdout.splitlines()]
     assert [one["log_prob"] for one in found] == plain
-    assert found[0]["score"] == pytest.approx(plain[0] / 8, abs=1e-5)  # as translate has it, where nothing else is said
+    assert found[0]["score"] == pytest.approx(plain[0] / 8, abs=1e-5)  # the score of `translate` with default settings
     assert [one["source"] for one in found] == SOURCE.splitlines()
     assert [one["target"] for one in found] == TARGET.splitlines()
     assert (found[2]["source_unknown"], found[2]["target_unknown"]) == (1, 1)

@@ -1,4 +1,5 @@
-"""`nmtalign score` bare in a workspace: models translate, or what they translated is found; all are compared."""
+"""`nmtalign score` without arguments in a workspace: models translate or kept translations are used, and all are
+compared."""
 
 import shutil
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def test_bare_a_model_translates_the_test_set_once(folder: Path, run: Run) -> No
 def test_all_models_are_compared_by_the_words_that_all_know(run: Run) -> None:
     code, out, err = run("--all", "--table1", "--by-frequency", "-q")
     assert (code, err) == (0, "")
-    assert out.splitlines()[1] == "no unknown word: 3 of 4 sentences"  # none knows `wombat`
+    assert out.splitlines()[1] == "no unknown word: 3 of 4 sentences"  # no model knows `wombat`
     assert [line.split()[0] for line in out.splitlines()[2:5]] == ["model", "a", "b"]
     assert "\nwords from unknown and rare to frequent in training:\n" in out
     assert "unknown words: source 0.00%, reference 7.14%, " in out

@@ -25,7 +25,7 @@ VALUES: Mapping[str, Any] = {
     "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "tokenize": "char", "sentences": "3,17",
     "width": 70, "attention": "dot", "coverage": "linguistic", "target_language": "fr", "bootstrap": 7,
 }  # fmt: skip
-"""Values other than the default, for settings whose values have rules of their own."""
+"""Values other than the default, for settings with special rules for their values."""
 NEEDED = {"candidates": {"lexicon": "lexicon.txt"}, "reverse_source": {"bidirectional": False}}
 CALLBACKS: Mapping[str, Any] = {str(one.name): one.callback for one in app.registered_commands}
 

@@ -1,4 +1,4 @@
-"""`nmtalign translate`: one line out for each line in, whatever comes in; options, formats, files."""
+"""`nmtalign translate`: one output line for each input line of any content; options, formats, files."""
 
 import json
 import subprocess
@@ -144,7 +144,7 @@ def test_a_lexicon_alone_restricts_the_words(random_model: Path, tmp_path: Path,
         json.loads(lines_of(inside(*arguments, *more, text=text))[0])["tokens"] for more in ((), ("--candidates", 2))
     ]
     assert tokens[0] == json.loads(lines_of(inside("-m", random_model, "--format", "json", text=text))[0])["tokens"]
-    assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word beside the lexicon's
+    assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word that is not in the lexicon
     done = inside("-m", random_model, "--candidates", 5, text=text)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"--candidates 5: needs a lexicon" in done.stderr
@@ -214,8 +214,8 @@ def test_files_of_constraints_have_a_line_for_each_line(
 ) -> None:
     text = b"the fox\n\na boat\n"
     for lines, message in (
-        ("\n\n", "given: has no line for text: line 3; the two must have as many lines"),
-        ("\n\n\n\n", "given: has a line 4, but text ended after 3 lines; the two must have as many lines"),
+        ("\n\n", "given: has no line for text: line 3; the two must have the same number of lines"),
+        ("\n\n\n\n", "given: has a line 4, but text ended after 3 lines; the two must have the same number of lines"),
     ):
         (tmp_path / "given").write_text(lines)
         done = inside("-m", random_model, option, "given", text=text)

@@ -69,7 +69,7 @@ def test_both_go_on_after_the_same_line(
     (tmp_path / "a.h5").unlink()
     (tmp_path / "out").unlink()
     cut = text[: len(text) // 2]
-    (tmp_path / "out.partial").write_bytes(cut)  # text alone: its work is done again
+    (tmp_path / "out.partial").write_bytes(cut)  # only text: its work is done again
     done = inside(*arguments, "--resume")
     assert b"lines, and there are alignments of 0: both continue after line 0" in done.stderr
     assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
@@ -97,7 +97,7 @@ def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, 
     whole = {name: (tmp_path / name).read_bytes() for name in ("out", "a.h5") if (tmp_path / name).exists()}
     assert inside(*arguments, "--resume").returncode == 0
     text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
-    assert whole.items() <= {"out": text, "a.h5": soft}.items()  # none that is there before its end
+    assert whole.items() <= {"out": text, "a.h5": soft}.items()  # no file appears before it is complete
     assert inside(*arguments).returncode == 0
     assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
     with AlignmentFile(tmp_path / "a.h5") as file:

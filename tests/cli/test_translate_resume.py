@@ -1,4 +1,4 @@
-"""`nmtalign translate -o FILE`: what an interruption leaves, and a file that is gone on with to the same bytes."""
+"""`nmtalign translate -o FILE`: the files after an interruption, and a resumed file with the same bytes."""
 
 import gzip
 import itertools
@@ -104,7 +104,7 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp
 
 
 def wait_for(path: Path, size: int) -> None:
-    """Until a file has so many bytes."""
+    """Waits until a file has this number of bytes."""
     for _ in range(6000):
         if path.exists() and path.stat().st_size >= size:
             return

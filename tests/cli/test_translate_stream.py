@@ -1,4 +1,4 @@
-"""`nmtalign translate` between real pipes: at once where a line comes alone, and ended at any moment."""
+"""`nmtalign translate` between real pipes: single lines are translated at once, and it can be ended at any moment."""
 
 import contextlib
 import os
@@ -112,7 +112,7 @@ def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> 
 
 
 def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Start) -> None:
-    """Also: what is there and no file, here /dev/null, is written to and stays."""
+    """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
     (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 2000)
     terminal, child_side = pty.openpty()
     arguments = ("-m", random_model, "--beam", 1, "--batch-size", 100, "in.en", "-o", "/dev/null")
@@ -134,7 +134,7 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
 
 
 def test_nobody_reads_the_messages(random_model: Path, tmp_path: Path, process: Start) -> None:
-    """Work goes on to its end, though what is said of it cannot be written."""
+    """The command finishes its work, although its messages cannot be written."""
     (tmp_path / "in.en").write_bytes(b"the fox \xff\n" * 200)
     with process("-m", random_model, "--beam", 1, "in.en") as child:
         _, stdout, stderr = pipes(child)
@@ -148,7 +148,7 @@ def test_nobody_reads_the_messages(random_model: Path, tmp_path: Path, process: 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="streams have no names here")
 def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_path: Path, process: Start) -> None:
-    """Though it goes to a file: neither is that replaced nor, as root, what the name is of."""
+    """The stream may be redirected to a file: neither the file nor, as root, the named stream is replaced."""
     for name in ("/proc/self/fd/1", "-"):
         (tmp_path / "out").write_bytes(b"before\n")
         with (tmp_path / "out").open("ab") as out, process("-m", random_model, "-o", name, stdout=out) as child:
@@ -161,7 +161,7 @@ def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_pa
 
 @pytest.mark.parametrize("delay", [0.05, 0.1, 0.15, 0.2])
 def test_ctrl_c_while_it_starts(process: Start, tmp_path: Path, delay: float) -> None:
-    """Python itself, before it runs a line of ours, is not to be asked for more than an end."""
+    """Before nmtalign's first line runs, Python itself handles the signal, and only the end is tested."""
     (tmp_path / "sitecustomize.py").write_text(
         f"import _thread, threading\ntimer = threading.Timer({delay}, _thread.interrupt_main)\n"
         "timer.daemon = True\ntimer.start()\n"

@@ -1,4 +1,4 @@
-"""Compiles every kernel for an H100 on a machine without one, and prints what the compiler made of each.
+"""Compiles every kernel for an H100 on a machine without one, and prints a summary of each compiled kernel.
 
 A line a kernel and variant: name, registers a thread, bytes of stack (spilled registers), widest loads from memory.
 Run it as a program; it must not share a process with Triton's interpreter.

@@ -1,4 +1,4 @@
-"""Coverage: its gradient by every way out of the decoder, and what it must not depend on."""
+"""Coverage: its gradient through every output of the decoder, and independence of unrelated inputs."""
 
 import dataclasses
 
@@ -57,7 +57,7 @@ def test_bf16_stays_near_float32():
     for on in (False, True):
         how = Activations(torch.bfloat16 if on else None)
         model.zero_grad()
-        # The weights alone: of a maxout pair, rounding may turn the larger one round.
+        # Only the weights: rounding may change which unit of a maxout pair is the larger one.
         model.loss(*arguments(), how=how).weights.square().sum().backward()
         found.append([p.grad.clone() for p in model.decoder.parameters() if p.grad is not None])
     exact, rough = (torch.cat([gradient.flatten() for gradient in gradients]) for gradients in found)

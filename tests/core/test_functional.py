@@ -1,4 +1,4 @@
-"""tanh by oneDNN, where it is used, against PyTorch's in float64."""
+"""tanh by oneDNN, if it is used, compared with PyTorch's in float64."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The decoder for search beside the forced pass: whatever the rows, the order they are in, and what is left of them."""
+"""The decoder of the search compared with the forced pass, for any rows in any order and any remaining subset."""
 
 import dataclasses
 import threading

@@ -1,4 +1,4 @@
-"""The model against the naive loop, and what padding, batches and steps must not change."""
+"""The model compared with the naive loop, and independence of padding, batches and steps."""
 
 import dataclasses
 

@@ -43,7 +43,7 @@ with pytest.MonkeyPatch.context() as patch:
 
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0")  # Triton 3.6, NumPy 2.3
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
-# Of the norm of the whole result; bf16 results are rounded once, from sums in float32.
+# Relative to the norm of the complete result; bf16 results are rounded once, from sums in float32.
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13, torch.bfloat16: 6e-3}
 
 
@@ -354,7 +354,7 @@ def test_the_model_gives_the_same_loss_and_gradient(cell, order, monkeypatch):
         monkeypatch.setattr(place, name, counted(getattr(place, name), launched))
     with fused.forced(True):
         found = loss_and_gradient()
-    assert len(launched) == 4  # encoder, decoder, its looks, softmax
+    assert len(launched) == 4  # encoder, decoder, its attention steps, softmax
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 

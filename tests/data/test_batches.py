@@ -127,7 +127,7 @@ def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
 
 
 def planned_plainly(pairs, chosen, policy, epoch):
-    """The plan one window and one pair at a time: what an older run was trained on must come again."""
+    """The plan, computed one window and one pair at a time; a resumed older run must get the same batches."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
     longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1

@@ -1,4 +1,4 @@
-"""Given links: which pairs they belong to, how they spread over pieces, and what is refused."""
+"""Given links: their pairs, their distribution over pieces, and errors."""
 
 import gzip
 import shutil
@@ -147,7 +147,7 @@ def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_
         del file["train/line"]
     old = Corpus.open(tmp_path / "old")
     assert old.splits["train"].lines is None
-    assert old.hash == corpus.hash  # runs begun with it go on
+    assert old.hash == corpus.hash  # so that runs begun with it can be resumed
     with pytest.raises(FormatError, match="run nmtalign prep again"):
         read_guide(path, old)
 

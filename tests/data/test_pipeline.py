@@ -97,8 +97,8 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"
-        process.send_signal(signal.SIGKILL)  # what no process can answer
-        # The processes hold the pipe, too: it ends when the last of them has.
+        process.send_signal(signal.SIGKILL)  # a signal that no process can handle
+        # The processes also have the pipe open: it ends when the last of them has ended.
         assert process.communicate(timeout=60)[0] == b""
 
 

@@ -11,7 +11,7 @@ def others() -> list[threading.Thread]:
 
 
 class Counter:
-    """Numbers from 0, at most `limit` of them; says when that many were made."""
+    """Numbers from 0, at most `limit` of them; sets an event when all were made."""
 
     def __init__(self, limit: int, error: BaseException | None = None) -> None:
         self.made, self.limit, self.error = 0, limit, error
@@ -41,7 +41,7 @@ def test_items_are_made_while_one_is_in_use_and_no_more_than_asked() -> None:
     numbers = Counter(3)
     stream = prefetched(numbers, 4)
     assert next(stream) == 0
-    assert numbers.all_made.wait(60)  # nobody has asked for the others
+    assert numbers.all_made.wait(60)  # the others were not requested
     stream.close()  # type: ignore[attr-defined]
     numbers = Counter(1000)
     stream = prefetched(numbers, 4)

@@ -324,7 +324,7 @@ def test_a_corpus_of_other_text_settings_or_more_sets_stays_unless_forced(tmp_pa
         {"train": train, "dev": train, "languages": ("en", "de")},
     ):
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
-        with pytest.raises(UsageError, match=r"data: holds a corpus .*pairs: 2 train, 2 dev\).* lost; .*--force"):
+        with pytest.raises(UsageError, match=r"data: contains a corpus .*pairs: 2 train, 2 dev\).* lost; .*--force"):
             make(**change)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     make(train, force=True)
@@ -338,7 +338,7 @@ def test_files_that_are_no_corpus_stay(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"holds another tokenizer\.json"):
+    with pytest.raises(UsageError, match=r"contains another tokenizer\.json"):
         prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
     (folder / "tokenizer.json").unlink()
     (folder / "corpus.h5").write_bytes(b"cut off")  # a damaged corpus is no loss

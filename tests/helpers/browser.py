@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's chromium driven through chromedriver, by the W3C WebDriver protocol alone."""
+"""A real browser for tests: Debian's chromium driven through chromedriver, only by the W3C WebDriver protocol."""
 
 import base64
 import json
@@ -26,7 +26,9 @@ FLAGS = [
     "--no-zygote", "--in-process-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
 ]  # fmt: skip
 PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # chromedriver is here, whatever proxies say
+_DIRECT = urllib.request.build_opener(
+    urllib.request.ProxyHandler({})
+)  # chromedriver is on this machine, so proxies are ignored
 
 
 def _humbly() -> list[str]:
@@ -38,7 +40,7 @@ def _humbly() -> list[str]:
 
 
 class Browser:
-    """One window; `log` and `requests` tell what the page complained of and what it asked for."""
+    """One window; `log` returns the errors and warnings of the page, `requests` the addresses that it requested."""
 
     def __init__(self, folder: Path, flags: tuple[str, ...] = ()) -> None:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
@@ -91,7 +93,7 @@ class Browser:
             self._output.close()
 
     def open(self, page: Path, fragment: str = "", ready: str = "document.documentElement.dataset.ready") -> int:
-        """Opens a page anew and waits until `ready`; milliseconds since the navigation began, if that says them."""
+        """Opens a page again and waits until `ready`; returns the milliseconds since the navigation began, if known."""
         self._ask("POST", "/url", {"url": "about:blank"})
         self._ask("POST", "/url", {"url": page.as_uri() + fragment})
         return int(self.until(f"return {ready}"))
@@ -130,7 +132,7 @@ class Browser:
         )
 
     def media(self, **features: str) -> None:
-        """Sets what media queries ask for, such as prefers_color_scheme="dark"."""
+        """Sets features of media queries, such as prefers_color_scheme="dark"."""
         named = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         self.command("Emulation.setEmulatedMedia", features=named)
 
@@ -143,12 +145,12 @@ class Browser:
         return [line["message"] for line in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def requests(self) -> list[str]:
-        """The addresses that have been asked for since the last time."""
+        """Returns the addresses that were requested since the last call."""
         lines = self._ask("POST", "/se/log", {"type": "performance"})
         events = [json.loads(line["message"])["message"] for line in lines]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
         return [event["request"]["url"] for event in sent]
 
     def picture(self, path: Path) -> None:
-        """Writes what is seen to a .png file."""
+        """Writes the visible page to a .png file."""
         path.write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))

@@ -2,7 +2,7 @@
 
 Each test worker has a server process that has imported the libraries. `command()` is a command line that runs this file
 as a small client. The client sends its arguments, streams, folder and environment to the server. The server forks a
-process that does what `python -m nmtalign` does. The client passes signals on to it, and ends as it ends. If a variable
+process that works like `python -m nmtalign`. The client passes signals on to it, and ends as it ends. If a variable
 that Python or a library reads when it starts differs from the server's, or a stream is closed, the client becomes
 `python -m nmtalign` itself. A test that limits or measures a process starts `python -m nmtalign` directly.
 """

@@ -1,7 +1,7 @@
 """Trainings that are killed, for test_kill.py: a process of its own that imports torch once and forks them.
 
-`python killed.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training so many times for each optimiser, half of them
-while a file is being written, lets it come to its end, and prints as JSON what it and an uninterrupted run to the same
+`python killed.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training KILLS times for each optimiser, half of them
+while a file is being written, lets it finish, and prints as JSON what it and an uninterrupted run to the same
 update have left.
 """
 
@@ -43,7 +43,7 @@ CONFIG = TrainingConfig(
 
 
 def train(corpus, folder, config):
-    """A whole training, or what is left of it."""
+    """Runs a complete training, or the rest of it."""
     sizes = ModelConfig(
         source_vocabulary_size=len(corpus.source_vocabulary),
         target_vocabulary_size=len(corpus.target_vocabulary),
@@ -64,7 +64,7 @@ def forked(corpus, folder, config, prepare=lambda: None):
     if child:
         return child
     code = 1
-    signal.alarm(200)  # whatever becomes of the parent
+    signal.alarm(200)  # even if the parent has ended
     try:
         prepare()
         train(corpus, folder, config)
@@ -75,7 +75,7 @@ def forked(corpus, folder, config, prepare=lambda: None):
 
 
 def kill_in_a_write(corpus, folder, config, count):
-    """Kills a training where it is about to flush or to rename a file for the `count`-th time."""
+    """Kills a training when it is about to flush or to rename a file for the `count`-th time."""
     reading, writing = os.pipe()
 
     def prepare():
@@ -116,7 +116,7 @@ def kill_after(corpus, folder, config, seconds):
 
 
 def digest(path):
-    """Of names and values of all tensors, whatever else the file records."""
+    """Returns a digest of the names and values of all tensors, without the other contents of the file."""
     hashed = hashlib.sha256()
     for name, tensor in sorted(load_tensors(path)[0].items()):
         hashed.update(name.encode() + tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -134,7 +134,7 @@ def left(folder):
 
 
 def compare(corpus, folder, config, chance, kills):
-    """What a training that is killed again and again leaves, and what an uninterrupted one does."""
+    """Compares the files of a training that is killed again and again with those of an uninterrupted one."""
     train(corpus, folder / "first", replace(config, max_updates=1))  # imports what is imported late, for all children
     for kill in range(kills):
         if kill % 2:

@@ -6,7 +6,7 @@ VOID = {"meta", "link", "br", "img", "hr"}
 
 
 class PageReader(HTMLParser):
-    """The elements of a page with their attributes, the text of each element, and what is not well nested."""
+    """The elements of a page with their attributes, the text of each element, and all nesting errors."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

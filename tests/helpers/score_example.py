@@ -29,7 +29,7 @@ def values(bleu: float | None) -> tuple[float | None, ...]:
 
 
 def part(label: str, sentences: int, bleu: float | None, mark: Mark = "", p: float | None = None) -> Part:
-    """A part with intervals, and p-values where there is one."""
+    """Makes a part with intervals, and with p-values if they are given."""
     width = 0.3 + 14 / (sentences + 1) ** 0.5
     intervals = tuple(
         None if value is None else Interval(value - 0.03, value - 0.02 - width, value + 0.05 + width)
@@ -135,7 +135,7 @@ DIFFERENCES = (
 
 
 def report() -> Report:
-    """Three systems, everything asked for."""
+    """A report of three systems with all optional sections."""
     return Report(
         METRICS,
         SIGNATURES,

@@ -55,7 +55,7 @@ class TableScorer:
 
     @classmethod
     def wide(cls, seed, words, steps=10):
-        """Of many words, in float32: tables of 5 sources and 5 kinds of previous words, in which `</s>` comes soon."""
+        """Tables of many words in float32: 5 sources and 5 kinds of previous words, in which `</s>` comes soon."""
         generator = torch.Generator().manual_seed(seed)
         table = torch.randn(5, steps, 5, words, generator=generator) * 3
         table[..., 0] += 6
@@ -171,7 +171,7 @@ def enumerated(scorer, source, translations, scoring=None, candidates=None):
 
 
 def candidates_of(*allowed):
-    """Of sets of words, one a sentence; `</s>` and `<unk>` are in each."""
+    """Makes candidates from sets of words, one per sentence; `</s>` and `<unk>` are in each."""
     words = sorted({0, 1}.union(*allowed))
     return Candidates(np.array(words), np.array([[word in {0, 1} | own for word in words] for own in allowed]))
 

@@ -1,6 +1,7 @@
 """Trainings by several processes: started by torchrun, each process runs all of `cases`, one after the other.
 
-`torchrun trainings_together.py CORPUS FOLDER` leaves FOLDER/CASE/ of each case; a test runs the same cases alone.
+`torchrun trainings_together.py CORPUS FOLDER` writes FOLDER/CASE/ for each case; a test runs the same cases in one
+process.
 """
 
 import hashlib
@@ -78,7 +79,7 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
 
 
 def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
-    """What a training says whose weights have left all bounds."""
+    """Returns the error of a training whose weights are out of bounds."""
     try:
         train(corpus, folder, replace(CONFIG, optimizer="adam", learning_rate=1e38, clip_norm=0.0, epochs=9.0), world)
     except TrainingError as error:

@@ -9,7 +9,7 @@ from nmtalign.reproduction.reproduction_results import most_reordered, reorderin
 
 
 def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:
-    """Target word j looks at source word order[j]."""
+    """Target word j attends to source word order[j]."""
     size = len(order)
     weights = np.full((size + 1, size + 1), (1 - weight) / size, np.float32)
     for target, source in enumerate(order):
@@ -29,7 +29,7 @@ def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:
         ([(0, 0), (1, 1), (2, 2)], 0.0),
         ([(0, 2), (1, 1), (2, 0)], 1.0),
         ([(0, 0), (1, 2), (2, 1)], 1 / 3),
-        ([(0, 0), (0, 1), (1, 0)], 1.0),  # of three pairs two share a word, and the third crosses
+        ([(0, 0), (0, 1), (1, 0)], 1.0),  # two of three pairs of links share a word, and the third crosses
     ],
 )
 def test_reordering(links, share):

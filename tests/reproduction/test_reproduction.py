@@ -33,7 +33,7 @@ def rows_of(text: str, head: str) -> list[list[str]]:
 
 
 def without_times(text: str) -> str:
-    """The report without what a clock has measured: hours and words a second of Table 2, the speeds of ablations."""
+    """The report without measured times: hours and words per second of Table 2, the speeds of ablations."""
     kept = []
     for line in text.splitlines():
         cells = line.split(" | ")
@@ -47,7 +47,7 @@ def without_times(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def results(make_sample, smallest):
-    """Of the four models; read only."""
+    """The report of the four models; read only."""
     return reach(make_plan_in(make_sample(), smallest, sentences=(2, 3)))
 
 

@@ -107,7 +107,7 @@ def test_no_training_outlives_its_parent(workspace: Path, how):
         children = _children(running.pid)
         assert len(children) == 2
         running.send_signal(how)
-        rest = running.stderr.read()  # the children hold no end of this pipe
+        rest = running.stderr.read()  # the children do not have this pipe open
     if how == signal.SIGTERM:
         assert running.returncode == 143
         assert rest.splitlines()[-1] == "nmtalign: error: ended by SIGTERM; the same command resumes"

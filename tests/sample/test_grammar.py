@@ -1,4 +1,4 @@
-"""The grammar: every pair is well formed, its tokens are those of Moses, and its links show what models must learn."""
+"""The grammar: pairs are well formed, tokens are those of Moses, and links have the reorderings that models learn."""
 
 import unicodedata
 from collections import Counter
@@ -131,7 +131,7 @@ def test_adjectives_are_reversed_behind_the_french_noun() -> None:
 
 
 def _longest_reversal(example: Example) -> int:
-    """The longest run of neighbouring source words whose counterparts stand in just the other order."""
+    """The longest run of neighbouring source words whose counterparts are in exactly the opposite order."""
     links = dict(example.links)
     longest = run = 1
     for i in range(1, len(example.source_tokens)):

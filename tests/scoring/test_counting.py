@@ -130,7 +130,7 @@ def counted(system: Sentences, references: list[Sentences], order: int) -> list[
 
 
 def texts_of(largest: int) -> st.SearchStrategy[list[Sentences]]:
-    """3 to 5 texts of as many sentences each."""
+    """3 to 5 texts with equal numbers of sentences."""
     sentence = st.lists(st.integers(1, largest), max_size=12)
     return st.integers(1, 6).flatmap(
         lambda count: st.lists(st.lists(sentence, min_size=count, max_size=count), min_size=3, max_size=5)

@@ -182,7 +182,7 @@ def test_a_text_that_is_no_svg_is_refused(svg):
 
 
 def bare() -> Report:
-    """One system, one metric, nothing else asked for."""
+    """A report of one system and one metric, without other sections."""
     return Report(("BLEU",), ("BLEU|x",), (SystemReport("one", Section(Part("all", 2, (12.345,), 0.98))),))
 
 

@@ -19,7 +19,7 @@ SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300" viewBox="0 0 900 300">'
     '<style>* { stroke: red }</style><g style="fill: green"><rect width="900" height="300"/></g></svg>'
 )
-# Elements that reach over the right edge and do not stand in a frame that scrolls.
+# Elements that extend beyond the right edge and are not in a scrolling frame.
 OUTSIDE = """
 return [...document.querySelectorAll('body *')].filter((element) =>
   !element.parentElement.closest('.scroll') && element.getBoundingClientRect().right > innerWidth + 1

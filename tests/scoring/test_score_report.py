@@ -1,4 +1,4 @@
-"""A report holds the same figures as sacreBLEU on the lines of each subset, however the text is cut."""
+"""A report has the same figures as sacreBLEU on the lines of each subset, for every division of the text."""
 
 import numpy as np
 import pytest

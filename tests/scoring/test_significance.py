@@ -1,4 +1,4 @@
-"""Intervals, p-values and signatures are those of sacreBLEU's command line, of a whole corpus and of any subset."""
+"""Intervals, p-values and signatures equal those of sacreBLEU's command, for a complete corpus and any subset."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def drawn(test: Test) -> list[str]:
 
 
 def paired(printed: str) -> list[dict[str, list[str]]]:
-    """Of every system the figures of each metric: score, mean and width of the interval, p-value, as they are there."""
+    """The figures of each metric for every system: score, mean and width of the interval, p-value, if they exist."""
     table = [line.rstrip("\\ ").split("&") for line in printed.splitlines() if "&" in line]
     names = [re.sub(r"[^\w+]", " ", cell).split()[0] for cell in table[0][1:]]
     return [dict(zip(names, (re.findall(r"\d+\.\d{4}", cell) for cell in row[1:]), strict=True)) for row in table[1:]]
@@ -124,7 +124,7 @@ def test_equal_texts_are_ties(texts):
     marks = [system.everything.whole.marks for system in report.systems]
     assert marks == [("tie",) * 3, ("tie",) * 3, ("",) * 3]
     everything = report.systems[1].everything.whole
-    # Nothing is a difference by chance, says sacreBLEU, where there is no difference; ties are told by the scores too.
+    # sacreBLEU's p-value is the smallest possible if two systems are equal, so ties are also recognised by the scores.
     assert everything.p_values == {"bs": (1 / 301,) * 3, "ar": (1 / 601,) * 3}
 
 

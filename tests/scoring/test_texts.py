@@ -1,4 +1,4 @@
-"""Texts to score are read whole; unequal counts name the first missing line."""
+"""Texts to score are read completely; errors of unequal counts name the first missing line."""
 
 import gzip
 from pathlib import Path

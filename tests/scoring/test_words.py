@@ -88,7 +88,7 @@ def test_frequencies_and_places_are_those_of_a_slow_count(first, second, hypothe
 
 
 def slow_counts(first, second, hypotheses):
-    """(rows of word_table, rows of place_table) of two references and one system, a word at a time."""
+    """(rows of word_table, rows of place_table) of two references and one system, computed one word at a time."""
     names = {0: "unknown", 1: "1", 2: "2-9", 9: "2-9", 50: "10-99", 1000: ">=1000"}
     by_frequency = {label: [0, 0, 0] for label in (*names.values(), "100-999")}
     by_place = np.zeros((5, 4))

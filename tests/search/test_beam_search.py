@@ -1,4 +1,4 @@
-"""Beam search: against enumeration, against forced decoding, whatever the batch."""
+"""Beam search compared with enumeration and with forced decoding, in any batch."""
 
 import math
 

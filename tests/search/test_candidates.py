@@ -82,8 +82,13 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
         ("", SOURCE, TARGET, "no entries"),
         ("heron aigrette 1\n", SOURCE, TARGET, "none of its 1 entries has both words in the model's vocabularies"),
         (LEXICON, TARGET, SOURCE, "a lexicon of the other direction"),
-        (LEXICON, PIECES, PIECES_OUT, "a lexicon of whole words, and this model reads subword pieces"),
-        ("▁the ▁le\n▁fox ▁renard\n. . 1\n", SOURCE, TARGET, "a lexicon of subword pieces, and this model reads whole"),
+        (LEXICON, PIECES, PIECES_OUT, "a lexicon of complete words, and this model reads subword pieces"),
+        (
+            "▁the ▁le\n▁fox ▁renard\n. . 1\n",
+            SOURCE,
+            TARGET,
+            "a lexicon of subword pieces, and this model reads complete",
+        ),
     ],
 )
 def test_a_wrong_lexicon_is_refused(

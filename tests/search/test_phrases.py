@@ -70,7 +70,7 @@ def test_every_phrase_has_its_place(given_phrases, tokens):
     places = phrases.places(tokens)
     for phrase, place in zip(given_phrases, places, strict=True):
         assert tokens[place : place + len(phrase)] == tuple(phrase)
-    # Phrases that are alike have places of their own.
+    # Equal phrases have separate places.
     assert len({(tuple(phrase), place) for phrase, place in zip(given_phrases, places, strict=True)}) == len(places)
 
 
@@ -191,7 +191,7 @@ def test_they_always_stand_there_whatever_the_batch(seed, beam, phrases, prefixe
 
 
 def check(found, phrases, prefix, allow_unk):
-    """What holds of every hypothesis: prefix, phrases, their places, no unknown word of nobody."""
+    """Checks every hypothesis: prefix, phrases, their places, and no `<unk>` that was not given."""
     assert found
     for hypothesis in found:
         tokens, places = hypothesis.tokens, hypothesis.phrase_at

@@ -1,4 +1,4 @@
-"""Prefixes and candidates in the search: against enumeration of what they allow."""
+"""Prefixes and candidates in the search, compared with enumeration of the allowed translations."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Samples: frequencies against the probabilities, and what a draw may depend on."""
+"""Samples: frequencies compared with the probabilities, and the numbers on which a draw may depend."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The best continuations of a beam: blocks of words find what sorting all words finds, including ties."""
+"""The best continuations of a beam: the result by blocks of words equals that of sorting all words, including ties."""
 
 from unittest.mock import patch
 
@@ -111,7 +111,7 @@ def by_sorting(scores, open_totals, count, restrict):
 
 
 def naive(scorer, source, prefix, candidates, beam):
-    """(log-probability, tokens) of what a beam search ends with, best first, hypothesis by hypothesis."""
+    """(log-probability, tokens) of the final hypotheses of a beam search, best first, computed one by one."""
     limit = max(len(source) + 1, len(prefix) + 1)
     words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
     session, choice = scorer.start(*make_source([source]), candidates), None

@@ -1,4 +1,4 @@
-"""Settings, workspace file and presets: precedence, and errors that name what is wrong and what is near."""
+"""Settings, workspace file and presets: precedence, and errors that name the mistake and the most similar name."""
 
 import os
 

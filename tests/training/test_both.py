@@ -1,4 +1,4 @@
-"""Both directions in one run: what their disagreement costs, two whole model directories, and exact resumption."""
+"""Both directions in one run: the loss of their disagreement, two complete model directories, and exact resumption."""
 
 import json
 import shutil
@@ -151,7 +151,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path):
 
 
 def test_without_weight_the_other_direction_changes_nothing(reversal, tmp_path):
-    """Nor does the first model see the second: its own loss and gradient are those of a training alone."""
+    """Nor does the first model see the second: its own loss and gradient are those of a training of one direction."""
     config = replace(CONFIG, agreement_weight=0.0, clip_norm=0.0)
     train(reversal, tmp_path / "both", config)
     train(reversal, tmp_path / "one", replace(config, agreement=False))

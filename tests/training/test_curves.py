@@ -1,4 +1,4 @@
-"""Learning curves: what is read from a log, what is drawn of it, in a file and in letters."""
+"""Learning curves: reading a log, and drawing it to a file and as text."""
 
 import json
 import math
@@ -118,7 +118,7 @@ def test_losses_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:
     assert [math.isnan(point.loss) for point in curves.progress] == [False, True, True, False]
     assert curves.progress[-1].words == pytest.approx(4000)
     titles = [panel.title for panel in panels([curves])]
-    assert titles == ["loss a word", "perplexity", "target words a second"]
+    assert titles == ["loss per word", "perplexity", "target words per second"]
     assert render_curves([curves], ["m"], 80)
     curve_figure([curves], ["m"]).draw_without_rendering()
 
@@ -129,7 +129,7 @@ def test_an_old_log_says_less(tmp_path: Path) -> None:
     curves = read_curves(write(tmp_path, events))
     assert curves.validations[0].loss == 2.5
     assert math.isnan(curves.progress[0].words_per_second)
-    assert [panel.title for panel in panels([curves])] == ["loss a word", "perplexity"]
+    assert [panel.title for panel in panels([curves])] == ["loss per word", "perplexity"]
     with pytest.raises(UsageError, match=r"train\.jsonl: has too little to count words; give --x updates"):
         panels([curves], "words")
 
@@ -195,9 +195,9 @@ def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves, tmp_
     figure = curve_figure([run, run], ["a", "$b$"], "epochs")
     loss, perplexity, bleu, speed, names = figure.axes
     assert [axes.get_title(loc="left") for axes in (loss, bleu, speed)] == [
-        "loss a word",
+        "loss per word",
         "dev BLEU",
-        "target words a second",
+        "target words per second",
     ]
     assert list(loss.lines[0].get_ydata()) == [5, 3, 2, 1]
     assert list(loss.lines[0].get_xdata()) == [0.1, 0.2, 0.3, 0.4]
@@ -229,7 +229,7 @@ def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
 def test_one_model_in_the_terminal(run: Curves) -> None:
     lines = render_curves([run], ["m"], 70).split("\n")
     assert lines[:11] == [
-        "loss a word",
+        "loss per word",
         "5 ┤              ⠑⠢⢄⡀",
         "  │                 ⠈⠒⠤⣀",
         "  │                     ⠑⠢⢄⡀",

@@ -280,7 +280,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
     assert not [line for line in lines if "error" in line]
     (finished,) = logged(tmp_path / "m", "finished")
     assert (finished["reason"], finished["complete"]) == ("ended by SIGTERM", False)
-    if whom == "one":  # torchrun's report tells the exit codes
+    if whom == "one":  # torchrun's report contains the exit codes
         assert "exitcode  : 143" in run.log.read_text()
     last = finished["update"] + 1
     again = nmtalign("train", corpus.folder, "-o", "m", *QUICK, *ENDLESS, "--epochs", "0", "--max-updates", last)
@@ -340,7 +340,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus, comman
 @torch_distributed
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_rank_by_itself_trains_as_a_single_process_does(corpus, tmp_path, device):
-    """The engine's own paths on each device: with one GPU, NCCL can be tried with one rank alone."""
+    """The distributed paths on each device: with one GPU, NCCL can be tested with only one rank."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     world = Ranks(torch.distributed.HashStore(), 0, 1, device)

@@ -1,4 +1,4 @@
-"""Graphs over bucketed lengths: what they leave is what the plain way leaves, and where they fail it takes over.
+"""Graphs over bucketed lengths: their results equal those of the eager path, which replaces them if they fail.
 
 The recorder of these tests does the work again where CUDA would replay it; the last tests record real graphs.
 """
@@ -232,7 +232,7 @@ def test_parameters_that_take_no_part_keep_what_they_have():
 @pytest.mark.parametrize("attention", ["additive", "none"])
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
 def test_a_pass_of_static_shapes_never_looks_at_a_value(cell, attention, dropout):
-    """No graph can be recorded of what waits for the card; tensors without values refuse every look at them."""
+    """No code that waits for the GPU can be captured; tensors without values raise if code reads their values."""
     model = model_of(cell=cell, attention=attention, dropout=dropout).to("meta")
     batch = batch_of(*SMALL).to(torch.device("meta"))
     tensors = batch.source, batch.source_mask, batch.target, batch.target_mask

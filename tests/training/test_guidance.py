@@ -1,4 +1,4 @@
-"""Guided alignment: what it costs, what it teaches, and that all else of a training holds with it."""
+"""Guided alignment: its loss, its effect, and that all other properties of training remain."""
 
 import json
 from dataclasses import replace

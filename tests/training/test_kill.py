@@ -210,7 +210,7 @@ def small_disk(tmp_path):
 
 
 def fill(disk, free):
-    """Leaves only so many bytes of a disk free."""
+    """Fills a disk until only this number of bytes is free."""
     with (disk / "filler").open("wb", buffering=0) as stream:
         stream.write(b"x" * (shutil.disk_usage(disk).free - free))
 
@@ -240,7 +240,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused_at_the_start(reversal, 
     (small_disk / "filler").unlink()
     assert here(command(reversal, folder, "--max-updates", 6)) == 0
     files = {path.name for path in folder.iterdir()}
-    fill(small_disk, 300_000)  # enough beside what is there already
+    fill(small_disk, 300_000)  # enough, together with the existing files
     assert here(command(reversal, folder, "--max-updates", 9)) == 0
     assert files <= {path.name for path in folder.iterdir()}
 
@@ -278,7 +278,7 @@ def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(rever
     assert find_checkpoint(folder, None).position.update == updates(folder)
 
 
-# Halts where the folder is about to be laid down, until the other process has had its turn.
+# Waits before the folder is created, until the other process has run.
 HALTS = """
 import os, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The training loop on the reversing corpus: it learns, resumes exactly, stops when told, and keeps what it must."""
+"""The training loop on the reversing corpus: it learns, resumes exactly, stops on request, and keeps its files."""
 
 import json
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
     assert second[-1].complete
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     assert same(weights(tmp_path / "whole", "best"), weights(tmp_path / "parts", "best"))
-    # The interrupted run reports once more where it stopped; from there on the two logs are the same.
+    # The interrupted run reports one more time, at its stop; after that the two logs are equal.
     whole, parts = (
         [
             event["update"]
@@ -226,7 +226,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
         trainer.run()
     assert "\n" not in str(raised.value)
     assert [event.in_a_row for event in events if isinstance(event, Skipped)] == list(range(1, 11))
-    # The state of the last good update is kept, and the same command goes on with the next minibatches.
+    # The state of the last good update is kept, and the same command continues with the next minibatches.
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "model"))
     more = train(reversal, tmp_path / "model", config)
     assert (more[0].resumed, more[0].update) == (True, 13)
@@ -284,7 +284,7 @@ def test_accumulated_updates_resume_exactly(reversal, tmp_path):
 def test_the_seed_fixes_all_and_another_changes_all(reversal, tmp_path):
     config = replace(CONFIG, max_updates=4, batch_size=60)
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        torch.manual_seed(len(name))  # what was drawn before does not matter
+        torch.manual_seed(len(name))  # numbers drawn earlier do not matter
         train(reversal, tmp_path / name, replace(config, seed=seed), dropout=0.3)
     assert same(weights(tmp_path / "one"), weights(tmp_path / "again"))
     assert not same(weights(tmp_path / "one"), weights(tmp_path / "other"))

@@ -13,7 +13,7 @@ from nmtalign.training.optimizers import Adadelta, Descent, make_optimizer
 
 
 class Words(nn.Module):
-    """Rows of a table, and a matrix: what has sparse gradients and what has not."""
+    """Rows of a table, which has sparse gradients, and a matrix, which has dense ones."""
 
     def __init__(self) -> None:
         super().__init__()

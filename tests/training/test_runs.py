@@ -1,4 +1,4 @@
-"""Whose model a folder holds: a run goes on with its own, and never trains over another unasked."""
+"""The model in a folder: a run resumes only its own model, and never replaces another one unless told so."""
 
 from dataclasses import asdict
 

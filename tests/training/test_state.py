@@ -1,4 +1,4 @@
-"""Checkpoints: exact, the newest two kept, each checked when it is used, none lost wherever writing is cut off."""
+"""Checkpoints: exact, the newest two kept, each checked when it is used, none lost when writing is interrupted."""
 
 import contextlib
 import errno
@@ -44,7 +44,7 @@ def updated(model, optimizer, times=1):
 
 
 def checkpoints(folder, *updates, fingerprint=RUN, seed=0):
-    """Writes checkpoints of these updates, each with weights of its own."""
+    """Writes checkpoints of these updates, each with different weights."""
     model, optimizer = made(seed=seed)
     for update in updates:
         updated(model, optimizer)

@@ -1,4 +1,4 @@
-"""One update: groups of minibatches give what their union would, and a loss that is not finite changes nothing."""
+"""One update: groups of minibatches have the result of their union, and a loss that is not finite changes nothing."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What training says of the dev set is what `nmtalign score` would say of the same model."""
+"""Training reports the same figures of the dev set as `nmtalign score` for the same model."""
 
 import dataclasses
 

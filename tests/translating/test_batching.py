@@ -24,7 +24,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_threads")
 def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
-    """Whichever search ends first; the second search has as many threads as the first."""
+    """Independent of which search ends first; the second search has the same number of threads as the first."""
     for order in ((0, 1), (1, 0)):
         searches = []
         for _ in range(2):

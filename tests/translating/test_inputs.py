@@ -114,8 +114,12 @@ def test_prefixes_and_phrases(tmp_path: Path, three: tuple[Path, ...]) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (2, "{beside}: has no line for {second}: line 1; the two must have as many lines"),
-        (4, "{beside}: has a line 4, but {first} and {second} ended after 3 lines; the two must have as many lines"),
+        (2, "{beside}: has no line for {second}: line 1; the two must have the same number of lines"),
+        (
+            4,
+            "{beside}: has a line 4, but {first} and {second} ended after 3 lines; "
+            "the two must have the same number of lines",
+        ),
     ],
 )
 def test_files_that_do_not_fit(tmp_path: Path, three: tuple[Path, ...], lines: int, message: str) -> None:

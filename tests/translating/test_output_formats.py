@@ -50,11 +50,11 @@ def test_text_and_written() -> None:
 def test_word_scores_and_alignments_in_moses_lines() -> None:
     scores = "LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 -0.250000"
     found = written(3, aligned(), word_scores=True, alignment="hard")
-    # The second word looks at `</s>` most: it has no link.
+    # The largest weight of the second word is on `</s>`: it has no link.
     assert found == f"3 ||| le chat ||| {scores} ||| -0.500000 ||| 1-0\n"
     found = written(3, aligned(), alignment="soft")
     assert found.split(" ||| ")[-1] == "0.125,0.75,0.125 0.25,0.25,0.5 0,1,0\n"
-    # The field is there even where there is nothing to say.
+    # The field is present even if it is empty.
     assert written(0, translation(""), alignment="hard").endswith(" ||| \n")
     blank = translation("", weights=np.zeros((1, 1), np.float32))
     assert written(0, blank, alignment="hard").endswith("-0.142857 ||| \n")
@@ -173,7 +173,7 @@ def pieces() -> SentencePieces:
 
 
 def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
-    # Three words of two pieces and two words of one; each piece looks at the pieces of the word before.
+    # Three words of two pieces and two words of one; each piece attends to the pieces of the previous word.
     source, target = ("▁c", "ats", "▁b", "oat"), ("▁bo", "ats", "▁cats")
     weights = np.array(
         [[0.1, 0.2, 0.3, 0.3, 0.1], [0, 0.1, 0.5, 0.3, 0.1], [0.35, 0.25, 0.4, 0, 0], [0, 0, 0, 0, 1]], np.float32
@@ -189,7 +189,7 @@ def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
     assert (line["source_words"], line["words"]) == (["cats", "boat"], ["boats", "cats"])
     assert (line["source_tokens"], line["tokens"]) == (list(source), list(target))
     assert len(line["token_log_probs"]) == 4
-    # Where the pieces are what is written, they are what is aligned.
+    # If pieces are written, pieces are aligned.
     tokenized = {"alignment": "hard", "tokenized": True}
     assert written(0, found, tokenizers, **tokenized).split(" ||| ")[-1] == "2-0 2-1 2-2\n"
     line = read_back(0, found, tokenizers, **tokenized)

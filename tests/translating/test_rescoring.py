@@ -101,7 +101,7 @@ def test_pairs_come_in_order_one_each(models: dict[str, Path]) -> None:
     for pair in found:
         assert len(pair.token_log_probs) == len(pair.target_tokens) + 1
         assert pair.blank == (pair.number in (1, 6))
-        # An empty target is `</s>`, an empty source too; two of them were not asked for.
+        # An empty side is only `</s>`; the model does not score a pair of two empty sides.
         assert (pair.log_prob == pair.score == 0) == pair.blank
     assert (found[4].source_unknown, found[4].target_unknown) == (1, 1)
 

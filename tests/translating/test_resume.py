@@ -14,7 +14,7 @@ CASES = pytest.mark.parametrize(("outputs", "n_best"), [(TEXT, 0), (N_BEST, 2)],
 
 
 def write(path: Path, outputs: list[str], n_best: int = 0, resume: bool = True) -> ResumableOutput:
-    """A run that translates what is left."""
+    """A run that translates the remaining lines."""
     file = ResumableOutput(path, n_best)
     if resume:
         file.look_back()

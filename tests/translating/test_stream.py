@@ -77,7 +77,7 @@ def test_reading_ahead_is_bounded() -> None:
     assert all(1 <= len(window) <= 8 for window in taken)
     assert len(read) <= sum(map(len, taken)) + 8 + 1
     found.close()
-    assert not ahead.wait(0.05)  # nobody takes any more, so nothing more is read
+    assert not ahead.wait(0.05)  # no more items are consumed, so no more are read
     thin = windows(("x" * 10 for _ in itertools.count()), 100, 25, len)
     assert all(len(next(thin)) <= 3 for _ in range(5))
     thin.close()

@@ -266,13 +266,13 @@ def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
 
 
 def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the C library keeps what searches of many sizes leave, and a long run grows; not for each lone line."""
+    """Else the C library keeps freed memory of searches of many sizes, and a long run grows; not after each line."""
     times = []
     monkeypatch.setattr(translator_module, "return_memory", lambda: times.append(1))
     translator = Translator(loaded, TranslateConfig(beam=1, batch_size=40))
     list(translator.translate(["the fox"]))
     assert not times
-    list(translator.translate(["the fox"] * 4000))  # 3 words a line with its end, windows of 50 lines
+    list(translator.translate(["the fox"] * 4000))  # 3 words per line with its end, windows of 50 lines
     assert 4000 / 100 <= len(times) <= 4000 * 3 / 40
 
 

@@ -44,7 +44,7 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
             [0.3, 0.1, 0.1, 0.5],  # `</s>` has the most: left out
             [0.1, 0.1, 0.8, 0.0],  # not unknown: stays
             [0.1, 0.2, 0.6, 0.1],
-            [0.3, 0.3, 0.1, 0.3],  # equal: the first, but it replaces a word already
+            [0.3, 0.3, 0.1, 0.3],  # equal: the first one, but it already replaces a word
             [0.0, 0.0, 0.0, 1.0],
         ],
         np.float32,
@@ -111,7 +111,7 @@ def test_which_source_word_an_unknown_one_stands_for() -> None:
         row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
         return replace_unknowns([UNK_ID], ["<unk>"], row, words, words, {}, **more)[0]  # type: ignore[arg-type]
 
-    assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # no mark while there is a word
+    assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # a punctuation mark is not chosen if there is a word
     assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
     assert place(0.5, 0.0, 0.2, 0.0, 0.3, unknown=[2]) == "martens"
     assert place(0.8, 0.0, 0.2, 0.0, 0.0, unknown=[2]) == "foxes"

@@ -16,7 +16,7 @@ from nmtalign.core.attention import AdditiveAttentionPass, AttentionPass
 from nmtalign.core.functional import over_steps
 from nmtalign.core.gpu.launching import power_of_two, tanh, triton_type
 
-# Numbers of a tile: positions x units. Each thread of 4 warps then holds 32 numbers of a tile that is read once, and
+# Numbers of a tile: positions x units. Each thread of 4 warps then has 32 numbers of a tile that is read once, and
 # 16 of one that stays in registers; the reading kernels have many more programs than the card has multiprocessors.
 ROW_TILE = 4096
 KEYS_TILE = (32, 64)
@@ -32,7 +32,7 @@ class FusedAttentionPass(AdditiveAttentionPass):
         energies = torch.empty_like(self.weights[step])
         size = self.keys.shape[2]
         units = power_of_two(size, most=1024)
-        block_t = max(1, ROW_TILE // units if units >= 256 else 16)  # a few positions by whole rows
+        block_t = max(1, ROW_TILE // units if units >= 256 else 16)  # a few positions by complete rows
         self._launch(energies_kernel, (triton.cdiv(self.length, block_t),), (query, energies), (block_t, units))
         return energies[:, None]
 

@@ -17,7 +17,7 @@ from nmtalign.core.cells import CellPass, CudnnCellPass, PaperCellPass, sum_over
 from nmtalign.core.functional import over_steps, product
 from nmtalign.core.gpu.launching import sigmoid, tanh
 
-BLOCK = 512  # units of a row that a program computes, 4 a thread
+BLOCK = 512  # units of a row that a program computes, 4 per thread
 WARPS = 4
 
 

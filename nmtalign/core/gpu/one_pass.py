@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmtalign.core.gpu.launching import power_of_two, triton_type
 
-ROWS = 4  # of logits per program: they share what the program reads of the bias
+ROWS = 4  # rows of logits per program: they share the bias that the program reads
 BLOCK = 1024
 SOFTMAX_WARPS, ADADELTA_WARPS = 8, 4
 
