@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier
+from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.tables import Table, aligned
+from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import AerConfig
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
@@ -27,23 +26,13 @@ Row = dict[str, Any]  # numbers and texts by column
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[NAME=]LINKS... GOLD",
-        help="Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
-        show_default=False,
+    own_argument(
+        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
     ),
 ]
-Gold = Annotated[
-    Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Gold links; then all files are LINKS.")
-]
-Source = Annotated[
-    Path | None,
-    typer.Option("--source", "-s", metavar="FILE", help="Source text with words between spaces."),
-]
-Target = Annotated[
-    Path | None,
-    typer.Option("--target", "-t", metavar="FILE", help="Its translation, line by line."),
-]
+Gold = Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")]
+Source = Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")]
+Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
 
 
 @with_settings(AerConfig, section="aer")
@@ -214,7 +203,7 @@ def _print_worst(rows: list[Row], of: str) -> None:
 def _print_rows(columns: dict[str, str], rows: Sequence[Row]) -> None:
     """Prints the columns (key: head) of the rows."""
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    sys.stdout.writelines(f"{line}\n" for line in aligned(Table([*columns.values()], cells)))
+    print_table(TextTable([*columns.values()], cells), drawn=False)
 
 
 def _cell(value: object) -> str:

@@ -14,48 +14,41 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from nmtalign.errors import UsageError
+from nmtalign.settings.definition import MACHINE
 
 T = TypeVar("T")
 
+
+def own_argument(metavar: str, help: str) -> Any:
+    """A positional argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
+    """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
+    title = f"Advanced: {panel}" if panel else None
+    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+
+
+_MODEL = "[dim]\\[default: the workspace's, or model/][/dim]."
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].",
-    ),
+    own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
 ]
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--model", "-m", metavar="DIR", help="Model directory [dim]\\[default: the workspace's, or model/][/dim]."
-    ),
-]
+ModelOption = Annotated[Path | None, own_option(f"Model directory {_MODEL}", "DIR", "--model -m")]
 ModelsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="DIR",
-        help="Model directory; repeat it for an ensemble [dim]\\[default: the workspace's, or model/][/dim].",
-    ),
+    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {_MODEL}", "DIR", "--model -m")
 ]
 WhichOption = Annotated[
-    Literal["best", "last"],
-    typer.Option(
-        help="Weights of the best validation, or the last ones.", rich_help_panel="Advanced: Machine", hidden=True
-    ),
+    Literal["best", "last"], own_option("Weights of the best validation, or the last ones.", panel=MACHINE)
 ]
 GoldBaseOption = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        max=1,
-        metavar="0|1",
-        help="First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].",
+    own_option(
+        "First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].", "0|1", min=0, max=1
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
+QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
 
 
 # Control characters, line separators, characters that change the direction of text, and halves of characters.

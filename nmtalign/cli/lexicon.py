@@ -4,9 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from nmtalign.cli.common import QuietOption, notifier, status_line
+from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
@@ -17,25 +15,17 @@ STDOUT = Path("-")
 
 Source = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="SRC|DATA|FILE.h5",
-        help="Source text, prepared corpus or alignments (default: the workspace's corpus).",
-        show_default=False,
-    ),
+    own_argument("SRC|DATA|FILE.h5", "Source text, prepared corpus or alignments (default: the workspace's corpus)."),
 ]
-Target = Annotated[Path | None, typer.Argument(metavar="TGT", help="The translation of SRC.", show_default=False)]
+Target = Annotated[Path | None, own_argument("TGT", "The translation of SRC.")]
 Links = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Links of SRC and TGT in Pharaoh's format; they are counted, not learned."),
+    Path | None, own_option("Links of SRC and TGT in Pharaoh's format; they are counted, not learned.", "FILE")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The lexicon.")]
+Output = Annotated[Path, own_option("The lexicon.", "FILE", "--output -o")]
 Model = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="DIR",
-        help="Tokenise as the text of this model or corpus [dim]\\[default: the workspace's][/dim].",
+    own_option(
+        "Tokenise as the text of this model or corpus [dim]\\[default: the workspace's][/dim].", "DIR", "--model -m"
     ),
 ]
 

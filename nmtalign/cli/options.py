@@ -197,6 +197,10 @@ _ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.s
 class Command(TyperCommand):
     """A command that accepts old names of options, with a notice."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
+        return without_types(super().get_params(ctx))
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names, then parses; `--show-settings` needs no arguments."""
         end = args.index("--") if "--" in args else len(args)
@@ -206,6 +210,14 @@ class Command(TyperCommand):
         current = [_current(arg, self.name or "") for arg in args[:end]]
         parsed: list[str] = super().parse_args(ctx, [*current, *args[end:]])
         return parsed
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """The parameters of a command, after the type has been removed from those that are flags."""
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
 
 
 def _current(argument: str, command: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nmtalign.cli.common import escaped
 from nmtalign.cli.plot import has_colour
-from nmtalign.cli.tables import Table, print_table
+from nmtalign.cli.tables import print_table
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
@@ -46,7 +46,7 @@ def print_text(report: Report, settings: ScoreConfig, panels: Panels) -> None:
             blank = "\n" if block.startswith("\n") else ""
             sys.stdout.write(f"{blank}{escaped(block.removeprefix(blank))}\n")
         else:
-            print_table(Table(block.head, block.rows, block.groups, block.fixed, block.left))
+            print_table(block)
     if settings.differences and len(report.systems) > 1:
         colour = has_colour(sys.stdout, os.environ)
         attention = {line: drawn(found, columns, colour=colour) for line, found in panels.items()}

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
-import typer
-
 from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
@@ -17,6 +15,8 @@ from nmtalign.cli.common import (
     choose_wait_policy,
     counted,
     notifier,
+    own_argument,
+    own_option,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
@@ -43,34 +43,21 @@ _SETTINGS = (
     "threads",
 )
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="SOURCE", help="Source text or .gz file (default: the workspace's test set).", show_default=False
-    ),
-]
-Target = Annotated[
-    Path | None, typer.Argument(metavar="TARGET", help="Its translation, line by line.", show_default=False)
-]
-NBestList = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Score a Moses n-best list instead of sentence pairs.")
-]
-NBestSource = Annotated[
-    Path | None, typer.Option("--source", "-s", metavar="FILE", help="Source text of the n-best list.")
-]
-Feature = Annotated[str, typer.Option(metavar="NAME", help="Name of the feature that is added to the n-best list.")]
+Source = Annotated[Path | None, own_argument("SOURCE", "Source text or .gz file (default: the workspace's test set).")]
+Target = Annotated[Path | None, own_argument("TARGET", "Its translation, line by line.")]
+NBestList = Annotated[Path | None, own_option("Score a Moses n-best list instead of sentence pairs.", "FILE")]
+NBestSource = Annotated[Path | None, own_option("Source text of the n-best list.", "FILE", "--source -s")]
+Feature = Annotated[str, own_option("Name of the feature that is added to the n-best list.", "NAME")]
 Rescore = Annotated[
-    bool, typer.Option("--rescore", help="Replace the scores of the n-best list and sort it, the best first.")
+    bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which appears when complete.")
-]
-Format = Annotated[Literal["text", "json"], typer.Option(help="Print a number, or one JSON object, per line.")]
+Output = Annotated[Path | None, own_option("Write to FILE, which appears when complete.", "FILE", "--output -o")]
+Format = Annotated[Literal["text", "json"], own_option("Print a number, or one JSON object, per line.")]
 WordScores = Annotated[
     bool,
-    typer.Option(
-        "--word-scores",
-        help="Also print the log-probabilities of the tokens and </s>, and the tokens; in a list, as WordScores=.",
+    own_option(
+        "Also print the log-probabilities of the tokens and </s>, and the tokens; in a list, as WordScores=.",
+        names="--word-scores",
     ),
 ]
 

@@ -4,41 +4,35 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from nmtalign.cli.common import QuietOption, check_output, notifier, say
+from nmtalign.cli.common import QuietOption, check_output, notifier, own_argument, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import Symmetrization
 
 STDIO = Path("-")
 
-Forward = Annotated[Path, typer.Argument(metavar="FORWARD", help="Links of source and target, text or .h5.")]
-Backward = Annotated[Path, typer.Argument(metavar="BACKWARD", help="Links of target and source.")]
+Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target, text or .h5.")]
+Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
 Method = Annotated[
     Symmetrization,
-    typer.Option(
-        metavar="METHOD",
-        help="intersection, union, grow-diag, grow-diag-final, grow-diag-final-and; for two .h5 also product, mutual, "
+    own_option(
+        "intersection, union, grow-diag, grow-diag-final, grow-diag-final-and; for two .h5 also product, mutual, "
         "agreement, bayes-risk.",
+        "METHOD",
     ),
 ]
 Order = Annotated[
     Literal["target-source", "source-target"] | None,
-    typer.Option(
-        metavar="ORDER",
-        help="Order of the positions in a text BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh` "
+    own_option(
+        "Order of the positions in a text BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh` "
         "[dim](default)[/dim], or source-target, as in `fast_align -r`.",
+        "ORDER",
     ),
 ]
 Threshold = Annotated[
     float | None,
-    typer.Option(
-        metavar="P", min=0, max=1, help="For two .h5: smallest weight of a link [dim](default: by method)[/dim]."
-    ),
+    own_option("For two .h5: smallest weight of a link [dim](default: by method)[/dim].", "P", min=0, max=1),
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].")
-]
+Output = Annotated[Path, own_option("Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].", "FILE", "--output -o")]
 
 
 def symmetrize(

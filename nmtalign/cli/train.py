@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, choose_wait_policy, say
+from nmtalign.cli.common import QuietOption, choose_wait_policy, own_argument, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
-from nmtalign.settings.definition import Device
+from nmtalign.settings.definition import MACHINE, Device
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -23,24 +23,11 @@ if TYPE_CHECKING:
     from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Model directory, new or to resume.")
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim]."),
-]
-Tensorboard = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Also write TensorBoard events to this folder.",
-        rich_help_panel="Advanced: Machine",
-        hidden=True,
-    ),
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Train anew and replace what the directory contains.")]
+Data = Annotated[Path | None, own_argument("DATA", "Folder of `nmtalign prep`.")]
+Output = Annotated[Path | None, own_option("Model directory, new or to resume.", "DIR", "-o --output")]
+Preset = Annotated[str | None, own_option(f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")]
+Tensorboard = Annotated[Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE)]
+Restart = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--restart")]
 _connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
 
 

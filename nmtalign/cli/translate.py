@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
@@ -16,6 +14,8 @@ from nmtalign.cli.common import (
     bound_caches,
     choose_wait_policy,
     notifier,
+    own_argument,
+    own_option,
     say,
 )
 from nmtalign.cli.options import Chosen, with_settings
@@ -33,46 +33,25 @@ if TYPE_CHECKING:
 
 _EVERY = 0.1  # seconds between two changes of the progress display
 
-Inputs = Annotated[
-    list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files; - is stdin, the default.")
-]
+Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which is FILE.partial until it is complete."),
+    Path | None, own_option("Write to FILE, which is FILE.partial until it is complete.", "FILE", "--output -o")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted -o FILE after its last complete line.")]
+Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
 SaveAlignments = Annotated[
-    Path | None, typer.Option(metavar="FILE.h5", help="Also save the attention weights of each translation (HDF5).")
+    Path | None, own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5")
 ]
 SaveAlignmentsOf = Annotated[
     Literal["best", "n-best"],
-    typer.Option(
-        help="Translations in that file: the best of each line, or all of --n-best.",
-        rich_help_panel=f"Advanced: {TEXT}",
-        hidden=True,
-    ),
+    own_option("Translations in that file: the best of each line, or all of --n-best.", panel=TEXT),
 ]
-Weights = Annotated[
-    Literal["float16", "float32"],
-    typer.Option(help="Type of the weights in that file.", rich_help_panel=f"Advanced: {TEXT}", hidden=True),
-]
+Weights = Annotated[Literal["float16", "float32"], own_option("Type of the weights in that file.", panel=TEXT)]
 PrefixFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The beginning of each translation, line by line.",
-        rich_help_panel=f"Advanced: {SEARCH}",
-        hidden=True,
-    ),
+    Path | None, own_option("The beginning of each translation, line by line.", "FILE", panel=SEARCH)
 ]
 PhraseFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Phrases that each translation contains, line by line, separated by tabs.",
-        rich_help_panel=f"Advanced: {SEARCH}",
-        hidden=True,
-    ),
+    own_option("Phrases that each translation contains, line by line, separated by tabs.", "FILE", panel=SEARCH),
 ]
 
 

@@ -74,7 +74,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     candidates, whose probabilities are normalised over the candidates. An empty source or target consists of `</s>`.
     A pair without any token is not scored; its log-probability is 0, like that of the translation of a blank line.
     Pairs are read as `Translator.translate` reads lines; `available` ones, such as those of files, in large windows.
-    Raises ResourceError with the line if one pair does not fit into memory.
+    Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
@@ -128,6 +128,8 @@ class _PairScorer:
 
 
 def _characters(pair: Pair) -> int:
+    if isinstance(pair, str) or len(pair) != 2:
+        raise UsageError(f"{pair!r:.60}: is not a pair of lines; give (source, target)")
     return len(pair[0]) + len(pair[1])
 
 
