@@ -4,7 +4,6 @@ Settings are keyword arguments with the names, values and defaults of nmtalign.t
 All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,11 +81,6 @@ def train(
     from nmtalign.training.loop import Trainer
 
     corpus = Corpus.open(Path(data))
-    model_config = dataclasses.replace(
-        model_config,
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-    )
     heard = [] if events is None else events
     with naming(*layers):
         return Trainer(corpus, Path(folder), preset, model_config, config, heard.append, restart).run()

@@ -25,11 +25,11 @@ from nmtalign.errors import UsageError
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
 
-STDIN = Path("-")
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
 Source = Annotated[Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")]

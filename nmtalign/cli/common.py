@@ -1,6 +1,7 @@
 """What the commands share: messages and progress on stderr, common options, names of compared files, and threads."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -9,12 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 import typer
 
 from nmtalign.errors import UsageError
+from nmtalign.files import atomic_text
 from nmtalign.settings.definition import MACHINE
+from nmtalign.text.lines import STDIN, STDOUT
 
 T = TypeVar("T")
 
@@ -77,6 +80,16 @@ def notifier(quiet: bool) -> Callable[[str], None]:
     return (lambda message: None) if quiet else say
 
 
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """A text file that appears when all is written; standard output for `-` and None."""
+    if path is None or path == STDOUT:
+        yield sys.stdout
+        return
+    with atomic_text(path) as stream:
+        yield stream
+
+
 def escaped(text: str) -> str:
     """Text from a file, or a file name, made safe to show to the user on one line.
 
@@ -107,14 +120,28 @@ def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    with live_line(text) as update:
+        yield lambda text: update(description=text)
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task(escape(text), total=None)
-        yield lambda text: display.update(task, description=escape(text))
+
+@contextlib.contextmanager
+def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Shows `text` on stderr, with a bar if there is a total of work, else with a clock.
+
+    Yields a function that changes it: `description`, and `completed` or `advance` of the work. What the command writes
+    to stdout meanwhile goes there.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    description = TextColumn("{task.description}", markup=False)
+    clock = (
+        (description, BarColumn(), TimeRemainingColumn())
+        if total
+        else (SpinnerColumn(), description, TimeElapsedColumn())
+    )
+    with Progress(*clock, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
+        yield functools.partial(display.update, display.add_task(text, total=total))
 
 
 def named(argument: Path) -> tuple[str, Path]:
@@ -147,7 +174,7 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 def _parts(path: Path) -> tuple[str, ...]:
     """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
-    if path == Path("-"):
+    if path == STDIN:
         return ("stdin",)
     path = path.parent if path.name == "train.jsonl" else path
     parts = (path if path.name not in ("", "..") else path.resolve()).parts

@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 from nmtalign.cli.common import own_argument, own_option, say
 from nmtalign.errors import UsageError
-
-STDOUT = Path("-")
-
+from nmtalign.text.lines import STDOUT
 
 File = Annotated[Path, own_argument("FILE.h5", "Alignment file.")]
 Format = Annotated[Literal["pharaoh", "json", "numpy", "marian"], own_option("What to write.", names="--format -f")]

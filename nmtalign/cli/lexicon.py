@@ -1,17 +1,14 @@
 """`nmtalign lexicon`: a translation table of words, from sentence pairs or from their alignments."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, status_line
+from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
 from nmtalign.settings.alignment_settings import LexiconConfig
-
-STDOUT = Path("-")
+from nmtalign.text.lines import STDOUT
 
 Source = Annotated[
     Path | None,
@@ -76,11 +73,8 @@ def lexicon(
         made = make_lexicon(source or workspace.data, target, links, settings, model or next(here, None), show)
         show("choosing the entries")
         entries = made.entries(settings.top, settings.min_probability)
-    if output == STDOUT:
-        sys.stdout.writelines(entry.line() for entry in entries)
-    else:
-        with atomic_text(output) as stream:
-            stream.writelines(entry.line() for entry in entries)
+    with open_output(output) as stream:
+        stream.writelines(entry.line() for entry in entries)
     left_out = f" ({made.left_out:,} more are empty or too long)" if made.left_out else ""
     links_counted = "" if made.links is None else f", {made.links:,} links"
     words, place = len({entry.source for entry in entries}), "" if output == STDOUT else f" in {output}"

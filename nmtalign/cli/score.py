@@ -116,9 +116,7 @@ def score(
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels: Panels = {}
-        if sources:
-            panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search)) if sources else {}
         outputs.write(result, panels, request, notifier(quiet))
         _print(result, request.settings, bool(plot), panels)
         if chosen.settings.fail_under is not None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nmtalign.cli.common import escaped
+from nmtalign.cli.common import escaped, live_line
 from nmtalign.cli.plot import has_colour
 from nmtalign.cli.tables import print_table
 from nmtalign.scoring.differences import Difference, Segment
@@ -24,12 +24,8 @@ _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, onl
 
 @contextlib.contextmanager
 def _tracked(doing: str, total: float) -> Iterator[Callable[[float], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(doing, total=total)
-        yield lambda done: shown.advance(task, done)
+    with live_line(doing, total) as update:
+        yield lambda done: update(advance=done)
 
 
 def progress(quiet: bool) -> Track:

@@ -1,8 +1,6 @@
 """`nmtalign score-pairs`: the log-probability of given translations, and of n-best lists."""
 
-import contextlib
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
@@ -15,12 +13,12 @@ from nmtalign.cli.common import (
     choose_wait_policy,
     counted,
     notifier,
+    open_output,
     own_argument,
     own_option,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
@@ -112,7 +110,7 @@ def score_pairs(
         pairs = score_files(translator, source, target)
         json = format == "json"
         lines = ((pair_json(pair) if json else pair_line(pair, as_score, word_scores), pair) for pair in pairs)
-    with _output(output) as stream:
+    with open_output(output) as stream:
         summary = _write(lines, stream, flush=not are_files(source, target), quiet=quiet)
     notifier(quiet)(summary)
 
@@ -155,16 +153,6 @@ def _load(chosen: Chosen[TranslateConfig], folders: list[Path], which: Literal["
 
     with chosen.naming():
         return Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
-
-
-@contextlib.contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """A file that appears when all is written, or standard output."""
-    if path is not None and path != STDIN:
-        with atomic_text(path) as stream:
-            yield stream
-        return
-    yield sys.stdout
 
 
 def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool, quiet: bool) -> str:

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from nmtalign.cli.common import QuietOption, check_output, notifier, own_argument, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import Symmetrization
-
-STDIO = Path("-")
+from nmtalign.text.lines import STDIN, STDOUT
 
 Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target, text or .h5.")]
 Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
@@ -41,7 +40,7 @@ def symmetrize(
     method: Method = "grow-diag-final-and",
     backward_order: Order = None,
     threshold: Threshold = None,
-    output: Output = STDIO,
+    output: Output = STDOUT,
     quiet: QuietOption = False,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
@@ -60,15 +59,15 @@ def symmetrize(
 
       nmtalign symmetrize en-fr.h5 fr-en.h5 --method agreement -o both.h5
     """
-    if forward == backward == STDIO:
+    if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
-    if output != STDIO:
+    if output != STDOUT:
         if output.is_dir():
             raise UsageError(f"{output}: is a folder; give the name of a file")
         check_output(output, (forward, backward))
     from nmtalign.alignment.symmetrized_files import symmetrize_files
 
-    place = sys.stdout.write if output == STDIO else output
+    place = sys.stdout.write if output == STDOUT else output
     counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
@@ -76,5 +75,5 @@ def symmetrize(
             f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "
             f"--backward-order {other}; does that option fit how they are written?"
         )
-    where = "" if output == STDIO else f" in {output}"
+    where = "" if output == STDOUT else f" in {output}"
     notifier(quiet)(f"{counts.pairs:,} pairs, {counts.links:,} links{where}")

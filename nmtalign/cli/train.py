@@ -1,7 +1,6 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, choose_wait_policy, own_argument, own_option, say
+from nmtalign.cli.common import QuietOption, choose_wait_policy, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
 from nmtalign.settings.definition import MACHINE, Device
@@ -83,29 +82,18 @@ def _train(
     from nmtalign.training.loop import Trainer
 
     corpus = Corpus.open(data)
-    model_config, config = chosen.settings
-    model_config = dataclasses.replace(
-        model_config,
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-    )
     with make_listener(folder, quiet, tensorboard if world.first else None) as listen:
-        trainer = Trainer(corpus, folder, chosen.preset, model_config, config, listen, restart, world)
+        trainer = Trainer(corpus, folder, chosen.preset, *chosen.settings, listen, restart, world)
         with stopping(trainer.stop):
             finished = trainer.run()
-    if not quiet:
-        _say_what_next(folder, finished, already=trainer.resumed and trainer.updates_done == 0)
-    return finished
-
-
-def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:
-    reason = finished.reason
+    tell, reason = notifier(quiet), finished.reason
     if not finished.complete:
-        say(f"{folder}: {reason} at update {finished.update}; the same command resumes")
-    elif already:
-        say(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
+        tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
+    elif trainer.resumed and trainer.updates_done == 0:
+        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
     else:
-        say(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+    return finished
 
 
 def _several() -> bool:

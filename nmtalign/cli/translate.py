@@ -13,6 +13,7 @@ from nmtalign.cli.common import (
     WhichOption,
     bound_caches,
     choose_wait_policy,
+    live_line,
     notifier,
     own_argument,
     own_option,
@@ -109,8 +110,8 @@ def translate(
         # Lines on stdout would be mixed with those of the display if both go to the terminal.
         shown = not quiet and sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
         started = time.monotonic()
-        with _live_progress(files, sources.size()) if shown else contextlib.nullcontext(_no_progress) as progress:
-            files.run(translator, lambda request: progress(request.end), signals.whole)
+        with _progress(files, sources.size(), shown) as show:
+            files.run(translator, lambda request: show(request.end), signals.whole)
         notifier(quiet)(_summary(files, translator, time.monotonic() - started))
 
 
@@ -167,32 +168,24 @@ def _summary(files: "FileTranslation", translator: "Translator", seconds: float)
     )
 
 
-def _no_progress(end: int) -> None:
-    """Shows nothing."""
-
-
 @contextlib.contextmanager
-def _live_progress(files: "FileTranslation", size: int | None) -> Iterator[Callable[[int], None]]:
+def _progress(files: "FileTranslation", size: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
     """Shows a line on stderr; yields a function that is called with the byte of the input at which a line ends.
 
     `size` in bytes gives the line a bar.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    if not shown:
+        yield lambda end: None
+        return
+    started = last = time.monotonic()
+    with live_line("translating", size) as update:
 
-    clock = (BarColumn(), TimeRemainingColumn()) if size else (TimeElapsedColumn(),)
-    started = shown = time.monotonic()
-    with Progress(
-        TextColumn("{task.description}"), *clock, console=Console(stderr=True), transient=True, redirect_stdout=False
-    ) as display:
-        task = display.add_task("translating", total=size)
-
-        def update(end: int) -> None:
-            nonlocal shown
+        def show(end: int) -> None:
+            nonlocal last
             now = time.monotonic()
-            if now - shown > _EVERY:
+            if now - last > _EVERY:
                 rate = files.words / (now - started)
-                display.update(task, completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
-                shown = now
+                update(completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
+                last = now
 
-        yield update
+        yield show

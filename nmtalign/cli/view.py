@@ -5,8 +5,7 @@ from typing import Annotated
 
 from nmtalign.cli.common import GoldBaseOption, QuietOption, notifier, own_argument, own_option
 from nmtalign.errors import UsageError
-
-_STDOUT = Path("-")
+from nmtalign.text.lines import STDOUT
 
 Alignments = Annotated[
     list[Path] | None,
@@ -60,12 +59,12 @@ def view(
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
     files = alignments or [Path("alignments.h5")]
     numbers = parse_numbers(sentences) if sentences is not None else None
-    out = Path("/dev/stdout") if output == _STDOUT else output
+    out = Path("/dev/stdout") if output == STDOUT else output
     summary = write_page(
         files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
     )
     tell = notifier(quiet)
     if not summary.complete:
         tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
-    place = "the page to stdout" if output == _STDOUT else output
+    place = "the page to stdout" if output == STDOUT else output
     tell(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
