@@ -11,7 +11,6 @@ from nmtalign.cli.common import (
     ModelOption,
     QuietOption,
     WhichOption,
-    check_output,
     choose_wait_policy,
     counted,
     notifier,
@@ -22,6 +21,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
@@ -145,7 +145,7 @@ def _check(output: Path | None, inputs: Sequence[Path | None], resume: bool, pha
     if output is not None:
         if output == STDIN or output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        check_output(output, inputs)
+        check_other(output, inputs)
     for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):
         if resume and given:
             raise UsageError(

@@ -69,12 +69,6 @@ def say(message: str) -> None:
         sys.stderr.flush()
 
 
-def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises UsageError if the output would replace an input."""
-    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
-        raise UsageError(f"{output}: is also an input; give -o another name")
-
-
 def notifier(quiet: bool) -> Callable[[str], None]:
     """`say`, or with `quiet` a function that does nothing."""
     return (lambda message: None) if quiet else say

@@ -157,7 +157,7 @@ class _Display:
             case Started():
                 self._parts[Started] = Text(escaped(describe(event)), style="dim")
             case Progressed():
-                self._parts[Progressed] = Group(_figures(event), _bar(event))
+                self._parts[Progressed] = _figures(event)
             case Validated():
                 self._validations.append(event)
                 self._parts[Validated] = Group(_validations(self._validations), _sample(event))
@@ -172,8 +172,8 @@ class _Display:
         return Panel(Group(*shown), title=self._title, title_align="left")
 
 
-def _figures(event: Progressed) -> Columns:
-    """Each figure below its name; rich breaks the row where the terminal is narrow."""
+def _figures(event: Progressed) -> Group:
+    """Each figure below its name, in a row that rich breaks where the terminal is narrow; then a bar."""
     figures = {
         "update": f"{event.update:,}",
         "epoch": f"{event.epoch:.2f}",
@@ -185,14 +185,9 @@ def _figures(event: Progressed) -> Columns:
         "rate": f"{event.learning_rate:.2g}",
     } | {name: f"{value:.3f}" for name, value in _further_losses(event).items()}
     cells = [Text.assemble((name, "dim"), "\n", (value, "bold"), justify="right") for name, value in figures.items()]
-    return Columns(cells, padding=(0, 3))
-
-
-def _bar(event: Progressed) -> Table:
-    table = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=1.0, completed=event.done, width=30)
-    table.add_row(bar, f"{clock(event.seconds)} gone{_rest(event)}")
-    return table
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(ProgressBar(total=1.0, completed=event.done, width=30), f"{clock(event.seconds)} gone{_rest(event)}")
+    return Group(Columns(cells, padding=(0, 3)), bar)
 
 
 def _validations(events: deque[Validated]) -> Table:

@@ -133,7 +133,9 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
         metavar=None if one.base is bool else metavar(one),
         rich_help_panel="Settings" if one.common else f"Advanced: {one.panel}",
         hidden=not one.common,
-        autocompletion=_completion(one.choices) if one.choices else None,
+        autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
+        if one.choices
+        else None,
     )
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
@@ -146,13 +148,6 @@ def _parsed(one: Setting, value: Any) -> Any:
         with contextlib.suppress(ValueError):
             return one.base(value)
     return value
-
-
-def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [choice for choice in choices if choice.startswith(incomplete)]
-
-    return complete
 
 
 def metavar(one: Setting) -> str:

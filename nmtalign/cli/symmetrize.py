@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from nmtalign.cli.common import QuietOption, check_output, notifier, own_argument, own_option, say
+from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import Symmetrization
 from nmtalign.text.lines import STDIN, STDOUT
 
@@ -64,7 +65,7 @@ def symmetrize(
     if output != STDOUT:
         if output.is_dir():
             raise UsageError(f"{output}: is a folder; give the name of a file")
-        check_output(output, (forward, backward))
+        check_other(output, (forward, backward))
     from nmtalign.alignment.symmetrized_files import symmetrize_files
 
     place = sys.stdout.write if output == STDOUT else output
