@@ -95,12 +95,8 @@ def _help(function: Callable[..., None]) -> str:
 
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
-        app.command(
-            _function.__name__.replace("_", "-"),
-            cls=Command,
-            rich_help_panel=_panel,
-            help=_help(_function),
-        )(_function)
+        _name = _function.__name__.replace("_", "-")
+        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(_function)
 
 
 def _print_version(value: bool) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import re
@@ -185,11 +186,8 @@ def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> 
 
 def _unused(name: str, taken: Counter[str]) -> str:
     """The name, or if it is taken the name with the next free number, as in "x (2)"."""
-    number, plain = 1, name
-    while name in taken:
-        number += 1
-        name = f"{plain} ({number})"
-    return name
+    numbered = (f"{name} ({number})" for number in itertools.count(2))
+    return next(one for one in itertools.chain([name], numbered) if one not in taken)
 
 
 def measure_busy_cores(seconds: float) -> float:

@@ -90,11 +90,7 @@ def describe(event: Event) -> str:
 
 def _further_losses(event: Progressed) -> Mapping[str, float]:
     """The losses of the links that guide the training, and of the other direction."""
-    losses = {
-        "alignment": event.alignment_loss,
-        "backward": event.backward_loss,
-        "disagreement": event.disagreement,
-    }
+    losses = {"alignment": event.alignment_loss, "backward": event.backward_loss, "disagreement": event.disagreement}
     return {name: value for name, value in losses.items() if value is not None}
 
 

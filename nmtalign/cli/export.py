@@ -17,12 +17,7 @@ Entries = Annotated[
 ]
 
 
-def export(
-    file: File,
-    format: Format = "pharaoh",
-    output: Output = None,
-    entries: Entries = None,
-) -> None:
+def export(file: File, format: Format = "pharaoh", output: Output = None, entries: Entries = None) -> None:
     """Write an alignment file in another format.
 
     pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0.

@@ -49,7 +49,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "--segment-scores COMET=FILE",
         "--tokenized": "multi-bleu is printed by default if the language is known; else give --target-language, or "
         "--metrics multi-bleu --tokenize none for tokenised text",
-    },
+    }
 }
 
 

@@ -22,8 +22,7 @@ TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation,
 Dev = Annotated[PathPair | None, own_option("Text for validation.", "SRC TGT", "--dev")]
 Test = Annotated[PathPair | None, own_option("Text for scoring.", "SRC TGT", "--test")]
 Output = Annotated[
-    Path | None,
-    own_option(f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim].", "FOLDER", "-o --output"),
+    Path | None, own_option(f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim].", "FOLDER", "-o --output")
 ]
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]

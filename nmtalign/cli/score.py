@@ -44,8 +44,7 @@ DIFFERENCES = 10  # on a page, unless another number is given
 Hypotheses = Annotated[
     list[Path] | None,
     own_argument(
-        "[NAME=]HYP...",
-        "Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
+        "[NAME=]HYP...", "Translations to score, one per system: text or .gz files, - for stdin; or model directories."
     ),
 ]
 References = Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")]

@@ -25,7 +25,6 @@ from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair
-    from nmtalign.translating.translator import Translator
 
 # Settings of section [translate] that define a score, and how the machine is used.
 _PENALTIES = ("length_penalty", "word_penalty", "coverage_penalty")
@@ -96,11 +95,17 @@ def score_pairs(
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
     if (rescore or feature != "nmtalign") and not n_best_list:
         raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
-    translator = _load(chosen, model or [chosen.workspace.model], which)
+    folders = model or [chosen.workspace.model]
+    choose_wait_policy()
+    bound_caches()
+    check_ahead(folders, which)
     from nmtalign.translating.inputs import are_files
     from nmtalign.translating.output_formats import pair_json, pair_line
     from nmtalign.translating.rescoring import score_files, score_n_best_list
+    from nmtalign.translating.translator import Translator, load_models
 
+    with chosen.naming():
+        translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
     as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
     if n_best_list:
@@ -143,16 +148,6 @@ def _files(
     if source == target == STDIN:
         raise UsageError("only one of the two texts can be stdin")
     return source, target
-
-
-def _load(chosen: Chosen[TranslateConfig], folders: list[Path], which: Literal["best", "last"]) -> "Translator":
-    choose_wait_policy()
-    bound_caches()
-    check_ahead(folders, which)
-    from nmtalign.translating.translator import Translator, load_models
-
-    with chosen.naming():
-        return Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
 
 
 def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool, quiet: bool) -> str:

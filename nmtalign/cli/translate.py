@@ -131,13 +131,11 @@ def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path
 
 def _check_alignments(alignments: Path | None, n_best: bool, files: Sequence[Path | None], output: Path | None) -> None:
     """Raises UsageError where --save-alignments would replace another file, or is missing."""
-    if alignments is None:
-        if n_best:
-            raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
-        return
-    if alignments == output:
+    if n_best and not alignments:
+        raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
+    if alignments and alignments == output:
         raise UsageError(f"{output}: is given for -o and for --save-alignments; give two files")
-    if alignments in files:
+    if alignments and alignments in files:
         raise UsageError(f"{alignments}: is an input; give another file with --save-alignments")
 
 
