@@ -29,8 +29,6 @@ from nmtalign.training.events import (
     Validated,
 )
 
-_VALIDATIONS = 8  # that are shown
-
 
 @contextlib.contextmanager
 def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterator[Listener]:
@@ -145,7 +143,7 @@ class _Display:
     def __init__(self, folder: Path) -> None:
         self._title = Text(f"nmtalign train {escaped(str(folder))}")
         self._parts: dict[type, RenderableType] = {Started: Text("starting", style="dim")}
-        self._validations: deque[Validated] = deque(maxlen=_VALIDATIONS)
+        self._validations: deque[Validated] = deque(maxlen=8)  # the last ones
 
     def take(self, event: Event) -> None:
         """Replaces the part of the display that shows events of this type."""

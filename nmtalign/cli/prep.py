@@ -123,9 +123,8 @@ def _warn(train: PathPair, languages: tuple[str, str], settings: PrepConfig) -> 
 
     for side, language, path in zip(("source", "target"), languages, train, strict=True):
         if not has_rules(language):
-            say(
-                f"{path}: no Moses rules for language '{language}': those for English are used (--{side}-language CODE)"
-            )
+            used = f"those for English are used (--{side}-language CODE)"
+            say(f"{path}: no Moses rules for language '{language}': {used}")
 
 
 def _print_summary(summary: "Summary") -> None:

@@ -79,12 +79,7 @@ class AerConfig:
     reverse_gold: bool = setting(False, "GOLD has the target first.", TEXT, common=True)
     reverse_links: bool = setting(False, "LINKS have the target first.", TEXT, common=True)
     links_method: LinkMethod | None = setting(
-        None,
-        "Read the links of an .h5 from its weights: argmax or threshold.",
-        TEXT,
-        common=True,
-        unset="the stored links",
-        metavar="METHOD",
+        None, "Read the links of an .h5 from its weights.", TEXT, common=True, unset="the stored links"
     )
     threshold: float | None = setting(
         None, "Smallest weight of a link of an .h5.", TEXT, common=True, at_most=1, unset="the stored links"

@@ -104,6 +104,8 @@ class _PairScorer:
         return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
+        if isinstance(texts, str) or len(texts) != 2:
+            raise UsageError(f"pair {number + 1}: {str(texts)[:60]!r} is not a pair of lines; give (source, target)")
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
         ids = [words.encode(side) for words, side in zip(self._vocabularies, (source, target), strict=True)]
         return _TokenizedPair(number, texts, (source, target), *ids)
@@ -128,9 +130,7 @@ class _PairScorer:
 
 
 def _characters(pair: Pair) -> int:
-    if isinstance(pair, str) or len(pair) != 2:
-        raise UsageError(f"{pair!r:.60}: is not a pair of lines; give (source, target)")
-    return len(pair[0]) + len(pair[1])
+    return sum(map(len, pair))
 
 
 @dataclass(frozen=True)
