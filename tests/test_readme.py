@@ -208,7 +208,7 @@ def test_links_lead_somewhere(page):
 
 def test_results_are_those_of_the_reports():
     """The table of results says what the reports say; so does its column of the paper's numbers."""
-    from nmtalign.reproduction.paper import OTHERS, PAPER
+    from nmtalign.reproduction.report_tables import OTHERS, PAPER
 
     papers = {**PAPER, **OTHERS}
     table = re.search(r"^\| `multi-bleu`[^\n]*\n(?:\|.*\n)+", DETAILS.read_text(encoding="utf-8"), re.M)

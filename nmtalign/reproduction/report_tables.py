@@ -32,7 +32,7 @@ PAPER: Mapping[str, PaperRow] = {
     "RNNencdec-50": PaperRow(17.82, 26.71, 600_000, 4.5, 108, "Quadro K-6000", 44.0, 43.6),
     "RNNsearch-50": PaperRow(26.75, 34.16, 288_000, 2.2, 111, "Quadro K-6000", 40.7, 38.1),
 }
-_OTHERS: Mapping[str, PaperRow] = {
+OTHERS: Mapping[str, PaperRow] = {
     "RNNsearch-50*": PaperRow(28.45, 36.15, 667_000, 5.0, 252, "Quadro K-6000", 36.7, 35.2),
     "Moses (more text)": PaperRow(33.30, 35.63),
 }
@@ -131,7 +131,7 @@ def table_one(results: Results) -> Iterator[Block]:
         head += [f"p against {results.plan.baseline.name}", "paper", "paper, no unknown word"]
         names = [system.name for system in results.plan.of_paper]
         rows = [_row_one(systems.get(name), name, report, PAPER[name]) for name in names]
-        rows += [_row_one(None, name, report, row) for name, row in _OTHERS.items()]
+        rows += [_row_one(None, name, report, row) for name, row in OTHERS.items()]
         caption = (
             f"{scored.test.name}: {scored.sentences:,} sentences, {scored.sentences_known:,} of them without an "
             "unknown word in source and reference; in brackets 95% intervals. The paper's numbers are tokenised BLEU "
@@ -176,7 +176,7 @@ def table_two(results: Results) -> Iterator[Block]:
         facts = [number(trained.updates, 0), number(trained.epochs), _short(trained.hours), trained.device]
         facts += [number(value, 0) for value in (trained.words, trained.parameters, trained.words_per_second)]
         rows.append([name, str(seed), *facts, number(trained.train_loss, 1), number(trained.dev_loss, 1)])
-    for name, paper in {**PAPER, **_OTHERS}.items():
+    for name, paper in {**PAPER, **OTHERS}.items():
         if paper.updates is not None:
             losses = [number(paper.train_loss, 1), number(paper.dev_loss, 1)]
             facts = [number(paper.updates, 0), number(paper.epochs, 1), number(paper.hours, 0), paper.device]

@@ -76,8 +76,12 @@ class AerConfig:
 
     gold_base: int | None = setting(None, "First position in GOLD.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
     links_base: int | None = setting(None, "First position in LINKS.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
-    reverse_gold: bool = setting(False, "GOLD has the target first.", TEXT, common=True)
-    reverse_links: bool = setting(False, "LINKS have the target first.", TEXT, common=True)
+    reverse_gold: bool = setting(
+        False, "GOLD has the target first.", TEXT, common=True, flags="--reverse-gold/--keep-gold"
+    )
+    reverse_links: bool = setting(
+        False, "LINKS have the target first.", TEXT, common=True, flags="--reverse-links/--keep-links"
+    )
     links_method: LinkMethod | None = setting(
         None, "Read the links of an .h5 from its weights.", TEXT, common=True, unset="the stored links"
     )
@@ -136,7 +140,9 @@ class PlotConfig:
     gold_base: int | None = setting(
         None, "First position in the gold links.", TEXT, common=True, at_most=1, unset=_GOLD_BASE
     )
-    reverse_gold: bool = setting(False, "The gold links have the target first.", TEXT, common=True)
+    reverse_gold: bool = setting(
+        False, "The gold links have the target first.", TEXT, common=True, flags="--reverse-gold/--keep-gold"
+    )
     end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT, common=True)
     colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
     x: Literal["updates", "epochs", "hours", "words"] = setting(
