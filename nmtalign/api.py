@@ -90,8 +90,8 @@ def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "
     """Yields the log-probability and the score of each pair (source line, target line), in order.
 
     `log_prob` is the natural logarithm of p(target | source), the sum of the `token_log_probs` of the target tokens and
-    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises UsageError for
-    what is not a pair, ResourceError if a pair does not fit into memory.
+    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises UsageError for what
+    is not a pair, ResourceError if a pair does not fit into memory.
     """
     from nmtalign.translating.rescoring import score_pairs as scored_pairs
 
