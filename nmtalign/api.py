@@ -4,7 +4,6 @@ Settings are keyword arguments with the names, values and defaults of nmtalign.t
 All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,11 +81,6 @@ def train(
     from nmtalign.training.loop import Trainer
 
     corpus = Corpus.open(Path(data))
-    model_config = dataclasses.replace(
-        model_config,
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-    )
     heard = [] if events is None else events
     with naming(*layers):
         return Trainer(corpus, Path(folder), preset, model_config, config, heard.append, restart).run()
@@ -96,8 +90,8 @@ def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "
     """Yields the log-probability and the score of each pair (source line, target line), in order.
 
     `log_prob` is the natural logarithm of p(target | source), the sum of the `token_log_probs` of the target tokens and
-    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises ResourceError if a pair
-    does not fit into memory.
+    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises UsageError for what
+    is not a pair, ResourceError if a pair does not fit into memory.
     """
     from nmtalign.translating.rescoring import score_pairs as scored_pairs
 

@@ -59,12 +59,17 @@ def stays_in_place(path: Path) -> bool:
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
+def check_other(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError if an output would replace one of the inputs."""
+    if path.exists() and any(one and one.exists() and path.samefile(one) for one in inputs):
+        raise UsageError(f"{path}: is also an input; give the output another name")
+
+
 def check_output(path: Path, inputs: Iterable[Path]) -> None:
     """Raises UsageError or ResourceError if a file cannot be written here, or would replace one of the inputs."""
     if stays_in_place(path):
         return
-    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
-        raise UsageError(f"{path}: is read here and would be replaced; give another name")
+    check_other(path, inputs)
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; give the name of a file")
     if not path.parent.is_dir():

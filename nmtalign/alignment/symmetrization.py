@@ -36,7 +36,7 @@ from nmtalign.alignment.links import (
     links_where,
     normalised_rows,
 )
-from nmtalign.errors import InputError
+from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
@@ -53,10 +53,10 @@ Links = Collection[Link]
 def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "grow-diag-final-and") -> list[Link]:
     """Returns one set of links from those of both directions, sorted by target word, then by source word.
 
-    Raises ValueError for a method that is not one of `HARD_METHODS`.
+    Raises UsageError for a method that is not one of `HARD_METHODS`.
     """
     if method not in HARD_METHODS:
-        raise ValueError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
+        raise UsageError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
     ahead, back = frozenset(forward), frozenset(backward)
     if method in ("intersection", "union"):
         return sorted(ahead & back if method == "intersection" else ahead | back, key=_by_target)

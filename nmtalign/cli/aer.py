@@ -6,44 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier
+from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.tables import Table, aligned
+from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import AerConfig
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.lines import STDIN
+from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
     from nmtalign.scoring.buckets import Bucket
 
-STDIN = Path("-")
 _ALIGNMENTS = Path("alignments.h5")
 _RATES = ("precision", "recall", "aer", "f1")
 Row = dict[str, Any]  # numbers and texts by column
+Found = Sequence[tuple["LinkEvaluation", dict[str, list[Row]]]]  # each system and its tables
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[NAME=]LINKS... GOLD",
-        help="Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
-        show_default=False,
+    own_argument(
+        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
     ),
 ]
-Gold = Annotated[
-    Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Gold links; then all files are LINKS.")
-]
-Source = Annotated[
-    Path | None,
-    typer.Option("--source", "-s", metavar="FILE", help="Source text with words between spaces."),
-]
-Target = Annotated[
-    Path | None,
-    typer.Option("--target", "-t", metavar="FILE", help="Its translation, line by line."),
-]
+Gold = Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")]
+Source = Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")]
+Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
 
 
 @with_settings(AerConfig, section="aer")
@@ -92,8 +82,8 @@ def aer(
         found = compare_links(systems, gold, settings, source, target)
     for note in found.notes:
         notifier(quiet)(note)
-    tables = [_tables(system, settings, bounds) for system in found.systems]
-    _PRINTERS[settings.format](found.systems, tables, settings.alpha)
+    print_as = {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format]
+    print_as([(system, _tables(system, settings, bounds)) for system in found.systems], settings.alpha)
 
 
 def _files(
@@ -147,11 +137,9 @@ def _row(figures: "LinkFigures", alpha: float | None) -> Row:
     return vars(figures) | ({} if alpha is None else {"f_alpha": figures.f_alpha(alpha)})
 
 
-def _print_json(
-    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
-) -> None:
+def _print_json(found: Found, alpha: float | None) -> None:
     """Prints one object per system."""
-    for system, parts in zip(systems, tables, strict=True):
+    for system, parts in found:
         (figures,) = parts.pop("all")
         record = {"name": system.name, **figures} | ({} if alpha is None else {"alpha": alpha})
         if parts.keys() & {"by_length", "by_type"}:
@@ -159,9 +147,7 @@ def _print_json(
         sys.stdout.write(json_text(record | parts | {"signature": system.signature}) + "\n")
 
 
-def _print_csv(
-    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
-) -> None:
+def _print_csv(found: Found, alpha: float | None) -> None:
     """Prints one line per row of figures: `part` (all, length, type, sentence), and `label` within the part."""
     keys = ["pairs", "sure", "links", "links_sure", "links_possible", *_RATES, *([] if alpha is None else ["f_alpha"])]
     names = ["name", "part", "label", *keys, "signature"]
@@ -169,7 +155,7 @@ def _print_csv(
     labels = {"by_length": ("length", "words"), "by_type": ("type", "type"), "worst": ("sentence", "line")}
     writer = csv.DictWriter(sys.stdout, names, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for system, parts in zip(systems, tables, strict=True):
+    for system, parts in found:
         (figures,) = parts.pop("all")
         writer.writerow({"name": system.name, "part": "all", **figures, "signature": system.signature})
         for name, rows in parts.items():
@@ -179,20 +165,17 @@ def _print_csv(
                 writer.writerow({"name": system.name, "part": part, "label": row[label], **values})
 
 
-def _print_text(
-    systems: "Sequence[LinkEvaluation]", tables: Sequence[dict[str, list[Row]]], alpha: float | None
-) -> None:
+def _print_text(found: Found, alpha: float | None) -> None:
     """Prints one row per system, their signatures, then the other tables of each."""
     columns = {"links": "found", "precision": "precision", "recall": "recall", "aer": "AER", "f1": "F1"}
     columns |= {} if alpha is None else {"f_alpha": f"F({alpha:g})"}
-    gold = systems[0].gold
+    gold = found[0][0].gold
     sure, possible = sum(len(pair.sure) for pair in gold), sum(len(pair.possible) for pair in gold)
     sys.stdout.write(f"pairs: {len(gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    rows = [{"name": system.name, **parts["all"][0]} for system, parts in zip(systems, tables, strict=True)]
-    _print_rows({"name": "links of", **columns}, rows)
-    sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in systems)
-    for system, parts in zip(systems, tables, strict=True):
-        of, origin = f" of {escaped(system.name)}" if len(systems) > 1 else "", escaped(system.lengths_from)
+    _print_rows({"name": "links of", **columns}, [{"name": system.name, **parts["all"][0]} for system, parts in found])
+    sys.stdout.writelines(f"{escaped(system.signature)}\n" for system, _ in found)
+    for system, parts in found:
+        of, origin = f" of {escaped(system.name)}" if len(found) > 1 else "", escaped(system.lengths_from)
         if "by_length" in parts:
             sys.stdout.write(f"\nby words of the source ({origin}){of}:\n")
             _print_rows({name: name for name in ("words", "pairs", "sure")} | columns, parts["by_length"])
@@ -214,11 +197,8 @@ def _print_worst(rows: list[Row], of: str) -> None:
 def _print_rows(columns: dict[str, str], rows: Sequence[Row]) -> None:
     """Prints the columns (key: head) of the rows."""
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    sys.stdout.writelines(f"{line}\n" for line in aligned(Table([*columns.values()], cells)))
+    print_table(TextTable([*columns.values()], cells), drawn=False)
 
 
 def _cell(value: object) -> str:
     return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-_PRINTERS = {"text": _print_text, "json": _print_json, "csv": _print_csv}

@@ -6,59 +6,49 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
-import typer
-
 from nmtalign.cli.common import (
     GoldBaseOption,
     ModelOption,
     QuietOption,
     WhichOption,
-    check_output,
     choose_wait_policy,
     counted,
     notifier,
+    own_argument,
+    own_option,
     say,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
 
-STDIN = Path("-")
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="SRC", help="Source text or .gz file (default: the workspace's test set).", show_default=False
-    ),
-]
-Target = Annotated[
-    Path | None, typer.Argument(metavar="TGT", help="Its translation, line by line.", show_default=False)
-]
-Forward = Annotated[Path | None, typer.Option(metavar="DIR", help="Model that reads SRC and writes TGT (or -m).")]
-Backward = Annotated[Path | None, typer.Option(metavar="DIR", help="Model that reads TGT and writes SRC.")]
+Source = Annotated[Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")]
+Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
+Forward = Annotated[Path | None, own_option("Model that reads SRC and writes TGT (or -m).", "DIR")]
+Backward = Annotated[Path | None, own_option("Model that reads TGT and writes SRC.", "DIR")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.h5",
-        help="Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
+    own_option(
+        "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
         "[/dim].",
+        "FILE.h5",
+        "--output -o",
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted -o FILE.h5.")]
-Pharaoh = Annotated[
-    bool, typer.Option("--pharaoh", help="Print hard links, one line per pair: 0-0 2-1 (source first).")
-]
-Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links: print precision, recall and AER.")]
-Format = Annotated[Literal["text", "json"], typer.Option(help="Format of the figures.")]
+Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
+Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")]
+Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE")]
+Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
 @with_settings(AlignConfig, section="align")
@@ -155,7 +145,7 @@ def _check(output: Path | None, inputs: Sequence[Path | None], resume: bool, pha
     if output is not None:
         if output == STDIN or output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        check_output(output, inputs)
+        check_other(output, inputs)
     for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):
         if resume and given:
             raise UsageError(

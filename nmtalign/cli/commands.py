@@ -16,7 +16,7 @@ from nmtalign.cli.docs import docs
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
-from nmtalign.cli.options import Command
+from nmtalign.cli.options import Command, without_types
 from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
@@ -59,6 +59,10 @@ class _Passed(Exception):  # noqa: N818
 class _Group(TyperGroup):
     """The command `nmtalign`."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before the subcommand."""
+        return without_types(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the subcommand."""
         try:
@@ -91,12 +95,8 @@ def _help(function: Callable[..., None]) -> str:
 
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
-        app.command(
-            _function.__name__.replace("_", "-"),
-            cls=Command,
-            rich_help_panel=_panel,
-            help=_help(_function),
-        )(_function)
+        _name = _function.__name__.replace("_", "-")
+        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(_function)
 
 
 def _print_version(value: bool) -> None:
@@ -149,7 +149,7 @@ def _report(error: Any) -> int:
         case OSError():
             message = str(refusal(error))
         case _ if hasattr(error, "format_message"):  # an error of usage; its class depends on the version of typer
-            message, code = error.format_message(), 2
+            message, code = error.format_message().replace("Value error, ", ""), 2  # a prefix of pydantic
         case _:
             raise error
     wait_for_first_rank()

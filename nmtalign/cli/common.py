@@ -1,6 +1,8 @@
 """What the commands share: messages and progress on stderr, common options, names of compared files, and threads."""
 
 import contextlib
+import functools
+import itertools
 import json
 import os
 import re
@@ -9,53 +11,48 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 import typer
 
 from nmtalign.errors import UsageError
+from nmtalign.files import atomic_text
+from nmtalign.settings.definition import MACHINE
+from nmtalign.text.lines import STDIN, STDOUT
 
 T = TypeVar("T")
 
+
+def own_argument(metavar: str, help: str) -> Any:
+    """A positional argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
+    """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
+    title = f"Advanced: {panel}" if panel else None
+    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+
+
+_MODEL = "[dim]\\[default: the workspace's, or model/][/dim]."
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].",
-    ),
+    own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
 ]
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--model", "-m", metavar="DIR", help="Model directory [dim]\\[default: the workspace's, or model/][/dim]."
-    ),
-]
+ModelOption = Annotated[Path | None, own_option(f"Model directory {_MODEL}", "DIR", "--model -m")]
 ModelsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="DIR",
-        help="Model directory; repeat it for an ensemble [dim]\\[default: the workspace's, or model/][/dim].",
-    ),
+    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {_MODEL}", "DIR", "--model -m")
 ]
 WhichOption = Annotated[
-    Literal["best", "last"],
-    typer.Option(
-        help="Weights of the best validation, or the last ones.", rich_help_panel="Advanced: Machine", hidden=True
-    ),
+    Literal["best", "last"], own_option("Weights of the best validation, or the last ones.", panel=MACHINE)
 ]
 GoldBaseOption = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        max=1,
-        metavar="0|1",
-        help="First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].",
+    own_option(
+        "First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].", "0|1", min=0, max=1
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")]
+QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
 
 
 # Control characters, line separators, characters that change the direction of text, and halves of characters.
@@ -73,15 +70,19 @@ def say(message: str) -> None:
         sys.stderr.flush()
 
 
-def check_output(output: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises UsageError if the output would replace an input."""
-    if output.exists() and any(path and path.exists() and output.samefile(path) for path in inputs):
-        raise UsageError(f"{output}: is also an input; give -o another name")
-
-
 def notifier(quiet: bool) -> Callable[[str], None]:
     """`say`, or with `quiet` a function that does nothing."""
     return (lambda message: None) if quiet else say
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """A text file that appears when all is written; standard output for `-` and None."""
+    if path is None or path == STDOUT:
+        yield sys.stdout
+        return
+    with atomic_text(path) as stream:
+        yield stream
 
 
 def escaped(text: str) -> str:
@@ -114,14 +115,28 @@ def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    with live_line(text) as update:
+        yield lambda text: update(description=text)
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task(escape(text), total=None)
-        yield lambda text: display.update(task, description=escape(text))
+
+@contextlib.contextmanager
+def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Shows `text` on stderr, with a bar if there is a total of work, else with a clock.
+
+    Yields a function that changes it: `description`, and `completed` or `advance` of the work. What the command writes
+    to stdout meanwhile goes there.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    description = TextColumn("{task.description}", markup=False)
+    clock = (
+        (description, BarColumn(), TimeRemainingColumn())
+        if total
+        else (SpinnerColumn(), description, TimeElapsedColumn())
+    )
+    with Progress(*clock, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
+        yield functools.partial(display.update, display.add_task(text, total=total))
 
 
 def named(argument: Path) -> tuple[str, Path]:
@@ -154,7 +169,7 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 def _parts(path: Path) -> tuple[str, ...]:
     """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
-    if path == Path("-"):
+    if path == STDIN:
         return ("stdin",)
     path = path.parent if path.name == "train.jsonl" else path
     parts = (path if path.name not in ("", "..") else path.resolve()).parts
@@ -171,11 +186,8 @@ def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> 
 
 def _unused(name: str, taken: Counter[str]) -> str:
     """The name, or if it is taken the name with the next free number, as in "x (2)"."""
-    number, plain = 1, name
-    while name in taken:
-        number += 1
-        name = f"{plain} ({number})"
-    return name
+    numbered = (f"{name} ({number})" for number in itertools.count(2))
+    return next(one for one in itertools.chain([name], numbered) if one not in taken)
 
 
 def measure_busy_cores(seconds: float) -> float:

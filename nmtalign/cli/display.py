@@ -29,8 +29,6 @@ from nmtalign.training.events import (
     Validated,
 )
 
-_VALIDATIONS = 8  # that are shown
-
 
 @contextlib.contextmanager
 def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterator[Listener]:
@@ -90,11 +88,7 @@ def describe(event: Event) -> str:
 
 def _further_losses(event: Progressed) -> Mapping[str, float]:
     """The losses of the links that guide the training, and of the other direction."""
-    losses = {
-        "alignment": event.alignment_loss,
-        "backward": event.backward_loss,
-        "disagreement": event.disagreement,
-    }
+    losses = {"alignment": event.alignment_loss, "backward": event.backward_loss, "disagreement": event.disagreement}
     return {name: value for name, value in losses.items() if value is not None}
 
 
@@ -149,7 +143,7 @@ class _Display:
     def __init__(self, folder: Path) -> None:
         self._title = Text(f"nmtalign train {escaped(str(folder))}")
         self._parts: dict[type, RenderableType] = {Started: Text("starting", style="dim")}
-        self._validations: deque[Validated] = deque(maxlen=_VALIDATIONS)
+        self._validations: deque[Validated] = deque(maxlen=8)  # the last ones
 
     def take(self, event: Event) -> None:
         """Replaces the part of the display that shows events of this type."""
@@ -157,7 +151,7 @@ class _Display:
             case Started():
                 self._parts[Started] = Text(escaped(describe(event)), style="dim")
             case Progressed():
-                self._parts[Progressed] = Group(_figures(event), _bar(event))
+                self._parts[Progressed] = _figures(event)
             case Validated():
                 self._validations.append(event)
                 self._parts[Validated] = Group(_validations(self._validations), _sample(event))
@@ -172,8 +166,8 @@ class _Display:
         return Panel(Group(*shown), title=self._title, title_align="left")
 
 
-def _figures(event: Progressed) -> Columns:
-    """Each figure below its name; rich breaks the row where the terminal is narrow."""
+def _figures(event: Progressed) -> Group:
+    """Each figure below its name, in a row that rich breaks where the terminal is narrow; then a bar."""
     figures = {
         "update": f"{event.update:,}",
         "epoch": f"{event.epoch:.2f}",
@@ -185,14 +179,9 @@ def _figures(event: Progressed) -> Columns:
         "rate": f"{event.learning_rate:.2g}",
     } | {name: f"{value:.3f}" for name, value in _further_losses(event).items()}
     cells = [Text.assemble((name, "dim"), "\n", (value, "bold"), justify="right") for name, value in figures.items()]
-    return Columns(cells, padding=(0, 3))
-
-
-def _bar(event: Progressed) -> Table:
-    table = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=1.0, completed=event.done, width=30)
-    table.add_row(bar, f"{clock(event.seconds)} gone{_rest(event)}")
-    return table
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(ProgressBar(total=1.0, completed=event.done, width=30), f"{clock(event.seconds)} gone{_rest(event)}")
+    return Group(Columns(cells, padding=(0, 3)), bar)
 
 
 def _validations(events: deque[Validated]) -> Table:

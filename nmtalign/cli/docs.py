@@ -5,14 +5,13 @@ import sys
 from importlib import resources
 from typing import Annotated
 
-import typer
-
+from nmtalign.cli.common import own_argument
 from nmtalign.errors import UsageError
 
 
 def docs(
     page: Annotated[
-        str | None, typer.Argument(metavar="PAGE", help="Page to show [dim]\\[default: a list of all pages][/dim].")
+        str | None, own_argument("PAGE", "Page to show [dim]\\[default: a list of all pages][/dim].")
     ] = None,
 ) -> None:
     """List the documentation pages, or show one page.

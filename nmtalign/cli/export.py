@@ -4,31 +4,20 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from nmtalign.cli.common import say
+from nmtalign.cli.common import own_argument, own_option, say
 from nmtalign.errors import UsageError
+from nmtalign.text.lines import STDOUT
 
-STDOUT = Path("-")
+File = Annotated[Path, own_argument("FILE.h5", "Alignment file.")]
+Format = Annotated[Literal["pharaoh", "json", "numpy", "marian"], own_option("What to write.", names="--format -f")]
+Output = Annotated[Path | None, own_option("Output file, not stdout; .gz compresses text.", "OUT", "--output -o")]
+Entries = Annotated[
+    Literal["best", "all"] | None,
+    own_option("Of n-best lists: one line per sentence, or per entry [dim](default: all for json and numpy)[/dim]."),
+]
 
 
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE.h5", help="Alignment file.", show_default=False)],
-    format: Annotated[
-        Literal["pharaoh", "json", "numpy", "marian"], typer.Option("--format", "-f", help="What to write.")
-    ] = "pharaoh",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="OUT", help="Output file, not stdout; .gz compresses text."),
-    ] = None,
-    entries: Annotated[
-        Literal["best", "all"] | None,
-        typer.Option(
-            help="Of n-best lists: one line per sentence, or per entry [dim](default: all for json and numpy)[/dim].",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+def export(file: File, format: Format = "pharaoh", output: Output = None, entries: Entries = None) -> None:
     """Write an alignment file in another format.
 
     pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0.

@@ -5,18 +5,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from nmtalign.api import describe
-from nmtalign.cli.common import escaped, json_text
+from nmtalign.cli.common import escaped, json_text, own_argument, own_option
 from nmtalign.errors import FormatError
 
 
 def info(
-    path: Annotated[
-        Path, typer.Argument(help="Model directory, folder of prep, or alignment file.", show_default=False)
-    ],
-    format: Annotated[Literal["text", "json"], typer.Option(help="Format of the description.")] = "text",
+    path: Annotated[Path, own_argument("PATH", "Model directory, folder of prep, or alignment file.")],
+    format: Annotated[Literal["text", "json"], own_option("Format of the description.")] = "text",
 ) -> None:
     """Describe a model, a prepared corpus or an alignment file, and check it for damage.
 

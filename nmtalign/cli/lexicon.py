@@ -1,41 +1,28 @@
 """`nmtalign lexicon`: a translation table of words, from sentence pairs or from their alignments."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from nmtalign.cli.common import QuietOption, notifier, status_line
+from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
 from nmtalign.settings.alignment_settings import LexiconConfig
-
-STDOUT = Path("-")
+from nmtalign.text.lines import STDOUT
 
 Source = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="SRC|DATA|FILE.h5",
-        help="Source text, prepared corpus or alignments (default: the workspace's corpus).",
-        show_default=False,
-    ),
+    own_argument("SRC|DATA|FILE.h5", "Source text, prepared corpus or alignments (default: the workspace's corpus)."),
 ]
-Target = Annotated[Path | None, typer.Argument(metavar="TGT", help="The translation of SRC.", show_default=False)]
+Target = Annotated[Path | None, own_argument("TGT", "The translation of SRC.")]
 Links = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Links of SRC and TGT in Pharaoh's format; they are counted, not learned."),
+    Path | None, own_option("Links of SRC and TGT in Pharaoh's format; they are counted, not learned.", "FILE")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The lexicon.")]
+Output = Annotated[Path, own_option("The lexicon.", "FILE", "--output -o")]
 Model = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="DIR",
-        help="Tokenise as the text of this model or corpus [dim]\\[default: the workspace's][/dim].",
+    own_option(
+        "Tokenise as the text of this model or corpus [dim]\\[default: the workspace's][/dim].", "DIR", "--model -m"
     ),
 ]
 
@@ -86,11 +73,8 @@ def lexicon(
         made = make_lexicon(source or workspace.data, target, links, settings, model or next(here, None), show)
         show("choosing the entries")
         entries = made.entries(settings.top, settings.min_probability)
-    if output == STDOUT:
-        sys.stdout.writelines(entry.line() for entry in entries)
-    else:
-        with atomic_text(output) as stream:
-            stream.writelines(entry.line() for entry in entries)
+    with open_output(output) as stream:
+        stream.writelines(entry.line() for entry in entries)
     left_out = f" ({made.left_out:,} more are empty or too long)" if made.left_out else ""
     links_counted = "" if made.links is None else f", {made.links:,} links"
     words, place = len({entry.source for entry in entries}), "" if output == STDOUT else f" in {output}"

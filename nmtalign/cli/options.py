@@ -49,7 +49,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "--segment-scores COMET=FILE",
         "--tokenized": "multi-bleu is printed by default if the language is known; else give --target-language, or "
         "--metrics multi-bleu --tokenize none for tokenised text",
-    },
+    }
 }
 
 
@@ -133,7 +133,9 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
         metavar=None if one.base is bool else metavar(one),
         rich_help_panel="Settings" if one.common else f"Advanced: {one.panel}",
         hidden=not one.common,
-        autocompletion=_completion(one.choices) if one.choices else None,
+        autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
+        if one.choices
+        else None,
     )
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
@@ -146,13 +148,6 @@ def _parsed(one: Setting, value: Any) -> Any:
         with contextlib.suppress(ValueError):
             return one.base(value)
     return value
-
-
-def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [choice for choice in choices if choice.startswith(incomplete)]
-
-    return complete
 
 
 def metavar(one: Setting) -> str:
@@ -197,6 +192,10 @@ _ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.s
 class Command(TyperCommand):
     """A command that accepts old names of options, with a notice."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
+        return without_types(super().get_params(ctx))
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names, then parses; `--show-settings` needs no arguments."""
         end = args.index("--") if "--" in args else len(args)
@@ -206,6 +205,14 @@ class Command(TyperCommand):
         current = [_current(arg, self.name or "") for arg in args[:end]]
         parsed: list[str] = super().parse_args(ctx, [*current, *args[end:]])
         return parsed
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """The parameters of a command, after the type has been removed from those that are flags."""
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
 
 
 def _current(argument: str, command: str) -> str:

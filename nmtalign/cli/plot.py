@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import typer
-
-from nmtalign.cli.common import QuietOption, escaped, name_files, notifier
+from nmtalign.cli.common import QuietOption, escaped, name_files, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
@@ -23,35 +21,28 @@ if TYPE_CHECKING:
 
 Alignments = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[NAME=]ALIGNMENTS.h5...",
-        help="Files of `nmtalign align` or `translate --alignments`; several are drawn side by side "
+    own_argument(
+        "[NAME=]ALIGNMENTS.h5...",
+        "Files of `nmtalign align` or `translate --alignments`; several are drawn side by side "
         "[dim](default: alignments.h5)[/dim]. With --training model directories or their train.jsonl.",
-        show_default=False,
     ),
 ]
 Sentence = Annotated[
     list[int] | None,
-    typer.Option(
-        "--sentence",
-        "-s",
-        metavar="N",
-        help="Sentence pair, counted from 0 as in the file; may be repeated [dim](default: 0)[/dim].",
+    own_option(
+        "Sentence pair, counted from 0 as in the file; may be repeated [dim](default: 0)[/dim].", "N", "--sentence -s"
     ),
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Picture: .png, .svg or .pdf [dim](default: the terminal)[/dim]."
-    ),
+    Path | None, own_option("Picture: .png, .svg or .pdf [dim](default: the terminal)[/dim].", "FILE", "--output -o")
 ]
-Gold = Annotated[Path | None, typer.Option("--gold", "-g", metavar="FILE", help="Also draw gold links.")]
+Gold = Annotated[Path | None, own_option("Also draw gold links.", "FILE", "--gold -g")]
 Training = Annotated[
     bool,
-    typer.Option(
-        "--training",
-        help="Learning curves of models, from their train.jsonl [dim](default: the workspace's model, or those under "
+    own_option(
+        "Learning curves of models, from their train.jsonl [dim](default: the workspace's model, or those under "
         "models/)[/dim].",
+        names="--training",
     ),
 ]
 

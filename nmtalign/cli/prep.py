@@ -5,38 +5,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from nmtalign.cli.common import QuietOption, json_text, notifier, say, status_line
+from nmtalign.cli.common import QuietOption, json_text, notifier, own_argument, own_option, say, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
-from nmtalign.cli.tables import Table, print_table
+from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import PathPair, Workspace
+from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.data.pair_spool import Summary
 
-TrainSource = Annotated[
-    Path | None, typer.Argument(help="Training text, plain or .gz.", metavar="TRAIN_SRC", show_default=False)
-]
-TrainTarget = Annotated[
-    Path | None, typer.Argument(help="Its translation, line by line.", metavar="TRAIN_TGT", show_default=False)
-]
-Dev = Annotated[PathPair | None, typer.Option("--dev", metavar="SRC TGT", help="Text for validation.")]
-Test = Annotated[PathPair | None, typer.Option("--test", metavar="SRC TGT", help="Text for scoring.")]
+TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, plain or .gz.")]
+TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
+Dev = Annotated[PathPair | None, own_option("Text for validation.", "SRC TGT", "--dev")]
+Test = Annotated[PathPair | None, own_option("Text for scoring.", "SRC TGT", "--test")]
 Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="FOLDER", help=f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim]."
-    ),
+    Path | None, own_option(f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim].", "FOLDER", "-o --output")
 ]
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
-SourceLanguage = Annotated[str | None, typer.Option(help=f"Such as en {_SUFFIX}.", metavar="CODE")]
-TargetLanguage = Annotated[str | None, typer.Option(help=f"Such as fr {_SUFFIX}.", metavar="CODE")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a corpus of other text or settings.")]
-Format = Annotated[Literal["text", "json"], typer.Option(help="Format of the summary on stdout.")]
+SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
+TargetLanguage = Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")]
+Force = Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")]
+Format = Annotated[Literal["text", "json"], own_option("Format of the summary on stdout.")]
 
 
 @with_settings(PrepConfig, section="prep")
@@ -131,9 +123,8 @@ def _warn(train: PathPair, languages: tuple[str, str], settings: PrepConfig) -> 
 
     for side, language, path in zip(("source", "target"), languages, train, strict=True):
         if not has_rules(language):
-            say(
-                f"{path}: no Moses rules for language '{language}': those for English are used (--{side}-language CODE)"
-            )
+            used = f"those for English are used (--{side}-language CODE)"
+            say(f"{path}: no Moses rules for language '{language}': {used}")
 
 
 def _print_summary(summary: "Summary") -> None:
@@ -155,10 +146,10 @@ def _print_summary(summary: "Summary") -> None:
             ("target", summary.target_language, split.target),
         )
     ]
-    print_table(Table(("pairs", "read", "kept", "empty", "duplicate", "too long"), pairs))
+    print_table(TextTable(("pairs", "read", "kept", "empty", "duplicate", "too long"), pairs))
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
-    print_table(Table(head, texts, left=frozenset({0, 1})))
+    print_table(TextTable(head, texts, left=frozenset({0, 1})))
     sys.stdout.write(
         f"\nvocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier
+from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
@@ -14,7 +14,7 @@ from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan
 
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the report.")]
+Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output")]
 
 
 @with_settings(ReproduceConfig, section="reproduce")

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from nmtalign.cli.common import QuietOption, say
+from nmtalign.cli.common import QuietOption, own_argument, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.reproduce_settings import SampleConfig
 
@@ -13,8 +11,8 @@ from nmtalign.settings.reproduce_settings import SampleConfig
 @with_settings(SampleConfig, section="sample")
 def sample(
     chosen: Chosen[SampleConfig],
-    folder: Annotated[Path, typer.Argument(help="Folder to write, made if missing.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that have other content.")] = False,
+    folder: Annotated[Path, own_argument("FOLDER", "Folder to write, made if missing.")],
+    force: Annotated[bool, own_option("Replace files that have other content.", names="--force")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write a sample corpus: train, dev and test in English and French, gold word alignments, and an nmtalign.toml.

@@ -18,6 +18,8 @@ from nmtalign.cli.common import (
     name_files,
     named,
     notifier,
+    own_argument,
+    own_option,
     say,
 )
 from nmtalign.cli.options import Chosen, with_settings
@@ -39,43 +41,35 @@ if TYPE_CHECKING:
 DIFFERENCES = 10  # on a page, unless another number is given
 
 
-def _option(help: str, metavar: str | None = None, names: str = "", panel: str | None = None) -> Any:
-    """An option of `--help`, or if it has a panel, of `--help-all` only."""
-    title = f"Advanced: {panel}" if panel else None
-    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title)
-
-
 Hypotheses = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[NAME=]HYP...",
-        help="Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
-        show_default=False,
+    own_argument(
+        "[NAME=]HYP...", "Translations to score, one per system: text or .gz files, - for stdin; or model directories."
     ),
 ]
-References = Annotated[list[Path] | None, _option("Reference; may be repeated.", "FILE", "--reference -r")]
-Source = Annotated[Path | None, _option("Source text of the translations.", "FILE", "--source -s")]
+References = Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")]
+Source = Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")]
 Model = Annotated[
-    Path | None, _option("Model that translates the source, or whose words are known.", "DIR", "--model -m")
+    Path | None, own_option("Model that translates the source, or whose words are known.", "DIR", "--model -m")
 ]
-AllModels = Annotated[bool, _option("Translate with every model under models/.", names="--all")]
+AllModels = Annotated[bool, own_option("Translate with every model under models/.", names="--all")]
 SegmentScores = Annotated[
     list[str] | None,
-    _option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
+    own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
 ]
-Plot = Annotated[Path | None, _option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf")]
-Html = Annotated[Path | None, _option("Write one page with all tables and plots.", "FILE.html")]
+Plot = Annotated[Path | None, own_option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf")]
+Html = Annotated[Path | None, own_option("Write one page with all tables and plots.", "FILE.html")]
 AttentionFrom = Annotated[
     list[str] | None,
-    _option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
+    own_option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
 ]
-Data = Annotated[Path | None, _option("Corpus whose words are known, instead of -m.", "DIR", panel=TABLES)]
+Data = Annotated[Path | None, own_option("Corpus whose words are known, instead of -m.", "DIR", panel=TABLES)]
 TrainText = Annotated[
-    Path | None, _option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
+    Path | None, own_option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
 ]
-SaveTranslation = Annotated[Path | None, _option("Also write the translation of the model.", "FILE", panel="Models")]
-Beam = Annotated[int | None, _option("Width of the beam.", "N", panel="Models")]
-Device = Annotated[str | None, _option("Where models translate.", "auto|cpu|cuda", panel="Models")]
+SaveTranslation = Annotated[Path | None, own_option("Also write the translation of the model.", "FILE", panel="Models")]
+Beam = Annotated[int | None, own_option("Width of the beam.", "N", panel="Models")]
+Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda", panel="Models")]
 
 
 @with_settings(ScoreConfig, section="score")
@@ -121,9 +115,7 @@ def score(
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)
-        panels: Panels = {}
-        if sources:
-            panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search))
+        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search)) if sources else {}
         outputs.write(result, panels, request, notifier(quiet))
         _print(result, request.settings, bool(plot), panels)
         if chosen.settings.fail_under is not None:

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nmtalign.cli.common import escaped
+from nmtalign.cli.common import escaped, live_line
 from nmtalign.cli.plot import has_colour
-from nmtalign.cli.tables import Table, print_table
+from nmtalign.cli.tables import print_table
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report
@@ -24,12 +24,8 @@ _ADDED = (("[-", "-]"), ("{+", "+}"))  # around the words of only the first, onl
 
 @contextlib.contextmanager
 def _tracked(doing: str, total: float) -> Iterator[Callable[[float], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(doing, total=total)
-        yield lambda done: shown.advance(task, done)
+    with live_line(doing, total) as update:
+        yield lambda done: update(advance=done)
 
 
 def progress(quiet: bool) -> Track:
@@ -46,7 +42,7 @@ def print_text(report: Report, settings: ScoreConfig, panels: Panels) -> None:
             blank = "\n" if block.startswith("\n") else ""
             sys.stdout.write(f"{blank}{escaped(block.removeprefix(blank))}\n")
         else:
-            print_table(Table(block.head, block.rows, block.groups, block.fixed, block.left))
+            print_table(block)
     if settings.differences and len(report.systems) > 1:
         colour = has_colour(sys.stdout, os.environ)
         attention = {line: drawn(found, columns, colour=colour) for line, found in panels.items()}

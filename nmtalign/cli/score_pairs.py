@@ -1,13 +1,9 @@
 """`nmtalign score-pairs`: the log-probability of given translations, and of n-best lists."""
 
-import contextlib
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
-
-import typer
 
 from nmtalign.cli.common import (
     ModelsOption,
@@ -17,17 +13,18 @@ from nmtalign.cli.common import (
     choose_wait_policy,
     counted,
     notifier,
+    open_output,
+    own_argument,
+    own_option,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair
-    from nmtalign.translating.translator import Translator
 
 # Settings of section [translate] that define a score, and how the machine is used.
 _PENALTIES = ("length_penalty", "word_penalty", "coverage_penalty")
@@ -43,34 +40,21 @@ _SETTINGS = (
     "threads",
 )
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="SOURCE", help="Source text or .gz file (default: the workspace's test set).", show_default=False
-    ),
-]
-Target = Annotated[
-    Path | None, typer.Argument(metavar="TARGET", help="Its translation, line by line.", show_default=False)
-]
-NBestList = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Score a Moses n-best list instead of sentence pairs.")
-]
-NBestSource = Annotated[
-    Path | None, typer.Option("--source", "-s", metavar="FILE", help="Source text of the n-best list.")
-]
-Feature = Annotated[str, typer.Option(metavar="NAME", help="Name of the feature that is added to the n-best list.")]
+Source = Annotated[Path | None, own_argument("SOURCE", "Source text or .gz file (default: the workspace's test set).")]
+Target = Annotated[Path | None, own_argument("TARGET", "Its translation, line by line.")]
+NBestList = Annotated[Path | None, own_option("Score a Moses n-best list instead of sentence pairs.", "FILE")]
+NBestSource = Annotated[Path | None, own_option("Source text of the n-best list.", "FILE", "--source -s")]
+Feature = Annotated[str, own_option("Name of the feature that is added to the n-best list.", "NAME")]
 Rescore = Annotated[
-    bool, typer.Option("--rescore", help="Replace the scores of the n-best list and sort it, the best first.")
+    bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which appears when complete.")
-]
-Format = Annotated[Literal["text", "json"], typer.Option(help="Print a number, or one JSON object, per line.")]
+Output = Annotated[Path | None, own_option("Write to FILE, which appears when complete.", "FILE", "--output -o")]
+Format = Annotated[Literal["text", "json"], own_option("Print a number, or one JSON object, per line.")]
 WordScores = Annotated[
     bool,
-    typer.Option(
-        "--word-scores",
-        help="Also print the log-probabilities of the tokens and </s>, and the tokens; in a list, as WordScores=.",
+    own_option(
+        "Also print the log-probabilities of the tokens and </s>, and the tokens; in a list, as WordScores=.",
+        names="--word-scores",
     ),
 ]
 
@@ -111,11 +95,17 @@ def score_pairs(
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
     if (rescore or feature != "nmtalign") and not n_best_list:
         raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
-    translator = _load(chosen, model or [chosen.workspace.model], which)
+    folders = model or [chosen.workspace.model]
+    choose_wait_policy()
+    bound_caches()
+    check_ahead(folders, which)
     from nmtalign.translating.inputs import are_files
     from nmtalign.translating.output_formats import pair_json, pair_line
     from nmtalign.translating.rescoring import score_files, score_n_best_list
+    from nmtalign.translating.translator import Translator, load_models
 
+    with chosen.naming():
+        translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
     as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
     if n_best_list:
@@ -125,7 +115,7 @@ def score_pairs(
         pairs = score_files(translator, source, target)
         json = format == "json"
         lines = ((pair_json(pair) if json else pair_line(pair, as_score, word_scores), pair) for pair in pairs)
-    with _output(output) as stream:
+    with open_output(output) as stream:
         summary = _write(lines, stream, flush=not are_files(source, target), quiet=quiet)
     notifier(quiet)(summary)
 
@@ -158,26 +148,6 @@ def _files(
     if source == target == STDIN:
         raise UsageError("only one of the two texts can be stdin")
     return source, target
-
-
-def _load(chosen: Chosen[TranslateConfig], folders: list[Path], which: Literal["best", "last"]) -> "Translator":
-    choose_wait_policy()
-    bound_caches()
-    check_ahead(folders, which)
-    from nmtalign.translating.translator import Translator, load_models
-
-    with chosen.naming():
-        return Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
-
-
-@contextlib.contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """A file that appears when all is written, or standard output."""
-    if path is not None and path != STDIN:
-        with atomic_text(path) as stream:
-            yield stream
-        return
-    yield sys.stdout
 
 
 def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool, quiet: bool) -> str:

@@ -4,41 +4,35 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from nmtalign.cli.common import QuietOption, check_output, notifier, say
+from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import Symmetrization
+from nmtalign.text.lines import STDIN, STDOUT
 
-STDIO = Path("-")
-
-Forward = Annotated[Path, typer.Argument(metavar="FORWARD", help="Links of source and target, text or .h5.")]
-Backward = Annotated[Path, typer.Argument(metavar="BACKWARD", help="Links of target and source.")]
+Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target, text or .h5.")]
+Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
 Method = Annotated[
     Symmetrization,
-    typer.Option(
-        metavar="METHOD",
-        help="intersection, union, grow-diag, grow-diag-final, grow-diag-final-and; for two .h5 also product, mutual, "
+    own_option(
+        "intersection, union, grow-diag, grow-diag-final, grow-diag-final-and; for two .h5 also product, mutual, "
         "agreement, bayes-risk.",
+        "METHOD",
     ),
 ]
 Order = Annotated[
     Literal["target-source", "source-target"] | None,
-    typer.Option(
-        metavar="ORDER",
-        help="Order of the positions in a text BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh` "
+    own_option(
+        "Order of the positions in a text BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh` "
         "[dim](default)[/dim], or source-target, as in `fast_align -r`.",
+        "ORDER",
     ),
 ]
 Threshold = Annotated[
     float | None,
-    typer.Option(
-        metavar="P", min=0, max=1, help="For two .h5: smallest weight of a link [dim](default: by method)[/dim]."
-    ),
+    own_option("For two .h5: smallest weight of a link [dim](default: by method)[/dim].", "P", min=0, max=1),
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].")
-]
+Output = Annotated[Path, own_option("Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].", "FILE", "--output -o")]
 
 
 def symmetrize(
@@ -47,7 +41,7 @@ def symmetrize(
     method: Method = "grow-diag-final-and",
     backward_order: Order = None,
     threshold: Threshold = None,
-    output: Output = STDIO,
+    output: Output = STDOUT,
     quiet: QuietOption = False,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
@@ -66,15 +60,15 @@ def symmetrize(
 
       nmtalign symmetrize en-fr.h5 fr-en.h5 --method agreement -o both.h5
     """
-    if forward == backward == STDIO:
+    if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
-    if output != STDIO:
+    if output != STDOUT:
         if output.is_dir():
             raise UsageError(f"{output}: is a folder; give the name of a file")
-        check_output(output, (forward, backward))
+        check_other(output, (forward, backward))
     from nmtalign.alignment.symmetrized_files import symmetrize_files
 
-    place = sys.stdout.write if output == STDIO else output
+    place = sys.stdout.write if output == STDOUT else output
     counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
@@ -82,5 +76,5 @@ def symmetrize(
             f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "
             f"--backward-order {other}; does that option fit how they are written?"
         )
-    where = "" if output == STDIO else f" in {output}"
+    where = "" if output == STDOUT else f" in {output}"
     notifier(quiet)(f"{counts.pairs:,} pairs, {counts.links:,} links{where}")

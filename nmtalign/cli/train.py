@@ -1,7 +1,6 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, choose_wait_policy, say
+from nmtalign.cli.common import QuietOption, choose_wait_policy, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
-from nmtalign.settings.definition import Device
+from nmtalign.settings.definition import MACHINE, Device
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -23,24 +22,11 @@ if TYPE_CHECKING:
     from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, typer.Argument(help="Folder of `nmtalign prep`.", show_default=False)]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Model directory, new or to resume.")
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim]."),
-]
-Tensorboard = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Also write TensorBoard events to this folder.",
-        rich_help_panel="Advanced: Machine",
-        hidden=True,
-    ),
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Train anew and replace what the directory contains.")]
+Data = Annotated[Path | None, own_argument("DATA", "Folder of `nmtalign prep`.")]
+Output = Annotated[Path | None, own_option("Model directory, new or to resume.", "DIR", "-o --output")]
+Preset = Annotated[str | None, own_option(f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")]
+Tensorboard = Annotated[Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE)]
+Restart = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--restart")]
 _connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
 
 
@@ -96,29 +82,18 @@ def _train(
     from nmtalign.training.loop import Trainer
 
     corpus = Corpus.open(data)
-    model_config, config = chosen.settings
-    model_config = dataclasses.replace(
-        model_config,
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-    )
     with make_listener(folder, quiet, tensorboard if world.first else None) as listen:
-        trainer = Trainer(corpus, folder, chosen.preset, model_config, config, listen, restart, world)
+        trainer = Trainer(corpus, folder, chosen.preset, *chosen.settings, listen, restart, world)
         with stopping(trainer.stop):
             finished = trainer.run()
-    if not quiet:
-        _say_what_next(folder, finished, already=trainer.resumed and trainer.updates_done == 0)
-    return finished
-
-
-def _say_what_next(folder: Path, finished: "Finished", already: bool) -> None:
-    reason = finished.reason
+    tell, reason = notifier(quiet), finished.reason
     if not finished.complete:
-        say(f"{folder}: {reason} at update {finished.update}; the same command resumes")
-    elif already:
-        say(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
+        tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
+    elif trainer.resumed and trainer.updates_done == 0:
+        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
     else:
-        say(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+    return finished
 
 
 def _several() -> bool:

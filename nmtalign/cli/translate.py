@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
     WhichOption,
     bound_caches,
     choose_wait_policy,
+    live_line,
     notifier,
+    own_argument,
+    own_option,
     say,
 )
 from nmtalign.cli.options import Chosen, with_settings
@@ -33,46 +34,25 @@ if TYPE_CHECKING:
 
 _EVERY = 0.1  # seconds between two changes of the progress display
 
-Inputs = Annotated[
-    list[Path] | None, typer.Argument(metavar="INPUT", help="Text or .gz files; - is stdin, the default.")
-]
+Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, which is FILE.partial until it is complete."),
+    Path | None, own_option("Write to FILE, which is FILE.partial until it is complete.", "FILE", "--output -o")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted -o FILE after its last complete line.")]
+Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
 SaveAlignments = Annotated[
-    Path | None, typer.Option(metavar="FILE.h5", help="Also save the attention weights of each translation (HDF5).")
+    Path | None, own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5")
 ]
 SaveAlignmentsOf = Annotated[
     Literal["best", "n-best"],
-    typer.Option(
-        help="Translations in that file: the best of each line, or all of --n-best.",
-        rich_help_panel=f"Advanced: {TEXT}",
-        hidden=True,
-    ),
+    own_option("Translations in that file: the best of each line, or all of --n-best.", panel=TEXT),
 ]
-Weights = Annotated[
-    Literal["float16", "float32"],
-    typer.Option(help="Type of the weights in that file.", rich_help_panel=f"Advanced: {TEXT}", hidden=True),
-]
+Weights = Annotated[Literal["float16", "float32"], own_option("Type of the weights in that file.", panel=TEXT)]
 PrefixFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The beginning of each translation, line by line.",
-        rich_help_panel=f"Advanced: {SEARCH}",
-        hidden=True,
-    ),
+    Path | None, own_option("The beginning of each translation, line by line.", "FILE", panel=SEARCH)
 ]
 PhraseFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Phrases that each translation contains, line by line, separated by tabs.",
-        rich_help_panel=f"Advanced: {SEARCH}",
-        hidden=True,
-    ),
+    own_option("Phrases that each translation contains, line by line, separated by tabs.", "FILE", panel=SEARCH),
 ]
 
 
@@ -130,8 +110,8 @@ def translate(
         # Lines on stdout would be mixed with those of the display if both go to the terminal.
         shown = not quiet and sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
         started = time.monotonic()
-        with _live_progress(files, sources.size()) if shown else contextlib.nullcontext(_no_progress) as progress:
-            files.run(translator, lambda request: progress(request.end), signals.whole)
+        with _progress(files, sources.size(), shown) as show:
+            files.run(translator, lambda request: show(request.end), signals.whole)
         notifier(quiet)(_summary(files, translator, time.monotonic() - started))
 
 
@@ -151,13 +131,11 @@ def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path
 
 def _check_alignments(alignments: Path | None, n_best: bool, files: Sequence[Path | None], output: Path | None) -> None:
     """Raises UsageError where --save-alignments would replace another file, or is missing."""
-    if alignments is None:
-        if n_best:
-            raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
-        return
-    if alignments == output:
+    if n_best and not alignments:
+        raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
+    if alignments and alignments == output:
         raise UsageError(f"{output}: is given for -o and for --save-alignments; give two files")
-    if alignments in files:
+    if alignments and alignments in files:
         raise UsageError(f"{alignments}: is an input; give another file with --save-alignments")
 
 
@@ -188,32 +166,24 @@ def _summary(files: "FileTranslation", translator: "Translator", seconds: float)
     )
 
 
-def _no_progress(end: int) -> None:
-    """Shows nothing."""
-
-
 @contextlib.contextmanager
-def _live_progress(files: "FileTranslation", size: int | None) -> Iterator[Callable[[int], None]]:
+def _progress(files: "FileTranslation", size: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
     """Shows a line on stderr; yields a function that is called with the byte of the input at which a line ends.
 
     `size` in bytes gives the line a bar.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    if not shown:
+        yield lambda end: None
+        return
+    started = last = time.monotonic()
+    with live_line("translating", size) as update:
 
-    clock = (BarColumn(), TimeRemainingColumn()) if size else (TimeElapsedColumn(),)
-    started = shown = time.monotonic()
-    with Progress(
-        TextColumn("{task.description}"), *clock, console=Console(stderr=True), transient=True, redirect_stdout=False
-    ) as display:
-        task = display.add_task("translating", total=size)
-
-        def update(end: int) -> None:
-            nonlocal shown
+        def show(end: int) -> None:
+            nonlocal last
             now = time.monotonic()
-            if now - shown > _EVERY:
+            if now - last > _EVERY:
                 rate = files.words / (now - started)
-                display.update(task, completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
-                shown = now
+                update(completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
+                last = now
 
-        yield update
+        yield show

@@ -3,33 +3,26 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from nmtalign.cli.common import GoldBaseOption, QuietOption, notifier
+from nmtalign.cli.common import GoldBaseOption, QuietOption, notifier, own_argument, own_option
 from nmtalign.errors import UsageError
-
-_STDOUT = Path("-")
+from nmtalign.text.lines import STDOUT
 
 Alignments = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="ALIGNMENTS.h5...",
-        help="Files of `nmtalign align` or `translate --alignments`; several can be compared side by side "
+    own_argument(
+        "ALIGNMENTS.h5...",
+        "Files of `nmtalign align` or `translate --alignments`; several can be compared side by side "
         "[dim](default: alignments.h5)[/dim].",
-        show_default=False,
     ),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page; - writes it to stdout.")]
-Gold = Annotated[Path | None, typer.Option(metavar="FILE", help="Gold links, one line per sentence pair.")]
+Output = Annotated[Path, own_option("The page; - writes it to stdout.", "FILE.html", "--output -o")]
+Gold = Annotated[Path | None, own_option("Gold links, one line per sentence pair.", "FILE")]
 Sentences = Annotated[
-    str | None,
-    typer.Option(metavar="0-99,250", help="Sentences by number, counted from 0 [dim](default: all)[/dim]."),
+    str | None, own_option("Sentences by number, counted from 0 [dim](default: all)[/dim].", "0-99,250")
 ]
-Limit = Annotated[int, typer.Option(metavar="N", help="Largest number of sentences; 0 = all.", min=0)]
-Title = Annotated[str, typer.Option(metavar="TEXT", help="Title [dim](default: the names of the files)[/dim].")]
-Names = Annotated[
-    list[str] | None, typer.Option("--name", metavar="TEXT", help="Name of a file; once per file, in their order.")
-]
+Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0)]
+Title = Annotated[str, own_option("Title [dim](default: the names of the files)[/dim].", "TEXT")]
+Names = Annotated[list[str] | None, own_option("Name of a file; once per file, in their order.", "TEXT", "--name")]
 
 
 def view(
@@ -66,12 +59,12 @@ def view(
         raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
     files = alignments or [Path("alignments.h5")]
     numbers = parse_numbers(sentences) if sentences is not None else None
-    out = Path("/dev/stdout") if output == _STDOUT else output
+    out = Path("/dev/stdout") if output == STDOUT else output
     summary = write_page(
         files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
     )
     tell = notifier(quiet)
     if not summary.complete:
         tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
-    place = "the page to stdout" if output == _STDOUT else output
+    place = "the page to stdout" if output == STDOUT else output
     tell(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")

@@ -248,9 +248,7 @@ class Reproduction:
         corpus = Corpus.open(self._plan.corpus_folder(system))
         config = with_budget(self._plan, system, corpus, seed)
         with self._listener_of(folder) as listen:
-            sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-            model = dataclasses.replace(system.model, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
-            self._trainer = trainer = Trainer(corpus, folder, system.experiment.preset, model, config, listen)
+            self._trainer = trainer = Trainer(corpus, folder, system.experiment.preset, system.model, config, listen)
             if self._halted:  # `stop` was called while the model was created
                 trainer.close()
                 raise Halted(self._halted)

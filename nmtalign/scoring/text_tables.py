@@ -1,11 +1,11 @@
 """A report as lines and tables of text, for a terminal or a pipe."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from nmtalign.scoring.report import Breakdown, Part, Report, Section
 from nmtalign.scoring.resampling import Test
 from nmtalign.scoring.words import UnknownRates, WordBreakdown
+from nmtalign.text.text_table import Row, TextTable
 
 BAR, SHORT_BAR = 20, 12  # columns of the screen
 WIDE = 100  # columns of a terminal from which bars are long
@@ -13,19 +13,6 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SIGNS = {"winner": " *", "tie": " =", "": "  "}
 _TESTS = {"bs": "paired bootstrap of {samples} samples", "ar": "paired approximate randomisation of {trials} trials"}
 _GIVEN = "|scores:given|"  # in the signature of scores that another program computed
-
-Row = Sequence[str]
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """Rows under a head. If the table is too wide, it may be broken between groups of columns."""
-
-    head: Row
-    rows: Sequence[Row]
-    groups: Sequence[int] = ()  # sizes of groups of columns after the fixed ones; () = each column is a group
-    fixed: int = 1  # first columns, which every piece of a broken table repeats
-    left: frozenset[int] = field(default=frozenset({0}))  # columns of text; the others contain numbers
 
 
 def report_blocks(

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from nmtalign.errors import InputError
 
-STDIN = Path("-")
+STDIN = STDOUT = Path("-")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"

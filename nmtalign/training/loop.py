@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -35,6 +35,7 @@ BAD_IN_A_ROW = 10
 class Trainer:
     """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update.
 
+    The vocabulary sizes of the model are those of the corpus.
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
     """
@@ -60,6 +61,8 @@ class Trainer:
         self.device = self.world.device
         self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
         self.bf16 = picks_bf16(config.precision, self.device)
+        sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
+        model_config = replace(model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
         self._given = Given.read(corpus, model_config, config)
         self._fingerprint = fingerprint_of(corpus, model_config, config, self._given.identity)
         self.chosen = eligible(corpus.splits["train"], config.max_length)

@@ -74,7 +74,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     candidates, whose probabilities are normalised over the candidates. An empty source or target consists of `</s>`.
     A pair without any token is not scored; its log-probability is 0, like that of the translation of a blank line.
     Pairs are read as `Translator.translate` reads lines; `available` ones, such as those of files, in large windows.
-    Raises ResourceError with the line if one pair does not fit into memory.
+    Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
@@ -104,6 +104,8 @@ class _PairScorer:
         return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
+        if isinstance(texts, str) or len(texts) != 2:
+            raise UsageError(f"pair {number + 1}: {str(texts)[:60]!r} is not a pair of lines; give (source, target)")
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
         ids = [words.encode(side) for words, side in zip(self._vocabularies, (source, target), strict=True)]
         return _TokenizedPair(number, texts, (source, target), *ids)
@@ -128,7 +130,7 @@ class _PairScorer:
 
 
 def _characters(pair: Pair) -> int:
-    return len(pair[0]) + len(pair[1])
+    return sum(map(len, pair))
 
 
 @dataclass(frozen=True)

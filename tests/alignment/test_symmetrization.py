@@ -17,6 +17,7 @@ from nmtalign.alignment.symmetrization import (
     soft_links,
     symmetrize,
 )
+from nmtalign.errors import UsageError
 
 SIZE = 7
 words = st.integers(0, SIZE - 1)
@@ -140,7 +141,7 @@ def test_examples_by_hand(method, forward, backward, expected) -> None:
 
 
 def test_another_method_is_refused() -> None:
-    with pytest.raises(ValueError, match="not by 'grow'"):
+    with pytest.raises(UsageError, match="not by 'grow'"):
         symmetrize([], [], "grow")  # type: ignore[arg-type]
 
 

@@ -269,7 +269,7 @@ def test_two_files_are_joined_as_two_models_are(run: Run, models: tuple[Path, Pa
         (
             ("ahead.h5", "back.h5", "--method", "best"),
             2,
-            "'best' is not one of 'intersection'",
+            "Invalid value for '--method': 'best' is not one of 'intersection', 'union', 'grow-diag'",
         ),
     ]
     for arguments, code, message in mistakes:

@@ -1,11 +1,11 @@
-"""Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment."""
+"""Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
 import os
 import sys
 
 import pytest
 
-from nmtalign.cli.common import choose_wait_policy, measure_busy_cores
+from nmtalign.cli.common import choose_wait_policy, counted, measure_busy_cores
 
 
 @pytest.fixture
@@ -31,3 +31,14 @@ def test_the_environment_has_precedence(fresh):
 
 def test_busy_cores_is_a_number_of_cores():
     assert 0 <= measure_busy_cores(0.05) <= os.cpu_count() + 1
+
+
+def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd):
+    number, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        for one in counted(range(3), "aligning", "pairs", quiet=False):
+            sys.stdout.write(f"{one}-{one}\n")
+        assert b"aligning: 3 pairs" in os.read(number, 10_000)
+    os.close(number)
+    assert capfd.readouterr().out == "0-0\n1-1\n2-2\n"

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import typer
+from helpers.manual import manual
 
 import nmtalign
 from nmtalign.cli.commands import app
-from nmtalign.cli.manual import manual
 from nmtalign.settings.definition import SECTIONS
 
 SHIPPED = Path(nmtalign.__file__).parent / "docs" / "manual.md"
 
 
 def test_the_shipped_manual_is_up_to_date() -> None:
-    assert SHIPPED.read_text() == manual(), "run: python -m nmtalign.cli.manual > nmtalign/docs/manual.md"
+    assert SHIPPED.read_text() == manual(), "run: python tests/helpers/manual.py > nmtalign/docs/manual.md"
 
 
 def test_the_manual_contains_every_option_and_setting() -> None:

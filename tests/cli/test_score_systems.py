@@ -423,7 +423,7 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
         (["good.fr", "--plot", "figure.png"], 2, "scores by length: give the source with -s, or --length-of reference"),
         (["good.fr", "--html", "page.txt"], 2, "page.txt: a page's name ends in .html"),
         (["good.fr", "--html", "gone/page.html"], 2, "gone/page.html: there is no folder gone; make it first"),
-        (["page.html", "--html", "page.html"], 2, "page.html: is read here and would be replaced"),
+        (["page.html", "--html", "page.html"], 2, "page.html: is also an input"),
         (["good.fr", "--differences", "3"], 2, "--differences: compares systems; give two or more"),
         (["good.fr", "--significance", "ar"], 2, "--significance: compares systems; give two or more"),
         (["good.fr", "--metrics", "bleu,comet"], 2, "unknown 'comet'"),

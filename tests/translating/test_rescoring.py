@@ -174,6 +174,12 @@ def test_errors_of_the_input_come_after_the_pairs_before_them(models: dict[str, 
         next(pairs)
 
 
+@pytest.mark.parametrize("wrong", ["plain string", "ab", ("one",), ("one", "two", "three")])
+def test_what_is_not_a_pair_is_refused(models: dict[str, Path], wrong: Any) -> None:
+    with pytest.raises(UsageError, match="is not a pair of lines"):
+        next(score_pairs(Translator.load(models["one"], threads=1), [wrong]))
+
+
 def test_a_line_is_kept_as_it_is() -> None:
     for line in (
         "0 ||| le chat ||| LogProb= -1.5 Length= 3 ||| -0.5",

@@ -1,6 +1,6 @@
 """The manual of all commands, options, keys of nmtalign.toml and exit codes, made from their definitions.
 
-`python -m nmtalign.cli.manual > nmtalign/docs/manual.md` writes the page that is shipped.
+`python tests/helpers/manual.py > nmtalign/docs/manual.md` writes the page that is shipped.
 """
 
 import inspect

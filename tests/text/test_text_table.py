@@ -2,16 +2,16 @@
 
 import pytest
 
-from nmtalign.cli.tables import Table, aligned, broken
+from nmtalign.text.text_table import TextTable
 from nmtalign.text.width import columns_of
 
-TABLE = Table(
+TABLE = TextTable(
     ["name", "BLEU", "p", "TER", "p"], [["one", "1.00", "0.5", "20.00", ""], ["très", "10.00", "", "3.00", "1"]]
 )
 
 
 def test_texts_stand_left_and_figures_right() -> None:
-    assert aligned(TABLE) == [
+    assert TABLE.lines() == [
         "name   BLEU    p    TER  p",
         "one    1.00  0.5  20.00",
         "très  10.00        3.00  1",
@@ -45,13 +45,13 @@ def test_what_a_text_takes_on_the_screen(text: str, width: int) -> None:
 
 
 def test_wide_letters_do_not_shift_the_columns_behind_them() -> None:
-    lines = aligned(Table(["name", "x"], [["漢字漢字", "1"], ["a", "2"]]))
+    lines = TextTable(["name", "x"], [["漢字漢字", "1"], ["a", "2"]]).lines()
     assert {columns_of(line) for line in lines} == {11}
 
 
 @pytest.mark.parametrize("width", range(10, 60))
 def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
-    pieces = broken(TABLE, width)
+    pieces = TABLE.pieces(width)
     assert [name for piece in pieces for name in piece.head[1:]] == list(TABLE.head[1:])
     for piece in pieces:
         assert piece.head[0] == "name"
@@ -59,7 +59,7 @@ def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
 
 
 def test_groups_stay_together() -> None:
-    table = Table(TABLE.head, TABLE.rows, groups=(2, 2))
-    assert [piece.head for piece in broken(table, 30)] == [["name", "BLEU", "p"], ["name", "TER", "p"]]
-    assert [len(piece.head) for piece in broken(table, 5)] == [3, 3]
-    assert [piece.head for piece in broken(table, 100)] == [list(TABLE.head)]
+    table = TextTable(TABLE.head, TABLE.rows, groups=(2, 2))
+    assert [piece.head for piece in table.pieces(30)] == [["name", "BLEU", "p"], ["name", "TER", "p"]]
+    assert [len(piece.head) for piece in table.pieces(5)] == [3, 3]
+    assert [piece.head for piece in table.pieces(100)] == [list(TABLE.head)]
