@@ -104,12 +104,14 @@ def align(
     """Yields the soft alignment of each pair (source line, target line), in order.
 
     `models` is the folder of one model, or the folders of a forward and a backward model. `settings` are those of
-    section [align], such as reading="posterior". Raises UsageError for a model without attention.
+    section [align], such as reading="posterior". Raises UsageError for a model without attention and for what is not a
+    pair.
     """
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import align as align_with
+    from nmtalign.text.lines import checked_pairs
 
-    return align_with(loaded, pairs, config)
+    return align_with(loaded, checked_pairs(pairs), config)
 
 
 def write_alignments(
@@ -184,15 +186,16 @@ def lexicon(
     The pairs are those of two texts, of a prepared corpus or of an alignment file (`source`), or pairs of tokenised
     lines with words between spaces. `links` is a file of links of the two texts, which are counted; `model` is the
     model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
-    such as iterations=3. Raises InputError if there are no pairs to learn from.
+    such as iterations=3. Raises UsageError for what is not a pair, InputError if there are no pairs to learn from.
     """
     config = settings_of(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
     from nmtalign.alignment.model1 import read_bitext
     from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
+    from nmtalign.text.lines import checked_pairs
     from nmtalign.text.tokenizer import Tokenizers
 
     if not isinstance(source, str | Path):
-        return learn_lexicon(read_bitext(source, Tokenizers.spaced()), config)
+        return learn_lexicon(read_bitext(checked_pairs(source), Tokenizers.spaced()), config)
     paths = [None if path is None else Path(path) for path in (target, links, model)]
     return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
 

@@ -29,6 +29,9 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
     records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
     assert [record.weights.shape for record in records] == [(3, 3), (1, 1)]
+    for function in (lambda pairs: nmtalign.align(model, pairs), nmtalign.lexicon):
+        with pytest.raises(nmtalign.UsageError, match=r"pair 1: 'a line' is not a pair of lines"):
+            list(function(["a line"]))
     (gold := tmp_path / "gold").write_text("0-0 1-1 2-2\n" * 20)
     done = nmtalign.write_alignments(model, *pair, tmp_path / "a.h5", gold=gold, links="threshold", threshold=0.1)
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:

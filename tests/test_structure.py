@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,27 @@ def test_a_file_keeps_the_rules_of_the_house(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"print", "exit", "eval", "exec"}, f"{path.name}:{node.lineno}"
     assert len(path.read_text().splitlines()) <= 360
+
+
+def test_names_of_files_and_classes_are_unique():
+    files = Counter(path.name for path in FILES if path.name != "__init__.py")
+    classes = Counter(
+        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in (files + classes).items() if count > 1] == []
+
+
+def test_imports_have_no_circles():
+    """Neither at the top of a file nor inside a function; only annotations may need a circle."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    graph = {}
+    for name, path in modules.items():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+        graph[name] = {found for found in imported(tree) if found in modules}
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_top_level_holds_what_its_owner_fixed():

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.functional import over_steps, tanh, wide
-from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -160,6 +159,7 @@ class Attention(Initialised, ABC):
         "key_weight": Role.ATTENTION,
         "vector": Role.ENERGY,
     }
+    pass_class: ClassVar[type[AttentionPass]]
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -168,10 +168,6 @@ class Attention(Initialised, ABC):
     @abstractmethod
     def keys(self, annotations: Tensor) -> Tensor:
         """The part of the energies that no step changes: (B, Tx, 2n) to (B, Tx, .)."""
-
-    @abstractmethod
-    def begin(self, inputs: AttentionInputs) -> AttentionPass:
-        """A pass of this alignment model."""
 
     def parameters_in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The parameters of a pass, in a dtype, in the order of `AttentionPass.d_parameters`."""
@@ -261,6 +257,8 @@ class AdditiveAttentionPass(AttentionPass):
 class AdditiveAttention(Attention):
     """The paper's alignment model: W_a, U_a and v_a with n' units."""
 
+    pass_class = AdditiveAttentionPass
+
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config)
         size = config.attention_hidden
@@ -276,14 +274,6 @@ class AdditiveAttention(Attention):
         """W_a, and v_a over the temperature: so no energy has to be divided."""
         vector = self.vector if self._temperature == 1 else self.vector / self._temperature
         return self.query_weight.to(dtype), vector.to(dtype)
-
-    def begin(self, inputs: AttentionInputs) -> AttentionPass:
-        """A pass; with fused kernels on a GPU that runs them, for one row per sentence."""
-        if inputs.rows > len(inputs.memory.values) or missing(inputs.memory.values.device):
-            return AdditiveAttentionPass(inputs)
-        from nmtalign.core.gpu.fused_attention import FusedAttentionPass
-
-        return FusedAttentionPass(inputs)
 
 
 def _in_partial_sums(vector: Tensor) -> Tensor:

@@ -69,13 +69,11 @@ class DotAttention(Attention):
     direction it is the annotation itself. Contexts are sums of complete annotations.
     """
 
+    pass_class = DotAttentionPass
+
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config)
         self._size = config.hidden
-
-    def begin(self, inputs: AttentionInputs) -> AttentionPass:
-        """A pass."""
-        return DotAttentionPass(inputs)
 
     def keys(self, annotations: Tensor) -> Tensor:
         """The sum of the directions, over the temperature: (B, Tx, 2n) to (B, Tx, n)."""

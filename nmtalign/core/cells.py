@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_
-from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import Cell
 
@@ -142,14 +141,6 @@ class GatedCell(Initialised):
         """(weight (*D, 3n, n), bias (*D, n) or None) of the recurrence, in a dtype."""
         bias = self.inner_bias()
         return self.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
-
-    def pass_on(self, device: torch.device) -> type[CellPass]:
-        """The class of a pass of this cell: fused kernels on a GPU that runs them, else PyTorch's operations."""
-        if missing(device):
-            return self.pass_class
-        from nmtalign.core.gpu.fused_cells import FUSED_PASSES
-
-        return FUSED_PASSES.get(self.pass_class, self.pass_class)
 
 
 class PaperCellPass(CellPass):

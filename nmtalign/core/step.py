@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from nmtalign.core.attention import (
     KEPT_BYTES,
     AdditiveAttention,
+    AdditiveAttentionPass,
     Attention,
     AttentionInputs,
     AttentionPass,
@@ -28,6 +29,7 @@ from nmtalign.core.attention import (
 from nmtalign.core.attention_variants import Coverage, CoverageAttentionPass, DotAttention, GeneralAttention
 from nmtalign.core.cells import CELLS, CellPass, GatedCell
 from nmtalign.core.functional import add_product, apply, over_steps, product, take_once, wide
+from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -208,7 +210,7 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     """
     recurrent, differentiate = cell.recurrent(inputs.dtype), torch.is_grad_enabled()
     with torch.no_grad():
-        cells = cell.pass_on(initial.device)(initial, *recurrent, skip, len(inputs), differentiate)
+        cells = _cell_pass(cell, initial.device)(initial, *recurrent, skip, len(inputs), differentiate)
     step = DecoderStep(cells, None, inputs, None, False, None, len(inputs))
     (states,) = apply(_Pass, step, inputs, initial, *recurrent)
     return states  # type: ignore[no-any-return]
@@ -267,7 +269,7 @@ class Decoder(Initialised):
             parameters = self._attention_parameters(memory, dtype)
             rows, differentiate = len(memory.initial), torch.is_grad_enabled()
             with torch.no_grad():
-                pass_class = self.cell.pass_on(words.device)
+                pass_class = _cell_pass(self.cell, words.device)
                 cells = pass_class(memory.initial, *recurrent, None, len(inputs), differentiate)
                 arguments = AttentionInputs(memory, parameters, rows, length, differentiate, None, kept_bytes)
                 attention = self._begin_attention(arguments)
@@ -292,7 +294,7 @@ class Decoder(Initialised):
             parameters = self._attention_parameters(memory, dtype)
             attention = self._begin_attention(AttentionInputs(memory, parameters, rows, coverage=state.coverage))
         updates = 0 if first and self.update_first else 1
-        cells = self.cell.pass_on(word_inputs.device)(
+        cells = _cell_pass(self.cell, word_inputs.device)(
             state.hidden, *self.cell.recurrent(dtype), None, updates, differentiate=False
         )
         step = DecoderStep(cells, attention, word_inputs[None], None, self.update_first, state.context, 1)
@@ -322,4 +324,21 @@ class Decoder(Initialised):
     def _begin_attention(self, inputs: AttentionInputs) -> AttentionPass | None:
         if self.coverage is not None:
             return CoverageAttentionPass(inputs)
-        return None if self.attention is None else self.attention.begin(inputs)
+        if self.attention is None:
+            return None
+        pass_class = self.attention.pass_class
+        one_row = inputs.rows == len(inputs.memory.values)  # the kernels compute one row per sentence
+        if pass_class is AdditiveAttentionPass and one_row and not missing(inputs.memory.values.device):
+            from nmtalign.core.gpu.fused_attention import FusedAttentionPass
+
+            pass_class = FusedAttentionPass
+        return pass_class(inputs)
+
+
+def _cell_pass(cell: GatedCell, device: torch.device) -> type[CellPass]:
+    """The class of a pass of a cell: fused kernels on a GPU that runs them, else PyTorch's operations."""
+    if missing(device):
+        return cell.pass_class
+    from nmtalign.core.gpu.fused_cells import FUSED_PASSES
+
+    return FUSED_PASSES.get(cell.pass_class, cell.pass_class)

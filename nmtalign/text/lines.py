@@ -4,11 +4,11 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nmtalign.errors import InputError
+from nmtalign.errors import InputError, UsageError
 
 STDIN = STDOUT = Path("-")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
@@ -20,6 +20,14 @@ _BUFFER = 1 << 20  # bytes
 def shown(path: Path) -> str:
     """The name of a text file in messages; `-` is standard input."""
     return "standard input" if path == STDIN else str(path)
+
+
+def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yields pairs (source line, target line); raises UsageError for anything else."""
+    for number, pair in enumerate(pairs, 1):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise UsageError(f"pair {number}: {str(pair)[:60]!r} is not a pair of lines; give (source, target)")
+        yield pair
 
 
 def open_bytes(path: Path) -> BinaryIO:

@@ -15,7 +15,7 @@ from nmtalign.data.batches import make_source
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.search.hypotheses import Array
 from nmtalign.search.scorer import force
-from nmtalign.text.lines import read_lines, read_pairs, shown
+from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import Workers
@@ -79,7 +79,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
     with Workers(translator.loaded.device, ahead=available or isinstance(pairs, Sequence)) as workers:
-        read = windows(pairs, max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
+        read = windows(checked_pairs(pairs), max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
         for results in workers.read_ahead(scorer.window(window, workers) for window in read):
             yield from results
 
@@ -104,8 +104,6 @@ class _PairScorer:
         return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
-        if isinstance(texts, str) or len(texts) != 2:
-            raise UsageError(f"pair {number + 1}: {str(texts)[:60]!r} is not a pair of lines; give (source, target)")
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
         ids = [words.encode(side) for words, side in zip(self._vocabularies, (source, target), strict=True)]
         return _TokenizedPair(number, texts, (source, target), *ids)

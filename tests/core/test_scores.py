@@ -87,7 +87,7 @@ def test_energies_do_not_depend_on_what_stands_beside_them(rounding):
     def energies(queries, keys):
         memory = Memory(keys, keys, None, queries[:, 0])
         rows = queries.flatten(0, 1)
-        return attention.begin(AttentionInputs(memory, (), len(rows))).energies(0, rows)
+        return attention.pass_class(AttentionInputs(memory, (), len(rows))).energies(0, rows)
 
     whole = energies(queries, keys)
     tolerance = rounding.of(float((queries.abs() @ keys.abs().mT).max()), 2 * 24)
