@@ -47,7 +47,7 @@ def test_bare_draws_the_workspace_s_model_in_the_terminal(folder: Path) -> None:
     done = run(folder, "--training", LC_ALL="C", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["loss", "a", "word", "perplexity"]
+    assert lines[0].split() == ["loss", "per", "word", "perplexity"]
     assert ["dev", "BLEU", "21.50"] in [line.split() for line in lines]
     assert lines[-1] == f"dev BLEU, greedy: {SIGNATURE}"
     (folder / "nmtalign.toml").write_text('model = "other/model"\n')
