@@ -154,6 +154,7 @@ def test_train_takes_the_batches_of_a_corpus(bench, reversal):
     assert 0.5 < found["workload"]["useful"] <= 1
 
 
+@pytest.mark.slow
 def test_scaling_measures_each_axis_and_draws_it(bench, tmp_path):
     pytest.importorskip("matplotlib")
     result = bench(
@@ -225,6 +226,7 @@ def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
     assert re.search(r"(mini-batch |batch_size\": )3\b", told)
 
 
+@pytest.mark.slow
 def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):
     # A separate process: Triton's interpreter must be chosen before Triton is imported.
     command = [sys.executable, BENCH, "gpu", "--device", "cpu", "--json", "gpu.json"]

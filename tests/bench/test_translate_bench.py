@@ -128,6 +128,7 @@ def test_the_lexicon_names_so_many_words_beside_the_most_frequent(tmp_path):
     assert {target for _, target, _ in entries} == set(texts.words[1][10:20])
 
 
+@pytest.mark.slow
 def test_translate_measures_everything_and_writes_json(bench, tmp_path):
     result = bench(
         *("translate", "--size", "tiny", "--vocabulary", 90, "--hidden", 16, "--length", 5, "--sentences", 6),
@@ -154,6 +155,7 @@ def test_translate_measures_everything_and_writes_json(bench, tmp_path):
     assert "as the released code" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_model_on_real_text_is_given_its_costs(bench, tmp_path, random_model_directory):
     words = [f"w{number}" for number in range(30)]
     model = random_model_directory(tmp_path / "made", words, words, lambda made: made.readout.output_weight.mul_(9))

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from helpers.command_line import command
 
-QUICK = ["--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
+QUICK = ["--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8", "--bleu-sentences", "5"]
 
 
 @pytest.fixture
