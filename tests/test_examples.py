@@ -1,7 +1,5 @@
 """Every script in examples/ is run, on a corpus of 400 pairs and for a few updates."""
 
-import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +15,8 @@ QUICK = ["--preset", "tiny", "--max-updates", "4"]
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
     """Runs a script of examples/ with an `nmtalign` on the PATH."""
-    binaries = tmp_path_factory.mktemp("bin")
-    command = binaries / "nmtalign"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
-    command.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PAIRS": "400", "BEAM": "1"}
+    environment = command_line.environment_with_nmtalign(tmp_path_factory.mktemp("bin"))
+    environment |= {"PAIRS": "400", "BEAM": "1"}
     environment["SUBWORDS"] = "300"
 
     def run(script, *arguments, cwd, stdin=""):

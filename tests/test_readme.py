@@ -5,9 +5,7 @@ Budgets are made smaller. The commands of a page run one after the other, as a r
 
 import csv
 import json
-import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,11 +51,7 @@ def blocks(language, path=README):
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory):
     """The environment of a user with an installed nmtalign."""
-    binaries = tmp_path_factory.mktemp("bin")
-    command = binaries / "nmtalign"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(command_line.command())} "$@"\n')
-    command.chmod(0o755)
-    return {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return {**command_line.environment_with_nmtalign(tmp_path_factory.mktemp("bin")), "PYTHONPATH": str(ROOT)}
 
 
 def run_shell(codes, folder, environment):

@@ -25,6 +25,16 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-ISB", __file__, _server(), *(str(one) for one in arguments)]
 
 
+def environment_with_nmtalign(folder) -> dict[str, str]:
+    """The environment of a user with nmtalign installed: the command `nmtalign`, made in `folder`, is on the PATH."""
+    import shlex
+
+    program = folder / "nmtalign"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
 def run_nmtalign(*arguments, cwd, stdin=b"", variables=None):
     """Runs `nmtalign ARGUMENTS` in the folder `cwd`, with `variables` added to the environment."""
     import subprocess
