@@ -13,12 +13,25 @@ if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize
-    from nmtalign.api import aer, align, describe, lexicon, prepare, score_pairs, train, write_alignments
+    from nmtalign.api import (
+        aer,
+        align,
+        application,
+        describe,
+        export_model,
+        lexicon,
+        prepare,
+        score_pairs,
+        train,
+        write_alignments,
+    )
+    from nmtalign.columns import AlignBatch, TranslateBatch
     from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
 __all__ = [
+    "AlignBatch",
     "AlignmentFile",
     "AlignmentRecord",
     "FormatError",
@@ -27,13 +40,16 @@ __all__ = [
     "Request",
     "ResourceError",
     "TrainingError",
+    "TranslateBatch",
     "Translation",
     "Translator",
     "UsageError",
     "__version__",
     "aer",
     "align",
+    "application",
     "describe",
+    "export_model",
     "lexicon",
     "prepare",
     "score",
@@ -43,15 +59,29 @@ __all__ = [
     "write_alignments",
 ]
 _MODULES = {
+    "AlignBatch": "nmtalign.columns",
     "AlignmentFile": "nmtalign.alignment.alignment_file",
     "AlignmentRecord": "nmtalign.alignment.links",
     "Request": "nmtalign.translating.translation",
+    "TranslateBatch": "nmtalign.columns",
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
     "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
-        ("aer", "align", "describe", "lexicon", "prepare", "score_pairs", "train", "write_alignments"), "nmtalign.api"
+        (
+            "aer",
+            "align",
+            "application",
+            "describe",
+            "export_model",
+            "lexicon",
+            "prepare",
+            "score_pairs",
+            "train",
+            "write_alignments",
+        ),
+        "nmtalign.api",
     ),
 }
 

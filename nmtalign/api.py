@@ -4,20 +4,25 @@ Settings are keyword arguments with the names, values and defaults of nmtalign.t
 All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
+from nmtalign.model_files import with_first_model
+from nmtalign.serving import need_server
 from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig
-from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.command_settings import ExportConfig, PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from nmtalign.alignment.aligning import AlignmentSummary
     from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
@@ -33,18 +38,19 @@ StrPath = str | Path
 
 def prepare(
     source: StrPath,
-    target: StrPath,
+    target: StrPath | None,
     folder: StrPath,
     *,
     languages: tuple[str, str],
-    dev: tuple[StrPath, StrPath] | None = None,
-    test: tuple[StrPath, StrPath] | None = None,
+    dev: StrPath | tuple[StrPath, StrPath] | None = None,
+    test: StrPath | tuple[StrPath, StrPath] | None = None,
     force: bool = False,
     **settings: Any,
 ) -> "Summary":
-    """Prepares a corpus from two texts, as `nmtalign prep` does, and returns its counts.
+    """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
 
-    The texts are plain or .gz files that are aligned line by line, and so are `dev` and `test`, (source, target) each.
+    `source` and `target` are files that are aligned line by line; without `target`, `source` is a TSV or TMX file with
+    both languages. `dev` and `test` are (source, target), or one TSV or TMX file. All files may be compressed.
     `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
     section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
     corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
@@ -53,10 +59,10 @@ def prepare(
     config = settings_of(PrepConfig, layer)
     from nmtalign.data.prepare import prepare as prepare_corpus
 
-    pairs = [None if pair is None else (Path(pair[0]), Path(pair[1])) for pair in (dev, test)]
-    texts = Path(source), Path(target)
+    dev_texts, test_texts = (None if one is None else _paths(one) for one in (dev, test))
     with naming(layer):
-        return prepare_corpus(texts, Path(folder), config, languages, pairs[0], pairs[1], force=force)
+        train_texts = _paths((source, target))
+        return prepare_corpus(train_texts, Path(folder), config, languages, dev_texts, test_texts, force=force)
 
 
 def train(
@@ -70,20 +76,29 @@ def train(
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
-    `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset.
+    `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
+    init_from="model/" the training starts with the weights of another model, and has its architecture.
     The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
     returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
     contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
     """
-    layers = (f"preset {preset}", settings_of_preset(preset)), _layer("train", settings, ModelConfig, TrainingConfig)
-    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
+    layer = _layer("train", settings, ModelConfig, TrainingConfig)
+    layers = with_first_model(((f"preset {preset}", settings_of_preset(preset)), layer), Path(folder))
+    settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
     from nmtalign.data.corpus import Corpus
+    from nmtalign.training.fit import fit_preset
     from nmtalign.training.loop import Trainer
 
     corpus = Corpus.open(Path(data))
-    heard = [] if events is None else events
+    layers = fit_preset(layers, preset, corpus, Path(folder), restart)
+    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
+
+    def listen(event: "Event") -> None:
+        if events is not None and event.recorded:
+            events.append(event)
+
     with naming(*layers):
-        return Trainer(corpus, Path(folder), preset, model_config, config, heard.append, restart).run()
+        return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
 
 
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
@@ -123,19 +138,29 @@ def write_alignments(
     resume: bool = False,
     gold: StrPath | None = None,
     gold_base: int | None = None,
+    reverse_gold: bool = False,
     **settings: Any,
 ) -> "AlignmentSummary":
     """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts and error rates.
 
     `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
-    with those of `gold`, whose positions count from `gold_base`. Raises UsageError for a model without attention,
-    InputError for texts of unequal length, ResourceError if the disk is full.
+    with those of `gold`, whose positions count from `gold_base` and have the target first with `reverse_gold`. Raises
+    UsageError for a model without attention, InputError for texts of unequal length, ResourceError if the disk is full.
     """
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import AlignmentRun
 
     texts, links = (Path(source), Path(target)), None if gold is None else Path(gold)
-    run = AlignmentRun(loaded, *texts, config, output=Path(output), resume=resume, gold=links, gold_base=gold_base)
+    run = AlignmentRun(
+        loaded,
+        *texts,
+        config,
+        output=Path(output),
+        resume=resume,
+        gold=links,
+        gold_base=gold_base,
+        reverse_gold=reverse_gold,
+    )
     with run:
         for _ in run:
             pass
@@ -200,6 +225,35 @@ def lexicon(
     return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
 
 
+def application(
+    translators: "Sequence[Translator]", *, notify: Callable[[str], None] = lambda message: None, **settings: Any
+) -> "Starlette":
+    """Returns the ASGI application of `nmtalign serve`, for uvicorn or another server: `uvicorn module:app`.
+
+    Each translator translates another direction. `settings` are those of section [serve]; a server behind another name
+    than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
+    UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
+    """
+    config = settings_of(ServeConfig, _layer("application", settings, ServeConfig))
+    need_server()
+    from nmtalign.serving.application import make_application
+    from nmtalign.serving.served_models import ServedModels
+
+    return make_application(ServedModels(translators, AlignConfig()), config, notify)
+
+
+def export_model(model: StrPath, folder: StrPath, *, force: bool = False, **settings: Any) -> None:
+    """Writes a small copy of a model, without the files of its training, as `nmtalign export` does.
+
+    `settings` are those of section [export], such as weights="int8". `force` replaces an earlier export in `folder`.
+    Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
+    """
+    config = settings_of(ExportConfig, _layer("export_model", settings, ExportConfig))
+    from nmtalign.model_directory import export_model as copy_model
+
+    copy_model(Path(model), Path(folder), config.weights, force)
+
+
 def describe(path: StrPath) -> Mapping[str, Any]:
     """Describes a model directory, a prepared corpus or an alignment file, as `nmtalign info --format json` does.
 
@@ -224,6 +278,12 @@ def describe(path: StrPath) -> Mapping[str, Any]:
             facts: Mapping[str, Any] = alignments.info()
         return facts
     raise FormatError(f"{path}: contains neither a model (config.json) nor a prepared corpus (corpus.h5)")
+
+
+def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
+    """(source, target) as paths; the target is None for one file with both languages."""
+    source, target = texts if isinstance(texts, tuple) else (texts, None)
+    return Path(source), None if target is None else Path(target)
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
 
@@ -49,7 +49,7 @@ def stream_number(path: Path) -> int | None:
 
     Callers check this first: if such a stream is redirected to a file, the name looks like a name of that file.
     """
-    name = os.path.abspath(path)  # noqa: PTH100 - `resolve` would follow links
+    name = os.path.splitdrive(os.path.abspath(path))[1].replace(os.sep, "/")  # noqa: PTH100 - `resolve` follows links
     match = _STREAM.fullmatch(name)
     return int(match[1]) if match else _STREAMS.get(name)
 
@@ -147,7 +147,7 @@ def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
         with disk_errors(path):
             _begin(temporary, final)
             yield temporary
-            with temporary.open("rb") as stream:
+            with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
                 os.fsync(stream.fileno())
             if keep is not None and final.is_file():
@@ -187,7 +187,7 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 def lock(stream: IO[bytes] | int) -> bool:
     """Locks an open file or folder until it is closed; returns False if another process has locked it.
 
-    On a system or a file system without locks it returns True.
+    Without locks it returns True.
     """
     if fcntl is not None:
         try:
@@ -199,12 +199,18 @@ def lock(stream: IO[bytes] | int) -> bool:
     return True
 
 
+def is_left_behind(path: Path) -> bool:
+    """Returns whether the process that made and locked a file has ended; False on a system without locks."""
+    with contextlib.suppress(OSError), path.open("rb") as stream:
+        return fcntl is not None and lock(stream)
+    return False
+
+
 def _is_at(descriptor: int, path: Path) -> bool:
     """Returns whether an open file or folder still has this path: another process may have renamed or removed it."""
-    try:
+    with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
+    return False
 
 
 class PartialFile:
@@ -264,17 +270,26 @@ class PartialFile:
     def set_aside(self) -> None:
         """Renames FILE.partial to FILE.partial.old and opens an empty FILE.partial."""
         with disk_errors(self.partial):
-            self.partial.replace(self.old)
-        self.stream.close()
+            self.rename(self.old)
         self.open()
+
+    def rename(self, path: Path) -> None:
+        """Renames FILE.partial and closes it."""
+        self._end(lambda: self.partial.replace(path))
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it if it is empty, or with `remove`."""
         if self._stream is not None:
-            if remove or self.is_empty():
-                self.partial.unlink(missing_ok=True)
-            self._stream.close()
-            self._stream = None
+            remove = remove or self.is_empty()
+            self._end(lambda: self.partial.unlink(missing_ok=True) if remove else None)
+
+    def _end(self, change: Callable[[], object]) -> None:
+        """Renames or removes the file under its lock. Windows, which does not change open files, closes it before."""
+        if fcntl is None:
+            self.stream.close()
+        change()
+        self.stream.close()
+        self._stream = None
 
 
 @contextlib.contextmanager
@@ -325,20 +340,18 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
 
 
 def free_space(folder: Path) -> int | None:
-    """Returns the free bytes on the disk of a folder; None if the system does not report them."""
-    try:
+    """Returns the free bytes on the disk of a folder, or None."""
+    with contextlib.suppress(OSError, AttributeError):
         usage = shutil.disk_usage(folder)
-    except (OSError, AttributeError):
-        return None
-    return usage.free if usage.total else None
+        return usage.free if usage.total else None
+    return None
 
 
 def sweep(folder: Path) -> None:
     """Removes the incomplete files that killed processes have left in a folder."""
     for path in folder.glob(f".*{_PARTIAL}"):
-        with contextlib.suppress(OSError), path.open("rb") as stream:
-            if lock(stream):
-                path.unlink()
+        if is_left_behind(path):
+            path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

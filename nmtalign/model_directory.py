@@ -15,11 +15,16 @@
 | train.jsonl                         | the events of the training, one per line                               |
 | translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
 | backward                            | the model of the other direction, if both were trained together        |
+
+`export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
 """
 
+import filecmp
 import json
 import math
+import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,11 +38,14 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
+    BACKWARD,
     BEST,
+    CALIBRATION,
     CONFIG,
     FORMAT,
     FORMAT_VERSION,
     LAST,
+    LOG,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
     SOURCE_VOCABULARY,
@@ -47,13 +55,24 @@ from nmtalign.model_files import (
     check_files,
     find_weights,
     hash_of,
+    model_config,
     read_settings,
 )
-from nmtalign.settings.definition import Device, Precision, resolve
+from nmtalign.settings.command_settings import StoredWeights
+from nmtalign.settings.definition import Device, Precision
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import check_tensors, load_tensors, read_shapes
+from nmtalign.tensor_file import (
+    OF_THE_FILE,
+    check_tensors,
+    int8_rows,
+    load_tensors,
+    read_metadata,
+    read_shapes,
+    save_tensors,
+)
+from nmtalign.text.direction import TextFit
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import Vocabulary, load_vocabularies
 from nmtalign.untrusted import parse_json
 from nmtalign.version import __version__
 
@@ -73,6 +92,7 @@ class LoadedModel:
     tokenizers: Tokenizers
     settings: Mapping[str, Any]
     device: torch.device
+    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.confidence)
 
     @property
     def source_language(self) -> str:
@@ -84,6 +104,10 @@ class LoadedModel:
         """The target language."""
         return str(self.settings["target_language"])
 
+    def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
+        """Compares a text that should be in the source language (side 0) or the target language with both."""
+        return TextFit(self.tokenizers, (self.source_vocabulary, self.target_vocabulary), side, tokenized)
+
     @cached_property
     def hash(self) -> str:
         """The SHA-256 of the model; see `hash_of`."""
@@ -91,11 +115,17 @@ class LoadedModel:
 
 
 def create_model_directory(
-    folder: Path, corpus: "Corpus", preset: str, model: ModelConfig, training: TrainingConfig
+    folder: Path,
+    corpus: "Corpus",
+    preset: str,
+    model: ModelConfig,
+    training: TrainingConfig,
+    given: Mapping[str, str] | None = None,
 ) -> None:
     """Writes all files except the weights; config.json is written last, so that a folder with it is complete.
 
-    Removes the checkpoints of another run and incomplete files first.
+    `given` are the hashes of the files with which the training begins, by setting. Removes the checkpoints of another
+    run and incomplete files first.
     """
     make_folder(folder)
     with disk_errors(folder):
@@ -117,18 +147,15 @@ def create_model_directory(
         "training": asdict(training),
         "prep": dict(corpus.settings),
         "corpus": corpus.hash,
+        "given": dict(given or {}),
         "files": {name: sha256_of(folder / name) for name in names},
     }
+    _write_settings(folder, settings)
+
+
+def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     with atomic_text(folder / CONFIG) as stream:
         stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-
-
-def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
-    """The model's sizes and options in config.json; raises FormatError."""
-    try:
-        return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
-    except UsageError as error:
-        raise FormatError(str(error)) from None
 
 
 def load_model(
@@ -141,32 +168,100 @@ def load_model(
     settings = read_settings(folder)
     check_files(folder, settings)
     config = model_config(folder, settings)
-    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
-    if (len(source), len(target)) != (config.source_vocabulary_size, config.target_vocabulary_size):
-        raise FormatError(f"{folder}: the vocabularies do not have the sizes that {CONFIG} records")
+    source, target = load_vocabularies(folder, config)
     weights_file = find_weights(folder, which)
     with torch.device("meta"):
         model = TranslationModel(config)
     chosen = pick_device(device)
-    assign_weights(model, weights_file, chosen)
+    metadata = assign_weights(model, weights_file, chosen)
     if picks_bf16(precision, chosen):
         model.to(torch.bfloat16)
     model.eval().requires_grad_(False)
     tokenizers = Tokenizers.load(folder)
-    return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen)
+    calibration = metadata.get(CALIBRATION, "")
+    return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen, calibration)
 
 
-def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> None:
-    """Assigns the weights of a file to a model; on the CPU they are mapped, not copied."""
+def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> dict[str, str]:
+    """Assigns the weights of a file to a model; on the CPU they are mapped, not copied. Returns the file's metadata."""
     expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     try:
         fits = read_shapes(path) == expected
-        tensors = load_tensors(path, str(device))[0] if fits else {}
+        tensors, metadata = load_tensors(path, str(device)) if fits else ({}, {})
     except FormatError as error:
         raise FormatError(f"{error}; `nmtalign info {path.parent}` reports which files are intact") from None
     if not fits:
         raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
     model.load_state_dict(tensors, assign=True)
+    return metadata
+
+
+def export_model(model: Path, folder: Path, weights: StoredWeights = "fp32", force: bool = False) -> None:
+    """Writes a copy of a model without the files of its training; `folder` appears only when it is complete.
+
+    The copy has the best weights: exactly, or with `weights` = int8 in eight bits (`nmtalign.tensor_file.int8_rows`).
+    Every other file of the model is copied, too, except HDF5 files and symbolic links that config.json does not name.
+    An earlier export in `folder` is replaced with `force`; any other folder with files is never replaced. Raises
+    UsageError for such a folder, FormatError for a damaged model.
+    """
+    target = Path(os.path.realpath(folder))
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{folder}: is a file; give the name of a folder with -o")
+    make_folder(target.parent)
+    with disk_errors(folder), tempfile.TemporaryDirectory(".partial", f".{target.name}.", target.parent) as work:
+        new = Path(work) / "new"
+        _export(model, new, weights)
+        if not target.exists() or _may_replace(folder, new, force):
+            if target.exists():
+                target.replace(Path(work) / "old")
+            new.replace(target)
+
+
+def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
+    loaded = load_model(model, device="cpu")
+    tensors, found = loaded.model.state_dict(), read_metadata(loaded.weights_file)
+    metadata = {name: value for name, value in found.items() if name not in OF_THE_FILE}
+    if weights == "int8":
+        try:
+            tensors, metadata["weights"] = int8_rows(tensors), weights
+        except ValueError as error:
+            raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
+    make_folder(folder)
+    save_tensors(folder / BEST, tensors, metadata)
+    named = loaded.settings["files"]
+    for path in sorted(model.iterdir()):
+        if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
+            with atomic_path(folder / path.name) as temporary:
+                shutil.copyfile(path, temporary)
+    if (model / BACKWARD / CONFIG).is_file():
+        _export(model / BACKWARD, folder / BACKWARD, weights)
+    _write_settings(folder, {**loaded.settings, "exported": weights})
+
+
+def _is_of_training(path: Path) -> bool:
+    """Whether a file of a model directory is not needed to use the model: weights, states, logs, and its corpus."""
+    return path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
+
+
+def _may_replace(folder: Path, new: Path, force: bool) -> bool:
+    """Whether a finished export replaces the existing folder; False if both are equal. Raises UsageError."""
+    files = {path.relative_to(new) for path in new.rglob("*") if path.is_file()}
+    if all((folder / file).is_file() and filecmp.cmp(folder / file, new / file, False) for file in files):
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        replaceable = "exported" in read_settings(folder)
+    except FormatError:
+        replaceable = False
+    if not replaceable:
+        raise UsageError(f"{folder}: contains other files, which would be lost; give a new folder with -o")
+    if not force:
+        raise UsageError(
+            f"{folder}: contains another exported model, which would be lost; give another folder with -o, or --force "
+            "to replace it"
+        )
+    return True
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
@@ -178,6 +273,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     check_files(folder, settings)
     files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
     parameters = next((files[name]["parameters"] for name in (BEST, LAST) if "parameters" in files.get(name, {})), 0)
+    state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
     return {
         "kind": "model",
         "format_version": settings["format_version"],
@@ -185,6 +281,8 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "preset": settings.get("preset"),
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": parameters,
+        "weights": files.get(BEST, {}).get("weights", "fp32"),
+        "training_state": "none; it was exported" if "exported" in settings else state,
         "files": files,
         "model": settings["model"],
         "training": settings["training"],
@@ -199,7 +297,10 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
         counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
-        return {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+        facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+        if CALIBRATION in metadata:
+            facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
+        return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}
     except FormatError as error:

@@ -5,12 +5,15 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
+from nmtalign.settings.definition import Layer, convert, definitions, resolve, toml, written
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.untrusted import open_regular, read_json
 from nmtalign.version import __version__
 
@@ -20,6 +23,9 @@ CONFIG = "config.json"
 SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
 BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
+LOG = "train.jsonl"
+BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
+CALIBRATION = "calibration"  # in the metadata of best.safetensors
 Which = Literal["best", "last"]
 
 CHUNK = 8 << 20  # bytes that are hashed at a time
@@ -40,14 +46,37 @@ _KEYS: Mapping[str, type] = {
 }
 
 
+def kind_of(path: Path) -> str:
+    """What a path is, for the message that it is not what a command needs; "" if nothing is there."""
+    if path.is_dir():
+        held = next((kind for name, kind in _HELD.items() if (path / name).is_file()), "")
+        return f"a folder with {held}" if held else "a folder"
+    if not path.is_file():
+        return ""
+    try:
+        with open_regular(path) as stream:
+            start = stream.read(1024)
+    except OSError:
+        return "a file that cannot be read"
+    if b"\x89HDF" in start:
+        return "a prepared corpus" if path.name == "corpus.h5" else "an HDF5 file, such as a corpus or alignments"
+    return "a binary file" if b"\0" in start or start.startswith(b"\x1f\x8b") else "a text file"
+
+
+_HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus"}
+
+
 def read_settings(folder: Path) -> dict[str, Any]:
     """Reads and checks config.json of a model directory; raises FormatError if it is missing or foreign."""
     path = folder / CONFIG
     try:
         settings = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
+        kind = kind_of(folder)
+        found = f", but {kind}" if kind not in ("", "a folder") else ""
         raise FormatError(
-            f"{folder}: no nmtalign model here (no {CONFIG}); name one with -m, or train one with `nmtalign train`"
+            f"{folder}: no nmtalign model here (no {CONFIG}){found}; name one with -m, or train one with "
+            "`nmtalign train`"
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -70,8 +99,11 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
             raise FormatError(f"{path}: damaged: it has no '{key}'")
         if not isinstance(settings[key], kind):
             raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if kind is dict else 'a text'}")
-    if not isinstance(settings.get("prep", {}), dict):
-        raise FormatError(f"{path}: damaged: 'prep' is not an object")
+    for key in ("prep", "given"):
+        if not isinstance(settings.get(key, {}), dict):
+            raise FormatError(f"{path}: damaged: '{key}' is not an object")
+    if not isinstance(settings.get("exported", ""), str):
+        raise FormatError(f"{path}: damaged: 'exported' is not a text")
     for name, digest in settings["files"].items():
         if not isinstance(digest, str):
             raise FormatError(f"{path}: damaged: the checksum of '{_short(name)}' is not a text")
@@ -82,6 +114,53 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
+    """The model's sizes and options in config.json; raises FormatError."""
+    try:
+        return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
+    except UsageError as error:
+        raise FormatError(str(error)) from None
+
+
+# Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
+MAY_DIFFER = frozenset(
+    {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
+)
+
+
+def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ...]:
+    """Adds the architecture of the model that `init_from` names to the layers of a training in `folder`.
+
+    It comes after the first layer, the preset. If the model is gone, the architecture is that of the training which has
+    begun in `folder`. Raises UsageError for a later layer that asks for another architecture.
+    """
+    given = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
+    if not given or not isinstance(given, str | os.PathLike):
+        return layers
+    first = Path(given)
+    there = folder if recorded_weights(folder, first) else first
+    model = asdict(model_config(there, read_settings(there)))
+    model = {name: value for name, value in model.items() if not definitions(ModelConfig)[name].internal}
+    for origin, values in layers[1:]:
+        for name in sorted((model.keys() - MAY_DIFFER) & values.keys()):
+            value = convert(origin, name, definitions(ModelConfig)[name].kind, values[name])
+            if value != model[name]:
+                raise UsageError(
+                    f"{written(origin, name, value)}: the model {first} has {name} = {toml(model[name])}, and a "
+                    "training that starts from it has the same; leave this setting out, or train without --init-from"
+                )
+    return layers[0], (f"MODEL {first}", model), *layers[1:]
+
+
+def recorded_weights(folder: Path, first: Path) -> str | None:
+    """The hash of the first weights of the training in `folder`, if their model `first` is gone; else None."""
+    if (first / CONFIG).exists() or not (folder / CONFIG).exists():
+        return None
+    settings = read_settings(folder)
+    same = Path(str(settings["training"].get("init_from"))) == first
+    return str(settings.get("given", {}).get("init_from", "")) or None if same else None
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -4,6 +4,9 @@ The digest is the first entry of the metadata, at a fixed place, and is computed
 bit is therefore detected: in the header, in the metadata, in the digest or in a tensor. The safetensors library (0.8)
 cannot be used. Its writer puts the metadata in random order: the digest would have no fixed place, and equal tensors
 would give different files. Its reader opens a file only by name: the file could be replaced after its check.
+
+A file whose metadata have `weights` = int8 contains matrices in eight bits (`int8_rows`). `load_tensors` and
+`read_shapes` give the float32 matrices that they represent.
 """
 
 import contextlib
@@ -35,6 +38,8 @@ from nmtalign.model_files import (
 from nmtalign.untrusted import open_regular, parse_json
 
 _LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
+_SCALE = ".scale"  # ends the name of the scales of an int8 matrix
+OF_THE_FILE = ("sha256", "format", "format_version", "weights")  # metadata that describe the file, not its content
 _EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # the metadata of weights without a checksum
 _NAMES = {
     torch.float64: "F64",
@@ -66,6 +71,7 @@ class _Header(NamedTuple):
     size: int  # in bytes, including the eight bytes of its length
     metadata: dict[str, str]
     entries: dict[str, _Entry]
+    scales: dict[str, _Entry]  # of the matrices that are stored in eight bits, by the name of the matrix
     checksum: bool  # whether there is one; weights of the first version have none
 
 
@@ -112,6 +118,27 @@ def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes
     return len(text).to_bytes(8, "little") + text
 
 
+def int8_rows(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Replaces each float32 matrix by whole numbers from -127 to 127 and one float32 scale per row.
+
+    The last dimension is that of a row. The scale is 1/127 of the row's largest value, so a value changes by at most
+    1/254 of that. Vectors stay float32. `save_tensors` needs the metadata `weights` = int8 beside the result. Raises
+    ValueError for a value that is not finite.
+    """
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.float32 or tensor.dim() < 2 or not tensor.numel():
+            found[name] = tensor
+            continue
+        scale = tensor.abs().amax(-1) / 127
+        if not bool(scale.isfinite().all()):
+            raise ValueError(f"{name} has a value that is not finite")
+        smallest = torch.finfo(torch.float32).tiny
+        found[name] = (tensor / scale.clamp_min(smallest)[..., None]).round_().clamp_(-127, 127).to(torch.int8)
+        found[name + _SCALE] = scale
+    return found
+
+
 def _chunks(tensor: Tensor) -> Iterator[memoryview]:
     if not tensor.numel():
         return
@@ -131,7 +158,13 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         if header.checksum:
             _check_bytes(path, stream)
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # writing to a tensor does not change the file
-    return {name: _mapped(data, header, entry).to(device) for name, entry in header.entries.items()}, header.metadata
+    tensors = {name: _mapped(data, header, entry).to(device) for name, entry in header.entries.items()}
+    for name, entry in header.scales.items():
+        scale = _mapped(data, header, entry).to(device)
+        if not bool(((scale >= 0) & (scale * 128).isfinite()).all()):
+            raise FormatError(f"{path}: damaged: the scales of {name} are not finite numbers from 0")
+        tensors[name] = tensors[name].float() * scale[..., None]
+    return tensors, header.metadata
 
 
 def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
@@ -145,9 +178,12 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Reads a file of `save_tensors` one tensor at a time: (name, tensor that does not depend on the file).
 
     A mapped tensor would keep the complete file open, and its space on the disk occupied. The checksum is not verified;
-    the caller uses `check_tensors` before. Raises FormatError for a foreign file and for one that is cut off.
+    the caller uses `check_tensors` before. Raises FormatError for a foreign file, for one that is cut off, and for
+    matrices in eight bits, which no checkpoint has.
     """
     with _opened(path) as (stream, header):
+        if header.scales:
+            raise FormatError(f"{path}: contains weights in eight bits, not a checkpoint")
         for name, entry in header.entries.items():
             tensor = torch.empty(entry.shape, dtype=entry.dtype)
             stream.seek(header.size + entry.begin)
@@ -166,7 +202,10 @@ def read_metadata(path: Path) -> dict[str, str]:
 def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Returns the (dtype, shape) of each tensor without reading it; raises FormatError like `read_metadata`."""
     with _opened(path) as (_, header):
-        return {name: (entry.dtype, entry.shape) for name, entry in header.entries.items()}
+        return {
+            name: (torch.float32 if name in header.scales else entry.dtype, entry.shape)
+            for name, entry in header.entries.items()
+        }
 
 
 def check_tensors(path: Path) -> dict[str, str]:
@@ -211,6 +250,7 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
         metadata = {str(name): str(value) for name, value in entries.pop("__metadata__", {}).items()}
         tensors = {name: _entry(entry) for name, entry in entries.items()}
         end = _end(tensors)
+        scales = _take_scales(tensors) if metadata.get("weights") == "int8" else {}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise FormatError(f"{path}: damaged: its header makes no sense") from None
     if metadata.get("format") != FORMAT:
@@ -220,7 +260,7 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
     checksum = text.startswith(DIGEST_PREFIX)
     if not checksum and not metadata.keys() <= _EARLY_METADATA:
         raise FormatError(f"{path}: damaged: carries no checksum")
-    return _Header(8 + length, metadata, tensors, checksum)
+    return _Header(8 + length, metadata, tensors, scales, checksum)
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
@@ -230,6 +270,16 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     if not sizes or end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError
     return _Entry(dtype, tuple(shape), begin, end)
+
+
+def _take_scales(entries: dict[str, _Entry]) -> dict[str, _Entry]:
+    """Removes and returns the scales of the int8 matrices; raises ValueError or KeyError if they do not fit."""
+    matrices = [name for name, entry in entries.items() if entry.dtype == torch.int8]
+    found = {name: entries.pop(name + _SCALE) for name in matrices}
+    for name, scale in found.items():
+        if scale.dtype != torch.float32 or not entries[name].shape or scale.shape != entries[name].shape[:-1]:
+            raise ValueError
+    return found
 
 
 def _end(entries: Mapping[str, _Entry]) -> int:

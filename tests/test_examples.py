@@ -1,11 +1,15 @@
 """Every script in examples/ is run, on a corpus of 400 pairs and for a few updates."""
 
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from helpers import command_line
+
+from nmtalign import align
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -32,6 +36,7 @@ def shell(tmp_path_factory):
         assert result.returncode == 0, result.stderr
         return result.stdout
 
+    run.environment = environment
     return run
 
 
@@ -62,6 +67,17 @@ def test_small_corpus(shell, workspace, tmp_path):
     assert "multi-bleu" in output
     assert "case:lc" in output
     assert len((tmp_path / "out-small.fr").read_text().splitlines()) == 40
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_adapt(shell, workspace, tmp_path, monkeypatch, keep):
+    parts = [workspace / name for name in ("dev", "test", "test", "dev")]
+    if keep:
+        monkeypatch.setitem(shell.environment, "KEEP", str(workspace / "test"))
+    output = shell("adapt.sh", workspace / "model", *parts, "en", "fr", *QUICK, cwd=tmp_path)
+    assert [sum(line.startswith(name) for line in output.splitlines()) for name in ("before ", "after ")] == [2, 2]
+    assert len((tmp_path / "adapted-train.fr").read_text().splitlines()) == (80 if keep else 40)
+    assert (tmp_path / "adapted-slim/best.safetensors").is_file()
 
 
 def test_unknown_words(shell, workspace):
@@ -140,9 +156,33 @@ def test_api(shell, workspace, tmp_path):
     assert rows[1] == "0.000\t\t"
 
 
+def test_filter_corpus(shell, workspace, tmp_path):
+    parts = [workspace / name for name in ("train", "test", "dev")]
+    shell("filter-corpus.sh", *parts, "en", "fr", "0.25", *QUICK, cwd=tmp_path)
+    rows = [list(map(float, line.split("\t"))) for line in (tmp_path / "filtered.scores").read_text().splitlines()]
+    english, french = ((workspace / f"test.{ending}").read_text().splitlines() for ending in ("en", "fr"))
+    for row in rows:
+        shares = [sum(other[column] <= row[column] for other in rows) / 40 for column in (0, 1)]
+        assert row[2] == pytest.approx(min(shares), abs=0.026)  # the file has six digits: equal values may look so
+    best = sorted(sorted(range(40), key=lambda place: -rows[place][2])[:10])
+    assert (tmp_path / "filtered.source").read_text().splitlines() == [english[place] for place in best]
+    assert (tmp_path / "filtered.target").read_text().splitlines() == [french[place] for place in best]
+    for place in (0, 17):
+        there = align(tmp_path / "en-fr", [(english[place], french[place])], precision="auto")
+        back = align(tmp_path / "fr-en", [(french[place], english[place])], precision="auto")
+        one, other = next(there), next(back)
+        entropies = [-record.token_log_probs.sum() / (len(record.target) + 1) for record in (one, other)]
+        dual = math.exp(-(max(entropies) - min(entropies) + sum(entropies) / 2))
+        shares = [min(1.0, sum(row[i] for row in one.weights[:-1])) for i in range(len(one.source))]
+        assert rows[place][0] == pytest.approx(dual, rel=0.05)  # in other batches, perhaps with bf16
+        assert rows[place][1] <= sum(shares) / len(shares) + 0.02
+    assert (tmp_path / "model-filtered" / "config.json").is_file()
+
+
 def test_every_example_has_a_test():
-    tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
-    assert {path.stem for path in EXAMPLES.iterdir() if path.suffix in (".sh", ".py")} <= tested
+    files = Path(__file__), Path(__file__).with_name("test_engines.py")
+    tested = {name for path in files for name in re.findall(r"^def test_(\w+)", path.read_text(), re.MULTILINE)}
+    assert {path.stem.replace("-", "_") for path in EXAMPLES.iterdir() if path.suffix in (".sh", ".py")} <= tested
 
 
 def test_the_index_lists_every_example():

@@ -15,7 +15,15 @@ from safetensors.torch import save_file
 
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_files import CHUNK, DIGEST_PLACE, FORMAT, check_ahead
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_shapes, read_tensors, save_tensors
+from nmtalign.tensor_file import (
+    check_tensors,
+    int8_rows,
+    load_tensors,
+    read_metadata,
+    read_shapes,
+    read_tensors,
+    save_tensors,
+)
 
 TENSORS = {
     "matrix": torch.arange(15.0).reshape(3, 5),
@@ -114,9 +122,9 @@ def test_a_foreign_file_is_refused(tmp_path, data, message):
             read(tmp_path / "f")
 
 
-def write_header(path, entries, data=b""):
+def write_header(path, entries, data=b"", **more):
     """A file with any header and a checksum that fits."""
-    marks = {"sha256": "0" * 64, "format": FORMAT}
+    marks = {"sha256": "0" * 64, "format": FORMAT, **more}
     text = json.dumps({"__metadata__": marks, **entries}, separators=(",", ":")).encode()
     content = len(text).to_bytes(8, "little") + text + data
     digest = hashlib.sha256(content).hexdigest().encode()
@@ -233,3 +241,71 @@ def test_writing_copies_no_tensor(tmp_path):
     before = peak_memory()
     save_tensors(tmp_path / "f", {"large": large}, {})
     assert peak_memory() - before < large.nbytes / 2
+
+
+def test_matrices_in_eight_bits_come_back_near_what_they_were(tmp_path):
+    torch.manual_seed(1)
+    tensors = {
+        "matrix": torch.randn(30, 50) * torch.logspace(-6, 6, 30)[:, None],
+        "both": torch.randn(2, 9, 40),
+        "zeros": torch.zeros(3, 5),
+        "least": torch.full((1, 2), 1e-44),
+        "vector": torch.randn(7),
+        "count": torch.tensor([[3, 4]]),
+    }
+    path = tmp_path / "f"
+    save_tensors(path, int8_rows(tensors), {"weights": "int8"})
+    assert {name: shape for name, (_, shape) in read_shapes(path).items()} == {
+        name: tuple(tensor.shape) for name, tensor in tensors.items()
+    }
+    found, metadata = load_tensors(path)
+    assert (metadata["weights"], check_tensors(path)) == ("int8", metadata)
+    for name, tensor in tensors.items():
+        assert (found[name].dtype, read_shapes(path)[name][0]) == (tensor.dtype, tensor.dtype)
+        if name in ("vector", "count"):
+            assert torch.equal(found[name], tensor)
+        else:
+            largest = tensor.abs().amax(-1, keepdim=True)
+            assert bool(((found[name] - tensor).abs() <= largest / 253 + 1e-37).all())
+    with safe_open(path, "pt") as opened:  # the layout, read by another program
+        whole, scale = opened.get_tensor("both"), opened.get_tensor("both.scale")
+    assert (whole.dtype, whole.abs().amax(-1).tolist(), scale.shape) == (torch.int8, [[127] * 9] * 2, (2, 9))
+    assert torch.equal(found["both"], whole.float() * scale[..., None])
+    save_tensors(path, int8_rows(found), {"weights": "int8"})
+    assert all(torch.allclose(load_tensors(path)[0][name], found[name], rtol=1e-5) for name in tensors)
+    with pytest.raises(ValueError, match="matrix has a value that is not finite"):
+        int8_rows({"matrix": torch.tensor([[1.0, torch.nan]])})
+    with pytest.raises(FormatError, match="weights in eight bits, not a checkpoint"):
+        next(read_tensors(path))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"a": entry([2, 3], 0, 6, "I8")},  # no scale
+        {"a": entry([2, 2], 0, 4, "I8"), "a.scale": entry([1], 4, 8)},
+        {"a": entry([2, 2], 0, 4, "I8"), "a.scale": entry([2, 2], 4, 20)},
+        {"a": entry([2, 2], 0, 4, "I8"), "a.scale": entry([2], 4, 8, "F16")},
+        {"a": entry([2, 2], 0, 4, "I8"), "a.scale": entry([2], 4, 6, "I8")},
+        {"a": entry([], 0, 1, "I8"), "a.scale": entry([], 1, 5)},
+        {"a": entry([2**40, 0], 0, 0, "I8"), "a.scale": entry([2**40], 0, 8)},
+    ],
+)
+def test_scales_that_do_not_fit_are_refused(tmp_path, entries):
+    write_header(tmp_path / "f", entries, bytes(max(e["data_offsets"][1] for e in entries.values())), weights="int8")
+    for read in (read_metadata, read_shapes, check_tensors, load_tensors, lambda path: list(read_tensors(path))):
+        with pytest.raises(FormatError, match="its header makes no sense"):
+            read(tmp_path / "f")
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -1.0, 3e38])
+def test_scales_that_are_no_numbers_are_refused(tmp_path, scale):
+    entries = {"a": entry([1, 4], 0, 4, "I8"), "a.scale": entry([1], 4, 8)}
+    write_header(tmp_path / "f", entries, bytes(4) + struct.pack("<f", scale), weights="int8")
+    with pytest.raises(FormatError, match="f: damaged: the scales of a are not finite numbers from 0"):
+        load_tensors(tmp_path / "f")
+
+
+def test_integers_of_an_earlier_file_stay_integers(tmp_path):
+    write_header(tmp_path / "f", {"a": entry([1, 4], 0, 4, "I8"), "a.scale": entry([1], 4, 8)}, bytes(8))
+    assert load_tensors(tmp_path / "f")[0]["a"].dtype == torch.int8

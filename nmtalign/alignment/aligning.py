@@ -1,7 +1,8 @@
 """Aligning sentence pairs with one model, or with a forward and a backward one: records, files, and their summary."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
@@ -18,7 +20,10 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.text.lines import read_pairs
+from nmtalign.text.direction import check_pairs
+from nmtalign.text.languages import language_code, suffix_language
+from nmtalign.text.lines import read_pairs, shown
+from nmtalign.text.shard import Shard
 from nmtalign.version import __version__
 
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
@@ -78,7 +83,7 @@ def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
     """Raises UsageError unless the backward model has the source and target language of the forward one exchanged."""
     ahead = forward.source_language, forward.target_language
     back = backward.source_language, backward.target_language
-    if back != ahead[::-1]:
+    if list(map(language_code, back)) != list(map(language_code, ahead[::-1])):
         raise UsageError(
             f"{backward.folder}: translates {'-'.join(back)}, and {forward.folder} {'-'.join(ahead)}: the backward "
             f"model reads the target and writes the source; give one of {'-'.join(ahead[::-1])}"
@@ -121,8 +126,10 @@ class AlignmentRun:
 
     The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the
     summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as usual
-    in its format). Raises also InputError for texts of unequal length and gold links that do not fit, ResourceError if
-    the disk is full, and UsageError if the file was begun with other settings, texts or models.
+    in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is aligned.
+    `notify` is called with warnings. Raises also InputError for texts of unequal length and gold links that do not fit,
+    ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts or models, or if
+    the texts are clearly exchanged.
     """
 
     def __init__(
@@ -136,12 +143,17 @@ class AlignmentRun:
         resume: bool = False,
         gold: Path | None = None,
         gold_base: int | None = None,
+        reverse_gold: bool = False,
+        notify: Callable[[str], object] = lambda message: None,
+        shard: Shard | None = None,
     ) -> None:
+        self._notify = notify
         self._models, self._source, self._target = models, source, target
+        self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), len(models))
         self._check_languages()
         self.summary = AlignmentSummary()
-        self._gold = GoldFile(gold, gold_base) if gold else None
+        self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None
         self._writer = self._open_writer(output, resume) if output else None
 
     def __enter__(self) -> Self:
@@ -170,6 +182,8 @@ class AlignmentRun:
             yield record
         if self._gold is not None:
             self.summary.rates = self._gold.finish()
+            if note := turned_note(self._gold.file, self._gold.counts, self._gold.turned):
+                self._notify(note)
             self.summary.signature = self._signature(self._gold)
 
     def note(self) -> str:
@@ -187,8 +201,13 @@ class AlignmentRun:
         """Yields the records after the first `done` ones. A window that is done in part is aligned again, as before."""
         size = window_size(self.config)
         first = done // size * size
-        pairs = islice(read_pairs(self._source, self._target), first, None)
-        records = align(self._models, pairs, self.config, first=first)
+        begin = self._block.start + first
+        forward, texts = self._models[0], (self._source, self._target)
+        fits = [forward.text_fit(side, self.config.tokenized) for side in (0, 1)]
+        pairs = islice(read_pairs(*texts), begin, self._block.stop)
+        records = align(
+            self._models, check_pairs(pairs, texts, fits, self._notify, ahead=True), self.config, first=begin
+        )
         return islice(records, done - first, None)
 
     def _check_languages(self) -> None:
@@ -198,7 +217,7 @@ class AlignmentRun:
         check_directions(*self._models)
         forward = self._models[0]
         languages = forward.source_language, forward.target_language
-        named = tuple(path.name.removesuffix(".gz").rpartition(".")[2] for path in (self._source, self._target))
+        named = suffix_language(self._source), suffix_language(self._target)
         if named == languages[::-1] != languages:
             raise UsageError(
                 f"{forward.folder}: reads {languages[0]} and writes {languages[1]}, and {self._source} comes first: "
@@ -209,6 +228,7 @@ class AlignmentRun:
         config, forward = self.config, self._models[0]
         stored = {name: value for name, value in asdict(config).items() if name not in _OF_THE_MACHINE}
         options = {**stored, "weights_of": forward.weights_file.name}
+        options |= {"shard": str(self._shard)} if self._shard else {}
         both = len(self._models) > 1
         attributes: dict[str, object] = {
             "model_hash": "+".join(loaded.hash for loaded in self._models),
@@ -251,10 +271,21 @@ class AlignmentRun:
         if config.drop_end:
             parts.append("without:</s>")
         hashes = "+".join(loaded.hash[:12] for loaded in self._models)
+        name = f"{gold.path.name}{',target-first' if gold.reverse else ''}"
         return (
-            f"AER|{'|'.join(parts)}|gold:{gold.path.name}|pairs:{gold.pairs}|sure:{counts.sure}|model:{hashes}"
+            f"AER|{'|'.join(parts)}|gold:{name}|pairs:{gold.pairs}|sure:{counts.sure}|model:{hashes}"
             f"|nmtalign:{__version__}"
         )
+
+
+def _block(shard: Shard | None, source: Path, target: Path) -> range:
+    """Returns the numbers of the pairs to align, from 0; raises UsageError for a shard of what is not a file."""
+    if shard is None:
+        return range(sys.maxsize)
+    for path in (source, target):
+        if not path.is_file():
+            raise UsageError(f"a shard needs files, because their lines are counted first: {shown(path)} is none")
+    return shard.block(sum(1 for _ in read_pairs(source, target)))
 
 
 def _sha256(path: Path) -> str:

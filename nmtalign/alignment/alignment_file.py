@@ -27,6 +27,7 @@ from nmtalign.alignment.layout import (
 from nmtalign.alignment.links import AlignmentRecord, LinkedPair
 from nmtalign.errors import FormatError
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
+from nmtalign.model_files import kind_of
 from nmtalign.version import __version__
 
 _PAGE = 1024  # records whose offsets are read together
@@ -185,7 +186,9 @@ class AlignmentFile:
             self.close()
             self._check_path()
             if not h5py.is_hdf5(self.path):
-                raise FormatError(f"{self.path}: not an alignment file (not HDF5, or cut off)")
+                kind = kind_of(self.path)
+                why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
+                raise FormatError(f"{self.path}: not an alignment file ({why})")
             self._file = h5py.File(self.path, "r", locking=False)
             self._process = os.getpid()
         return self._file

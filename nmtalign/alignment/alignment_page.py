@@ -70,6 +70,7 @@ def write_page(
     limit: int = 0,
     gold: Path | None = None,
     gold_base: int | None = None,
+    reverse_gold: bool = False,
 ) -> PageSummary:
     """Writes the page of one or several alignment files, atomically.
 
@@ -85,7 +86,7 @@ def write_page(
     for path in (*files, gold):
         if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
             raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
-    gold_links = read_links(gold, "gold", gold_base) if gold else None
+    gold_links = read_links(gold, "gold", gold_base, reverse_gold) if gold else None
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for path in files]

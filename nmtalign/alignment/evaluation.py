@@ -324,13 +324,19 @@ def _turned_notes(systems: Sequence[LinkEvaluation], files: Sequence[LinkFile]) 
     """Yields a note for each file that fits far better with source and target exchanged."""
     for system, file in zip(systems, files, strict=True):
         turned_links = [[(j, i) for i, j in links] for links in system.found]
-        turned = sum(map(count_links, turned_links, system.gold), LinkCounts()).rates().aer
-        rate = sum(system.counts, LinkCounts()).rates().aer
-        if turned < rate - 0.1:
-            yield (
-                f"{file.name}: with source and target exchanged its AER would be {turned:.4f} and not {rate:.4f}; if "
-                "it has the target first, give --reverse-links (or --reverse-gold)"
-            )
+        turned = sum(map(count_links, turned_links, system.gold), LinkCounts())
+        if note := turned_note(file, sum(system.counts, LinkCounts()), turned):
+            yield f"{note} (or --reverse-gold)"
+
+
+def turned_note(file: LinkFile, counts: LinkCounts, turned: LinkCounts) -> str:
+    """Returns a note if a file fits far better with source and target exchanged; else ""."""
+    rate, other = counts.rates().aer, turned.rates().aer
+    if other >= rate - 0.1:
+        return ""
+    fix = "leave out" if file.reverse else "if it has the target first, give"
+    exchanged = f"with source and target exchanged its AER would be {other:.4f} and not {rate:.4f}"
+    return f"{file.name}: {exchanged}; {fix} --reverse-{file.role}"
 
 
 def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:

@@ -35,6 +35,11 @@ _WRONG: Mapping[Role, str] = {
     "gold": "is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible",
     "links": "is not a link; write source-target, as in 0-0 2-1",
 }
+_EXCHANGED = "all links of the line fit with source and target exchanged: {}"
+_OUTSIDE = (
+    "are the texts tokenised as the links expect (`align --tokenized`), do they count from there, and is the source "
+    "first (else {})?"
+)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class LinkFile:
     words: Sequence[Words] | None = None  # if the file contains the words
     method: str | None = None  # for an alignment file: how its links were made
     model: str | None = None  # for an alignment file: the hash of the model
+    role: Role = "links"
 
     @property
     def open_ended(self) -> bool:
@@ -163,14 +169,19 @@ class LinkFile:
 
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
-        for link in sorted(self.pair(number).possible):
+        links = sorted(self.pair(number).possible)
+        for link in links:
             for position, length, side in zip(link, (source_length, target_length), ("source", "target"), strict=True):
                 if length is not None and position >= length:
                     i, j = link[::-1] if self.reverse else link
+                    fits = len(links) > 2 and all(
+                        j < (source_length or 0) and i < (target_length or 0) for i, j in links
+                    )
+                    option = f"{'leave out' if self.reverse else 'give'} --reverse-{self.role}"
                     raise InputError(
                         f"{self.where(number, link)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {plural(length, 'word')}; are the texts tokenised "
-                        "as the links expect (`align --tokenized`), do they count from there, and is the source first?"
+                        f"points outside the pair, whose {side} has {plural(length, 'word')}; "
+                        + (_EXCHANGED if fits else _OUTSIDE).format(option)
                     )
 
 
@@ -184,16 +195,20 @@ class GoldFile:
 
     path: Path
     base: int | None = None
+    reverse: bool = False  # the file has the target first
+    turned: LinkCounts = field(default_factory=LinkCounts)  # of the gold links with source and target exchanged
     counts: LinkCounts = field(default_factory=LinkCounts)
     pairs: int = 0
 
     def __post_init__(self) -> None:
-        self.file: LinkFile = read_links(self.path, "gold", self.base)
+        self.file: LinkFile = read_links(self.path, "gold", self.base, self.reverse)
 
     def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
         """Counts the next pair; lengths are in words, without `</s>`."""
         self.file.check_inside(self.pairs, source_length, target_length)
-        self.counts += count_links(links, self.file.pair(self.pairs))
+        found, gold = set(links), self.file.pair(self.pairs)
+        self.counts += count_links(found, gold)
+        self.turned += count_links(found, gold.turned())
         self.pairs += 1
 
     def finish(self) -> ErrorRates:
@@ -228,7 +243,7 @@ def read_links(
         file = _stored_links(path, method, threshold)
     else:
         file = _text_links(path, role, base)
-    return replace(file.turned(), reverse=True) if reverse else file
+    return replace(file.turned() if reverse else file, reverse=reverse, role=role)
 
 
 def is_hdf5(path: Path) -> bool:

@@ -16,6 +16,7 @@ from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.data.pipeline import LengthLimit, Side, WordIndex, worker_count
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LexiconConfig
+from nmtalign.text.direction import TextFit, check_pairs
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
@@ -93,11 +94,13 @@ def make_lexicon(
     config: LexiconConfig | None = None,
     model: Path | None = None,
     progress: Progress = lambda step: None,
+    notify: Progress = lambda message: None,
 ) -> Lexicon:
     """Returns the table of two texts, or of a prepared corpus or an alignment file (`source` without `target`).
 
     It is learned with IBM Model 1 from texts and from a corpus. Links are counted: those of an alignment file, or those
     of the texts in `links`, in Pharaoh's format. Texts are tokenised as the text of `model` (or of a prepared corpus).
+    `notify` is called with warnings on their languages.
     Raises UsageError if it is not known how to read the texts, InputError for texts that cannot be read and without
     pairs or links, FormatError for a damaged model, corpus or alignment file.
     """
@@ -117,7 +120,11 @@ def make_lexicon(
     if links is not None:
         pairs = pharaoh_links((source, target), links, tokenizers, config.every, workers)
         return _count(pairs, links, config, progress)
-    lines = islice(read_pairs(source, target), 0, None, config.every)
+    texts = read_pairs(source, target)
+    if model is not None and not config.tokenized:
+        fits = [TextFit.load(model, side) for side in (0, 1)]
+        texts = check_pairs(texts, (source, target), fits, notify, ahead=True)
+    lines = islice(texts, 0, None, config.every)
     bitext = read_bitext(lines, tokenizers, workers, lambda read: progress(f"reading: {read:,} pairs"))
     return learn_lexicon(bitext, config, progress)
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nmtalign.cli.common import QuietOption, escaped, json_text, name_files, notifier, own_argument, own_option
+from nmtalign.cli.common import (
+    QuietOption,
+    escaped,
+    json_text,
+    name_files,
+    notifier,
+    own_argument,
+    own_option,
+    status_line,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
@@ -78,7 +87,7 @@ def aer(
 
     by_length = settings.by_length or settings.buckets is not None
     bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
-    with chosen.naming():
+    with chosen.naming(), status_line("comparing the links", quiet):
         found = compare_links(systems, gold, settings, source, target)
     for note in found.notes:
         notifier(quiet)(note)

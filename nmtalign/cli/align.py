@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
@@ -10,13 +10,17 @@ from nmtalign.cli.common import (
     GoldBaseOption,
     ModelOption,
     QuietOption,
+    ReverseGoldOption,
+    ShardOption,
     WhichOption,
     choose_wait_policy,
     counted,
+    lines_of,
     notifier,
     own_argument,
     own_option,
     say,
+    status_line,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
@@ -26,6 +30,7 @@ from nmtalign.model_files import check_ahead
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
+from nmtalign.text.shard import Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -64,8 +69,10 @@ def align(
     pharaoh: Pharaoh = False,
     gold: Gold = None,
     gold_base: GoldBaseOption = None,
+    reverse_gold: ReverseGoldOption = False,
     format: Format = "text",
     which: WhichOption = "best",
+    shard: ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.
@@ -89,23 +96,25 @@ def align(
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
     folders = _folders(chosen, model, forward, backward)
-    source, target, links = _texts(chosen.workspace, source, target, gold, resume)
+    source, target, links = _texts(chosen.workspace, source, target, gold, resume or shard is not None)
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
-    _check(output, [source, target, links], resume, pharaoh, gold)
+    _check(output, [source, target, links], resume, pharaoh, gold, shard)
     choose_wait_policy()
     check_ahead(folders, which)
     with Signals() as signals, chosen.naming():
-        from nmtalign.alignment.aligning import AlignmentRun, load_models
+        with status_line("loading the model", quiet):
+            from nmtalign.alignment.aligning import AlignmentRun, load_models
 
-        models = load_models(folders, chosen.settings, which)
+            models = load_models(folders, chosen.settings, which)
         if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind == "sentencepiece":
             notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subword pieces")
             links = None
         run = AlignmentRun(
-            models, source, target, chosen.settings, output=output, resume=resume, gold=links, gold_base=gold_base
-        )
+            models, source, target, chosen.settings, output=output, resume=resume, gold=links, gold_base=gold_base,
+            reverse_gold=reverse_gold, notify=say, shard=shard,
+        )  # fmt: skip
         signals.detail = run.left
-        _run(run, output, pharaoh, quiet)
+        _run(run, output, pharaoh, quiet, lambda: None if shard else lines_of(source))
     _report(run.summary, output, format, pharaoh, quiet)
 
 
@@ -123,22 +132,32 @@ def _folders(
 
 
 def _texts(
-    workspace: Workspace, source: Path | None, target: Path | None, gold: Path | None, resume: bool
+    workspace: Workspace, source: Path | None, target: Path | None, gold: Path | None, in_part: bool
 ) -> tuple[Path, Path, Path | None]:
-    """Returns source, target and gold links: those given, or those of the workspace's test set."""
+    """Returns source, target and gold links: those given, or those of the workspace's test set.
+
+    A run that aligns only a part of the pairs is not compared with the gold links of the workspace.
+    """
     if source is None:
-        if "test" not in workspace.pairs:
+        if workspace.test_files is None:
             raise UsageError(
                 "no pairs to align: give SRC TGT, or name a test set in nmtalign.toml "
                 '([corpus] test = ["test.en", "test.fr"])'
             )
-        return *workspace.pairs["test"], gold or (None if resume else workspace.gold)
+        return *workspace.test_files, gold or (None if in_part else workspace.gold)
     if target is None:
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
     return source, target, gold
 
 
-def _check(output: Path | None, inputs: Sequence[Path | None], resume: bool, pharaoh: bool, gold: Path | None) -> None:
+def _check(
+    output: Path | None,
+    inputs: Sequence[Path | None],
+    resume: bool,
+    pharaoh: bool,
+    gold: Path | None,
+    shard: Shard | None,
+) -> None:
     """Raises UsageError for options that do not go together, and for an output that is an input."""
     if inputs.count(STDIN) > 1:
         raise UsageError("only one of SRC, TGT and --gold can be stdin")
@@ -146,6 +165,8 @@ def _check(output: Path | None, inputs: Sequence[Path | None], resume: bool, pha
         if output == STDIN or output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
         check_other(output, inputs)
+    if shard and gold:
+        raise UsageError("--gold has the links of all pairs: leave out --shard, or run `nmtalign aer` afterwards")
     for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):
         if resume and given:
             raise UsageError(
@@ -154,14 +175,15 @@ def _check(output: Path | None, inputs: Sequence[Path | None], resume: bool, pha
             )
 
 
-def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool) -> None:
+def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool, total: Callable[[], int | None]) -> None:
     """Aligns all pairs and prints their links; if the reader of stdout has gone, a file is still completed."""
     from nmtalign.alignment.links import format_links
 
     with run:
         if note := run.note():
             say(note)
-        for record in counted(run, "aligning", "pairs", quiet or (pharaoh and sys.stdout.isatty())):
+        quiet, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
+        for record in counted(run, "aligning", "pairs", quiet, lambda: max(0, (total() or 0) - done)):
             try:
                 if pharaoh:
                     sys.stdout.write(format_links(record.hard_links) + "\n")

@@ -13,6 +13,7 @@ from nmtalign.cli.aer import aer
 from nmtalign.cli.align import align
 from nmtalign.cli.common import say
 from nmtalign.cli.docs import docs
+from nmtalign.cli.doctor import doctor
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
@@ -23,6 +24,7 @@ from nmtalign.cli.reproduce import reproduce
 from nmtalign.cli.sample import sample
 from nmtalign.cli.score import score
 from nmtalign.cli.score_pairs import score_pairs
+from nmtalign.cli.serve import serve
 from nmtalign.cli.symmetrize import symmetrize
 from nmtalign.cli.train import train, wait_for_first_rank
 from nmtalign.cli.translate import translate
@@ -82,8 +84,8 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model": (prep, train),
-    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, export),
-    "More": (reproduce, lexicon, info, sample, docs),
+    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, export, serve),
+    "More": (reproduce, lexicon, info, doctor, sample, docs),
 }
 
 

@@ -18,7 +18,8 @@ import typer
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.settings.definition import MACHINE
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN, STDOUT, raw_lines
+from nmtalign.text.shard import Shard
 
 T = TypeVar("T")
 
@@ -52,6 +53,16 @@ GoldBaseOption = Annotated[
         "First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].", "0|1", min=0, max=1
     ),
 ]
+ShardOption = Annotated[
+    Shard | None,
+    own_option(
+        "Do only block I of N blocks of lines; the N outputs, one after the other, are the complete one.",
+        "I/N",
+        panel=MACHINE,
+        parser=Shard.parse,
+    ),
+]
+ReverseGoldOption = Annotated[bool, own_option("The gold links have the target first.", names="--reverse-gold")]
 QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
 
 
@@ -68,6 +79,18 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
+
+
+def shows_live() -> bool:
+    """Whether stderr is a terminal on which text can be replaced."""
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def clock(seconds: float) -> str:
+    """1:02:03 or 2:03."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
@@ -101,18 +124,34 @@ def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False)
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
-def counted(items: Iterable[T], doing: str, unit: str, quiet: bool) -> Iterator[T]:
-    """Yields the items and shows their number, as in "aligning: 2,000 pairs"; with `quiet` shows nothing."""
-    with status_line(doing, quiet) as show:
+def counted(
+    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
+) -> Iterator[T]:
+    """Yields the items and shows their number and rate, as in "aligning: 2,000 of 9,000 pairs, 50/s".
+
+    `total` returns how many there will be, if that is known; with `quiet` nothing is shown or computed.
+    """
+    if quiet or not shows_live():
+        yield from items
+        return
+    count, began = total(), time.monotonic()
+    of = f" of {count:,}" if count else ""
+    with live_line(f"{doing}: 0{of} {unit}", count) as update:
         for number, item in enumerate(items, 1):
             yield item
-            show(f"{doing}: {number:,} {unit}")
+            rate = number / max(1e-3, time.monotonic() - began)
+            update(completed=number, description=f"{doing}: {number:,}{of} {unit}, {rate:,.0f}/s")
+
+
+def lines_of(path: Path) -> int | None:
+    """The number of lines of a text file; None for a stream, which can be read only once."""
+    return sum(1 for _ in raw_lines(path)) if path.is_file() else None
 
 
 @contextlib.contextmanager
 def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Shows `text` and a clock on stderr if it is a terminal; yields a function that replaces the text."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not shows_live():
         yield lambda text: None
         return
     with live_line(text) as update:
@@ -129,13 +168,13 @@ def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., N
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    description = TextColumn("{task.description}", markup=False)
-    clock = (
-        (description, BarColumn(), TimeRemainingColumn())
+    description, share = TextColumn("{task.description}", markup=False), TextColumn("{task.percentage:.0f}%")
+    columns = (
+        (description, BarColumn(), share, TimeRemainingColumn())
         if total
         else (SpinnerColumn(), description, TimeElapsedColumn())
     )
-    with Progress(*clock, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
         yield functools.partial(display.update, display.add_task(text, total=total))
 
 

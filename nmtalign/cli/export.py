@@ -1,29 +1,52 @@
-"""`nmtalign export`: an alignment file as Pharaoh's links, JSON lines, Marian's soft alignments, NumPy arrays."""
+"""`nmtalign export`: an alignment file in another format, or a model without the files of its training."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
+from nmtalign.api import export_model
 from nmtalign.cli.common import own_argument, own_option, say
+from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import ExportConfig
 from nmtalign.text.lines import STDOUT
 
-File = Annotated[Path, own_argument("FILE.h5", "Alignment file.")]
-Format = Annotated[Literal["pharaoh", "json", "numpy", "marian"], own_option("What to write.", names="--format -f")]
-Output = Annotated[Path | None, own_option("Output file, not stdout; .gz compresses text.", "OUT", "--output -o")]
+Source = Annotated[Path, own_argument("FILE.h5|MODEL", "Alignment file, or model directory.")]
+Format = Annotated[
+    Literal["pharaoh", "json", "numpy", "marian"] | None,
+    own_option("Of alignments: what to write [dim]\\[default: pharaoh][/dim].", names="--format -f"),
+]
+Output = Annotated[
+    Path | None,
+    own_option("Output file, not stdout; .gz compresses text. Of a model: the new folder.", "OUT", "--output -o"),
+]
 Entries = Annotated[
     Literal["best", "all"] | None,
     own_option("Of n-best lists: one line per sentence, or per entry [dim](default: all for json and numpy)[/dim]."),
 ]
+Force = Annotated[bool, own_option("Of a model: replace another exported model.", names="--force")]
 
 
-def export(file: File, format: Format = "pharaoh", output: Output = None, entries: Entries = None) -> None:
-    """Write an alignment file in another format.
+@with_settings(ExportConfig, section="export")
+def export(
+    chosen: Chosen[ExportConfig],
+    source: Source,
+    format: Format = None,
+    output: Output = None,
+    entries: Entries = None,
+    force: Force = False,
+) -> None:
+    """Write an alignment file in another format, or a small copy of a model.
 
     pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0.
     json: one object per line: id, rank, source, target, weights, links,
     log_prob, token_log_probs. marian: target words ||| soft weights, a group
     for each target word and </s>. numpy: an .npz archive of the arrays.
+
+    A model is copied without the files that only its training needs. The copy translates, aligns and scores, and a new
+    training can begin with it (train --init-from). It cannot resume the training.
 
     Examples:
 
@@ -32,7 +55,39 @@ def export(file: File, format: Format = "pharaoh", output: Output = None, entrie
       nmtalign export alignments.h5 --format json | jq .links
 
       nmtalign export alignments.h5 --format numpy -o alignments.npz
+
+      nmtalign export model/ -o slim/
+
+      nmtalign export model/ -o slim/ --weights int8
     """
+    if source.is_dir():
+        _refuse(source, "is a model directory", {"--format": format, "--entries": entries})
+        _export_model(source, output, chosen.settings, force)
+    else:
+        _refuse(source, "is no model directory", {"--weights": chosen.typed.get("weights"), "--force": force})
+        _export_alignments(source, format or "pharaoh", output, entries)
+
+
+def _refuse(source: Path, reason: str, options: Mapping[str, object]) -> None:
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(f"{source}: {reason}; leave out {' and '.join(given)}")
+
+
+def _export_model(model: Path, folder: Path | None, settings: ExportConfig, force: bool) -> None:
+    if folder is None or folder == STDOUT:
+        raise UsageError(f"{model}: the copy of a model needs a folder: give -o FOLDER")
+    exit_on_signals()
+    export_model(model, folder, force=force, weights=settings.weights)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    say(f"wrote {folder}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: nmtalign translate -m {folder}")
+
+
+def _export_alignments(
+    file: Path,
+    format: Literal["pharaoh", "json", "numpy", "marian"],
+    output: Path | None,
+    entries: Literal["best", "all"] | None,
+) -> None:
     from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.alignment.export_formats import text_lines, write_export
 

@@ -26,18 +26,18 @@ def info(
     if format == "json":
         sys.stdout.write(json_text(facts, indent=2, allow_nan=True) + "\n")
     else:
-        sys.stdout.writelines(_lines(facts))
+        sys.stdout.writelines(fact_lines(facts))
     files = facts.get("files", {})
     if damaged := [f"{name} ({file['damaged']})" for name, file in files.items() if "damaged" in file]:
         raise FormatError(f"{path}: damaged: {'; '.join(damaged)}")
 
 
-def _lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+def fact_lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """`name: value` lines; nested facts are indented."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield f"{indent}{escaped(str(name))}:\n"
-            yield from _lines(value, indent + "  ")
+            yield from fact_lines(value, indent + "  ")
         else:
             shown = f"{value:,}" if type(value) is int else str(value)
             yield f"{indent}{escaped(str(name))}: {escaped(shown)}\n"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, status_line
+from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, say, status_line
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
@@ -70,7 +70,7 @@ def lexicon(
 
     here = (folder for folder in (workspace.model, workspace.data) if (folder / TOKENIZER_FILE).is_file())
     with status_line("reading", quiet) as show:
-        made = make_lexicon(source or workspace.data, target, links, settings, model or next(here, None), show)
+        made = make_lexicon(source or workspace.data, target, links, settings, model or next(here, None), show, say)
         show("choosing the entries")
         entries = made.entries(settings.top, settings.min_probability)
     with open_output(output) as stream:

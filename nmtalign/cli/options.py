@@ -14,43 +14,23 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, escaped, say
+from nmtalign.cli.common import ConfigOption, escaped
+from nmtalign.cli.option_names import advice, current, pairs_of_files
 from nmtalign.errors import UsageError
+from nmtalign.model_files import with_first_model
 from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, preset, settings_of
-from nmtalign.settings.workspace import Workspace, load_workspace
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, budget_of, preset, settings_of
+from nmtalign.settings.workspace import Workspace, given, load_workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Options that were renamed, by command; the old names will be removed in the next release.
-RENAMED: Mapping[str, Mapping[str, str]] = {
-    "translate": {"--alignments": "--save-alignments", "--alignments-of": "--save-alignments-of"},
-    "score-pairs": {"--n-best": "--n-best-list"},
-    "score": {
-        "--no-unk": "--known-words",
-        "--with-unk": "--all-words",
-        "--output": "--save-translation",
-        "-o": "--save-translation",
-        "--alignments": "--attention-from",
-    },
-}
-# Options that exist no more, by command, and what to do instead.
-REMOVED: Mapping[str, Mapping[str, str]] = {
-    "score": {
-        "--comet": "compute COMET with its own command, and give its scores, one per line, with "
-        "--segment-scores COMET=FILE",
-        "--tokenized": "multi-bleu is printed by default if the language is known; else give --target-language, or "
-        "--metrics multi-bleu --tokenize none for tokenised text",
-    }
-}
 
 
 @dataclass(frozen=True)
@@ -61,6 +41,7 @@ class Chosen(Generic[T]):
     workspace: Workspace
     layers: tuple[Layer, ...]
     preset: str = ""
+    text: str = ""  # the settings as a section of nmtalign.toml, with the origin of each
 
     @property
     def typed(self) -> Mapping[str, Any]:
@@ -73,11 +54,17 @@ class Chosen(Generic[T]):
 
 
 def with_settings(
-    *classes: type, section: str, only: Sequence[str] = ()
+    *classes: type,
+    section: str,
+    base: str = "",
+    only: Sequence[str] = (),
+    fit: Callable[..., tuple[Layer, ...]] = lambda layers, *_: layers,
 ) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
     """Gives a command options for the settings of `classes`, or for those named in `only`.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
+    The values of section `base` apply where section `section` has none. `fit` changes the layers of a command with a
+    preset: its arguments are the layers, the preset, the workspace and the command's own arguments.
     """
     found = {name: one for cls in classes for name, one in definitions(cls).items() if not one.internal}
     found = {name: one for name, one in found.items() if not only or name in only}
@@ -88,15 +75,19 @@ def with_settings(
             config, show, _ = (arguments.pop(one.name) for one in _ALWAYS)
             flags = {name: _parsed(one, arguments.pop(name)) for name, one in found.items()}
             workspace = load_workspace(config)
-            (origin, values), given = workspace.layers(section, flags)
-            layers: tuple[Layer, ...] = ((origin, {name: values[name] for name in values if name in found}), given)
+            sections = [workspace.section(one) for one in (base, section) if one]
+            kept = [(origin, {name: values[name] for name in values if name in found}) for origin, values in sections]
+            layers: tuple[Layer, ...] = (*kept, given(flags))
             name = workspace.preset(arguments.pop("preset")) if "preset" in arguments else ""
             if name:
                 layers = (f"preset {name}", preset(name)), *layers
+                layers = with_first_model(layers, arguments.get("output") or workspace.model)
+                layers = fit(layers, name, workspace, arguments)
             settings: tuple[Any, ...] = tuple(settings_of(cls, *layers) for cls in classes)
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, layers, name)
+            chosen = replace(chosen, text=_shown(chosen, settings, section, found))
             if show:
-                sys.stdout.write(_shown(chosen, settings, section, found))
+                sys.stdout.write(chosen.text)
             else:
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
@@ -113,7 +104,7 @@ def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Ma
     """The settings as a section of nmtalign.toml; a comment names the origin of each."""
     lines = [f"[{section}]"]
     if chosen.preset:
-        lines.append(f"preset = {toml(chosen.preset)}")
+        lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
     for made in settings:
         layers = all_layers(type(made), *chosen.layers)
         for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
@@ -190,7 +181,7 @@ _ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.s
 
 
 class Command(TyperCommand):
-    """A command that accepts old names of options, with a notice."""
+    """A command that accepts old names of options, with a notice, and explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
@@ -202,9 +193,33 @@ class Command(TyperCommand):
         if "--show-settings" in args[:end]:
             for one in self.params:
                 one.required = False
-        current = [_current(arg, self.name or "") for arg in args[:end]]
-        parsed: list[str] = super().parse_args(ctx, [*current, *args[end:]])
+        given = pairs_of_files([current(arg, self.name or "") for arg in args[:end]], self.params)
+        try:
+            parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
+        except Exception as error:  # the classes of its errors depend on the version of typer
+            if explained := self._explained(ctx, error):
+                raise UsageError(explained) from None
+            raise
         return parsed
+
+    def _explained(self, ctx: Any, error: Any) -> str:
+        """A better message for an error of usage; "" if there is none."""
+        command = f"nmtalign {self.name}"
+        if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
+            commands = {one.name: _options_of(one) for one in ctx.parent.command.commands.values()}
+            found = advice(name, self.name or "", _options_of(self), commands)
+            return f"no such option: {name}; {found}" if found else ""
+        if getattr(error, "message", "").startswith("Got unexpected extra argument"):
+            extra = error.message.partition(" (")[2].removesuffix(")")
+            places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
+            many = f"takes only {' '.join(places)}" if places else "takes no arguments"
+            hint = "; give further texts with --dev and --test" if self.name == "prep" else ""
+            return f"{extra}: one argument too many: {command} {many}{hint}"
+        return ""
+
+
+def _options_of(command: Any) -> set[str]:
+    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
 
 
 def without_types(parameters: list[Any]) -> list[Any]:
@@ -213,14 +228,3 @@ def without_types(parameters: list[Any]) -> list[Any]:
         if getattr(one, "is_flag", False):
             one.metavar = ""
     return parameters
-
-
-def _current(argument: str, command: str) -> str:
-    name, equals, value = argument.partition("=")
-    if advice := REMOVED.get(command, {}).get(name):
-        raise UsageError(f"{name} is no longer an option: {advice}")
-    new = RENAMED.get(command, {}).get(name)
-    if new is None:
-        return argument
-    say(f"{name} is now {new}; the old name will be removed in the next release")
-    return f"{new}{equals}{value}"

@@ -165,7 +165,7 @@ def _plot_training(
 
 def _models_of(workspace: Workspace) -> list[Path]:
     """Returns the workspace's model; if it has no log, all models under models/ that have one."""
-    from nmtalign.training.events import LOG
+    from nmtalign.model_files import LOG
 
     if (workspace.model / LOG).is_file():
         return [workspace.model]

@@ -1,4 +1,4 @@
-"""`nmtalign prep`: from two text files to a prepared corpus."""
+"""`nmtalign prep`: from parallel text to a prepared corpus."""
 
 import sys
 from collections.abc import Mapping
@@ -6,24 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.cli.common import QuietOption, json_text, notifier, own_argument, own_option, say, status_line
+from nmtalign.cli.option_names import NO_FILE
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
+from nmtalign.model_files import CONFIG
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import PathPair, Workspace
+from nmtalign.settings.workspace import FilePair, PathPair, Workspace
+from nmtalign.text.languages import language_code, languages_in, suffix_language
+from nmtalign.text.lines import shown
+from nmtalign.text.parallel import languages_of_columns
 from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.data.pair_spool import Summary
 
-TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, plain or .gz.")]
+TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, or a TSV or TMX file with both.")]
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
-Dev = Annotated[PathPair | None, own_option("Text for validation.", "SRC TGT", "--dev")]
-Test = Annotated[PathPair | None, own_option("Text for scoring.", "SRC TGT", "--test")]
+Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one TSV or TMX.", "SRC [TGT]", "--dev")]
+Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
 Output = Annotated[
     Path | None, own_option(f"Folder of the corpus [dim]\\[default: {Workspace.data}][/dim].", "FOLDER", "-o --output")
 ]
+_REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
 TargetLanguage = Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")]
@@ -45,7 +51,7 @@ def prep(
     format: Format = "text",
     quiet: QuietOption = False,
 ) -> None:
-    """Prepare a corpus: tokenise two aligned texts, choose the vocabularies, write ids to HDF5.
+    """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 
     Prints how many pairs it kept, and why it dropped the others. Without arguments it uses nmtalign.toml. A corpus of
     other text or settings is replaced only with --force.
@@ -56,25 +62,23 @@ def prep(
 
       nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --min-count 2
 
+      nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
+
       nmtalign prep train.en train.fr --vocabulary bpe --size 8000
+
+      nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
 
       nmtalign prep
     """
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
-    train = texts["train"]
-    languages = (
-        _language(source_language, workspace.source_language, train[0]),
-        _language(target_language, workspace.target_language, train[1]),
-    )
-    if not quiet:
-        _warn(train, languages, chosen.settings)
+    languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
     exit_on_signals()
     from nmtalign.data.prepare import prepare
 
     with chosen.naming(), status_line("reading train", quiet) as show:
         summary = prepare(
-            train,
+            texts["train"],
             folder,
             chosen.settings,
             languages,
@@ -84,22 +88,32 @@ def prep(
             show,
             force,
         )
+    for note in summary.notes:
+        (say if note.startswith("warning: ") else tell)(note)
     if format == "json":
         sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
     else:
         _print_summary(summary)
-    argument = f" {folder}" if output or workspace.file is None else ""
-    tell(f"the corpus is in {folder}; next: nmtalign train{argument}")
+    for name, names in summary.texts.items():
+        tell(f"the {name} text is in {folder / names[0]} and {folder / names[1]}")
+    tell(f"the corpus is in {folder}; next: nmtalign train{_arguments(chosen, output)}")
+
+
+def _arguments(chosen: Chosen[PrepConfig], output: Path | None) -> str:
+    """The arguments of the next `train`: the corpus, and the model whose vocabularies it has."""
+    folder = f" {output or chosen.workspace.data}" if output or chosen.workspace.file is None else ""
+    first = Path(chosen.settings.vocabulary_from)
+    return f"{folder} --init-from {first} -o OTHER" if (first / CONFIG).is_file() else folder
 
 
 def _texts(
-    workspace: Workspace, source: Path | None, target: Path | None, others: Mapping[str, PathPair | None]
+    workspace: Workspace, source: Path | None, target: Path | None, others: Mapping[str, FilePair | None]
 ) -> Mapping[str, PathPair]:
     """The texts of the command line; those of the workspace replace missing ones if it names no training text."""
-    if (source is None) != (target is None):
-        raise UsageError(f"{source}: give its translation too: nmtalign prep TRAIN_SRC TRAIN_TGT")
-    texts = dict(workspace.pairs) if source is None or target is None else {"train": (source, target)}
-    texts |= {name: pair for name, pair in others.items() if pair is not None}
+    if source is not None and target is None and suffix_language(source):
+        raise UsageError(f"{source}: one text is given; give its translation too: nmtalign prep TRAIN_SRC TRAIN_TGT")
+    texts = dict(workspace.pairs) if source is None else {"train": (source, target)}
+    texts |= {name: (pair[0], pair[1] if pair[1] != NO_FILE else None) for name, pair in others.items() if pair}
     if "train" not in texts:
         place = f"{workspace.file} names none under [corpus]" if workspace.file else "there is no nmtalign.toml here"
         raise UsageError(f"no training text: {place}; give nmtalign prep TRAIN_SRC TRAIN_TGT")
@@ -108,29 +122,27 @@ def _texts(
     return texts
 
 
-def _language(given: str | None, of_workspace: str | None, text: Path) -> str:
-    """The language of the command line, else of the workspace, else the suffix of the text file."""
-    name = text.with_suffix("") if text.suffix == ".gz" else text
-    return given or of_workspace or name.suffix.removeprefix(".").lower()
-
-
-def _warn(train: PathPair, languages: tuple[str, str], settings: PrepConfig) -> None:
-    if train[0] == train[1]:
-        say(f"warning: {train[0]} is both source and target")
-    if settings.vocabulary != "word":
-        return
-    from nmtalign.text.moses import has_rules
-
-    for side, language, path in zip(("source", "target"), languages, train, strict=True):
-        if not has_rules(language):
-            used = f"those for English are used (--{side}-language CODE)"
-            say(f"{path}: no Moses rules for language '{language}': {used}")
+def _languages(
+    workspace: Workspace, train: PathPair, columns: str, source: str | None, target: str | None
+) -> tuple[str, str]:
+    """The languages of the command line, else of the workspace, else of the names of the text files or columns."""
+    if train[1] is not None:
+        named = suffix_language(train[0]), suffix_language(train[1])
+    else:
+        named = languages_in(train[0])
+        if not all(named):
+            named = languages_of_columns(train[0], columns)
+    found = source or workspace.source_language or named[0], target or workspace.target_language or named[1]
+    for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
+        if not language:
+            raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
+    return language_code(found[0]), language_code(found[1])
 
 
 def _print_summary(summary: "Summary") -> None:
     """Prints the pairs of each set, then the tokens of each text."""
     pairs = [
-        [name, *(f"{number:,}" for number in (split.pairs, split.kept, *split.dropped.values()))]
+        [name, *(f"{number:,}" for number in (split.pairs, split.kept, *(split.dropped[one] for one in _REASONS)))]
         for name, split in summary.splits.items()
     ]
     texts = [
@@ -146,7 +158,12 @@ def _print_summary(summary: "Summary") -> None:
             ("target", summary.target_language, split.target),
         )
     ]
-    print_table(TextTable(("pairs", "read", "kept", "empty", "duplicate", "too long"), pairs))
+    print_table(TextTable(("pairs", "read", "kept", *_REASONS), pairs))
+    train = summary.splits["train"]
+    if further := [(name, count) for name, count in train.dropped.items() if name not in _REASONS]:
+        sys.stdout.write("\n")
+        rows = [[name, f"{count:,}", f"{100 * count / max(train.pairs, 1):.2f}%"] for name, count in further]
+        print_table(TextTable(("left out of train", "pairs", "share"), rows))
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
     print_table(TextTable(head, texts, left=frozenset({0, 1})))

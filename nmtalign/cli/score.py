@@ -69,7 +69,7 @@ TrainText = Annotated[
 ]
 SaveTranslation = Annotated[Path | None, own_option("Also write the translation of the model.", "FILE", panel="Models")]
 Beam = Annotated[int | None, own_option("Width of the beam.", "N", panel="Models")]
-Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda", panel="Models")]
+Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda|mps", panel="Models")]
 
 
 @with_settings(ScoreConfig, section="score")

@@ -12,10 +12,13 @@ from nmtalign.cli.common import (
     bound_caches,
     choose_wait_policy,
     counted,
+    lines_of,
     notifier,
     open_output,
     own_argument,
     own_option,
+    say,
+    status_line,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
@@ -89,7 +92,7 @@ def score_pairs(
 
       nmtalign score-pairs --n-best-list list.txt -s in.en --rescore > best-first.txt
     """
-    test = chosen.workspace.pairs.get("test", (None, None))
+    test = chosen.workspace.test_files or (None, None)
     source, target = _files(test, source, target, n_best_list, n_best_source)
     if n_best_list and format == "json":
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
@@ -99,12 +102,12 @@ def score_pairs(
     choose_wait_policy()
     bound_caches()
     check_ahead(folders, which)
-    from nmtalign.translating.inputs import are_files
-    from nmtalign.translating.output_formats import pair_json, pair_line
-    from nmtalign.translating.rescoring import score_files, score_n_best_list
-    from nmtalign.translating.translator import Translator, load_models
+    with chosen.naming(), status_line("loading the model", quiet):
+        from nmtalign.translating.inputs import are_files
+        from nmtalign.translating.output_formats import pair_json, pair_line
+        from nmtalign.translating.rescoring import score_files, score_n_best_list
+        from nmtalign.translating.translator import Translator, load_models
 
-    with chosen.naming():
         translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
     as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
@@ -112,11 +115,12 @@ def score_pairs(
         found = score_n_best_list(translator, target, source, feature, rescore, word_scores)
         lines = ((str(line), pair) for line, pair in found)
     else:
-        pairs = score_files(translator, source, target)
+        pairs = score_files(translator, source, target, say)
         json = format == "json"
         lines = ((pair_json(pair) if json else pair_line(pair, as_score, word_scores), pair) for pair in pairs)
     with open_output(output) as stream:
-        summary = _write(lines, stream, flush=not are_files(source, target), quiet=quiet)
+        shown = counted(lines, "scoring", "pairs", quiet or stream.isatty(), lambda: lines_of(target))
+        summary = _write(shown, stream, flush=not are_files(source, target))
     notifier(quiet)(summary)
 
 
@@ -150,11 +154,11 @@ def _files(
     return source, target
 
 
-def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool, quiet: bool) -> str:
+def _write(lines: "Iterator[tuple[str, ScoredPair]]", stream: TextIO, flush: bool) -> str:
     """Writes each line as it comes; returns a summary of the pairs."""
     pairs = words = unknown = 0
     total = 0.0
-    for line, pair in counted(lines, "scoring", "pairs", quiet or stream.isatty()):
+    for line, pair in lines:
         stream.write(line + "\n")
         if flush:
             stream.flush()

@@ -107,10 +107,10 @@ class Signals:
         _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
         if isinstance(error, Stop):
             stopped = Stopped(error.number, self.detail())
-            _end_threads(stopped.exit_code, f"error: {stopped}")
+            end_threads(stopped.exit_code, f"error: {stopped}")
             raise stopped from None
         if isinstance(error, BrokenPipeError):
-            _end_threads(0)
+            end_threads(0)
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
@@ -129,7 +129,7 @@ class Signals:
         self._came = number
 
 
-def _end_threads(code: int, message: str = "") -> None:
+def end_threads(code: int, message: str = "") -> None:
     """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
     if sum(not thread.daemon for thread in threading.enumerate()) > 1:
         if message:

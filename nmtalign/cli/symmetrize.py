@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say
+from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line
 from nmtalign.errors import UsageError
 from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import Symmetrization
@@ -69,7 +69,8 @@ def symmetrize(
     from nmtalign.alignment.symmetrized_files import symmetrize_files
 
     place = sys.stdout.write if output == STDOUT else output
-    counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
+    with status_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
+        counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
         say(

@@ -3,34 +3,60 @@
 import contextlib
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtalign.cli.common import QuietOption, choose_wait_policy, notifier, own_argument, own_option
+from nmtalign.cli.common import QuietOption, choose_wait_policy, clock, notifier, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
-from nmtalign.settings.definition import MACHINE, Device
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
+from nmtalign.errors import UsageError
+from nmtalign.settings.definition import MACHINE, Device, Layer
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import Workspace
+from nmtalign.training.events import Finished, Listener, Working
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World
-    from nmtalign.training.events import Finished
+    from nmtalign.training.loop import Trainer
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", "Folder of `nmtalign prep`.")]
 Output = Annotated[Path | None, own_option("Model directory, new or to resume.", "DIR", "-o --output")]
-Preset = Annotated[str | None, own_option(f"{', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")]
+_BUDGETS = "; ".join(f"{name} ({budget_of(name)})" for name in PRESETS)
+Preset = Annotated[
+    str | None, own_option(f"Sizes and budget: {_BUDGETS} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")
+]
 Tensorboard = Annotated[Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE)]
+DryRunOption = Annotated[
+    bool,
+    own_option("Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"),
+]
 Restart = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--restart")]
+
+
+def _fit(
+    layers: tuple[Layer, ...], preset: str, workspace: Workspace, arguments: Mapping[str, Any]
+) -> tuple[Layer, ...]:
+    """Adds the settings that the preset has for the size of the corpus, if the corpus is there."""
+    from nmtalign.data.corpus import CORPUS_FILE, Corpus
+    from nmtalign.training.fit import fit_preset
+
+    data, folder = arguments["data"] or workspace.data, arguments["output"] or workspace.model
+    if not (data.is_file() or (data / CORPUS_FILE).is_file()):
+        return layers
+    return fit_preset(layers, preset, Corpus.open(data), folder, arguments["restart"])
+
+
 _connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
 
 
-@with_settings(ModelConfig, TrainingConfig, section="train")
+@with_settings(ModelConfig, TrainingConfig, section="train", fit=_fit)
 def train(
     chosen: Settings,
     data: Data = None,
@@ -38,12 +64,13 @@ def train(
     preset: Preset = None,
     tensorboard: Tensorboard = None,
     restart: Restart = False,
+    dry_run: DryRunOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 
-    Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. Every event is
-    recorded in train.jsonl in the model directory.
+    Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. With --init-from the
+    settings of the model are those of MODEL. Every event is recorded in train.jsonl in the model directory.
 
     Under torchrun several processes train one model, with the updates that one process would make: --batch-size
     counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's default is one). Only the first
@@ -60,32 +87,46 @@ def train(
 
       torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
 
+      nmtalign train news/ -o adapted/ --init-from model/
+
       nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
 
       nmtalign train data/ -o model/ --agreement
 
-      nmtalign train --preset tiny --show-settings
+      nmtalign train --preset tiny --dry-run
     """
     choose_wait_policy()
     data, folder = data or chosen.workspace.data, output or chosen.workspace.model
-    with _world(chosen.settings[1].device) as world, chosen.naming():
-        finished = _train(chosen, world, data, folder, tensorboard, restart, quiet or not world.first)
+    if dry_run:
+        _rehearse(chosen, data, folder, restart)
+        return
+    from nmtalign.cli.display import make_listener
+
+    first = os.environ.get("RANK", "0") == "0" or not _several()
+    with make_listener(folder, quiet or not first, tensorboard if first else None) as listen, chosen.naming():
+        listen(Working(0, 0.0, 0.0, "loading PyTorch"))
+        with _world(chosen.settings[1].device) as world:
+            trainer, finished = _train(chosen, world, listen, data, folder, restart)
+    _report(trainer, finished, folder, quiet or not first)
     if not finished.complete:
         raise typer.Exit(next(128 + number for number, reason in REASONS.items() if reason == finished.reason))
 
 
 def _train(
-    chosen: Settings, world: "World", data: Path, folder: Path, tensorboard: Path | None, restart: bool, quiet: bool
-) -> "Finished":
-    from nmtalign.cli.display import make_listener
+    chosen: Settings, world: "World", listen: Listener, data: Path, folder: Path, restart: bool
+) -> tuple["Trainer", Finished]:
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer
 
+    listen(Working(0, 0.0, 0.0, "reading the corpus"))
     corpus = Corpus.open(data)
-    with make_listener(folder, quiet, tensorboard if world.first else None) as listen:
-        trainer = Trainer(corpus, folder, chosen.preset, *chosen.settings, listen, restart, world)
-        with stopping(trainer.stop):
-            finished = trainer.run()
+    listen(Working(0, 0.0, 0.0, "preparing the model"))
+    trainer = Trainer(corpus, folder, chosen.preset, *chosen.settings, listen, restart, world)
+    with stopping(trainer.stop):
+        return trainer, trainer.run()
+
+
+def _report(trainer: "Trainer", finished: Finished, folder: Path, quiet: bool) -> None:
     tell, reason = notifier(quiet), finished.reason
     if not finished.complete:
         tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
@@ -93,7 +134,41 @@ def _train(
         tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
     else:
         tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
-    return finished
+
+
+def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None:
+    """Prints what the training would do."""
+    if _several():
+        raise UsageError("--dry-run measures one process; start it without torchrun")
+    import torch
+
+    from nmtalign.core.devices import pick_device
+    from nmtalign.data.corpus import Corpus
+    from nmtalign.training.distributed import World
+    from nmtalign.training.dry_run import dry_run
+    from nmtalign.training.setup import TrainingSetup
+
+    with chosen.naming():
+        world = World(pick_device(chosen.settings[1].device))
+        setup = TrainingSetup(Corpus.open(data), folder, *chosen.settings, world)
+        found = dry_run(setup, chosen.preset, restart)
+    left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
+    parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
+    sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())
+    facts = {
+        "corpus": f"{len(setup.chosen):,} pairs ({len(setup.pairs) - len(setup.chosen):,} too long)",
+        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {torch.get_num_threads()} threads",
+        "parameters": f"{sum(found.parameters.values()):,} ({parts})",
+        "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
+        "budget": found.budget,
+        "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
+        "passes": f"{found.passes:.3g}",
+        "done": f"{found.done.update:,} updates in {clock(found.done.seconds)}; {left:,.0f} remain",
+        "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
+        "time": f"about {clock(found.seconds)} (an estimate, without validations)",
+    }
+    lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]
+    sys.stdout.write(chosen.text + "\n" + "\n".join(lines) + "\n")
 
 
 def _several() -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
+    ShardOption,
     WhichOption,
     bound_caches,
     choose_wait_policy,
@@ -18,6 +19,7 @@ from nmtalign.cli.common import (
     own_argument,
     own_option,
     say,
+    status_line,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
@@ -69,6 +71,7 @@ def translate(
     prefix_file: PrefixFile = None,
     phrase_file: PhraseFile = None,
     which: WhichOption = "best",
+    shard: ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.
@@ -84,6 +87,8 @@ def translate(
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
 
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
+
+      nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
     """
     paths, folders = tuple(inputs or (STDIN,)), tuple(model or (chosen.workspace.model,))
     n_best_alignments = save_alignments_of == "n-best"
@@ -94,30 +99,36 @@ def translate(
     bound_caches()
     check_ahead(folders, which)
     with Signals() as signals, chosen.naming():
-        from nmtalign.translating.file_translation import FileTranslation, SavedAlignments
-        from nmtalign.translating.inputs import Inputs
+        with status_line("loading PyTorch", quiet):
+            from nmtalign.translating.file_translation import FileTranslation, SavedAlignments
+            from nmtalign.translating.inputs import Inputs
 
         saved = SavedAlignments(save_alignments, n_best_alignments, weights) if save_alignments else None
-        sources = Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file)
+        sources = Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file, shard)
         files = FileTranslation(sources, output or sys.stdout.buffer, chosen.settings, resume, saved, say)
         if files.is_done():
             notifier(quiet)(f"{output}: already done: it contains the translations of all {files.done:,} lines")
             return
-        translator = _translator(folders, which, chosen.settings, save_alignments is not None)
+        with status_line("loading the model", quiet):
+            translator = _translator(folders, which, chosen.settings, save_alignments is not None)
         signals.detail = files.left
         if not quiet and STDIN in paths and sys.stdin.isatty():
             say("reading from the terminal, a sentence a line; Ctrl-D ends it")
-        # Lines on stdout would be mixed with those of the display if both go to the terminal.
-        shown = not quiet and sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
         started = time.monotonic()
+        shown = not quiet and _is_shown(output)
         with _progress(files, sources.size(), shown) as show:
             files.run(translator, lambda request: show(request.end), signals.whole)
         notifier(quiet)(_summary(files, translator, time.monotonic() - started))
 
 
+def _is_shown(output: Path | None) -> bool:
+    """Whether progress is shown; if stdout goes to the terminal, too, its lines would be mixed with the display."""
+    return sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
+
+
 def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path | None, resume: bool) -> None:
     """Raises UsageError for options that do not go together; the last two files are of prefixes and phrases."""
-    if files.count(STDIN) > 1:
+    if [*files, Path(settings.glossary)].count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once; give all but one as files")
     if resume and (output is None or stays_in_place(output)):
         raise UsageError(f"--resume continues a file, and {output or 'standard output'} is none; give -o FILE")
@@ -183,7 +194,7 @@ def _progress(files: "FileTranslation", size: int | None, shown: bool) -> Iterat
             now = time.monotonic()
             if now - last > _EVERY:
                 rate = files.words / (now - started)
-                update(completed=end, description=f"{files.lines:,} lines, {rate:,.0f} words/s")
+                update(completed=end, description=f"translating: {files.lines:,} lines, {rate:,.0f} words/s")
                 last = now
 
         yield show

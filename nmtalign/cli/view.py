@@ -1,9 +1,18 @@
 """`nmtalign view`: alignments as one page for a browser."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import GoldBaseOption, QuietOption, notifier, own_argument, own_option
+from nmtalign.cli.common import (
+    GoldBaseOption,
+    QuietOption,
+    ReverseGoldOption,
+    notifier,
+    own_argument,
+    own_option,
+    status_line,
+)
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import STDOUT
 
@@ -30,6 +39,7 @@ def view(
     output: Output = Path("page.html"),
     gold: Gold = None,
     gold_base: GoldBaseOption = None,
+    reverse_gold: ReverseGoldOption = False,
     sentences: Sentences = None,
     limit: Limit = 20_000,
     title: Title = "",
@@ -60,9 +70,18 @@ def view(
     files = alignments or [Path("alignments.h5")]
     numbers = parse_numbers(sentences) if sentences is not None else None
     out = Path("/dev/stdout") if output == STDOUT else output
-    summary = write_page(
-        files, out, title=title, names=name or (), numbers=numbers, limit=limit, gold=gold, gold_base=gold_base
-    )
+    with status_line("writing the page", quiet or (output == STDOUT and sys.stdout.isatty())):
+        summary = write_page(
+            files,
+            out,
+            title=title,
+            names=name or (),
+            numbers=numbers,
+            limit=limit,
+            gold=gold,
+            gold_base=gold_base,
+            reverse_gold=reverse_gold,
+        )
     tell = notifier(quiet)
     if not summary.complete:
         tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")

@@ -10,19 +10,29 @@ from typing import TypeVar
 import torch
 
 from nmtalign.errors import ResourceError, is_out_of_memory
-from nmtalign.settings.definition import Device, Precision
+from nmtalign.settings.definition import Device, Precision, bf16_is_allowed
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def pick_device(name: Device) -> torch.device:
-    """The device of a name; "auto" is a GPU if there is one. Raises ResourceError if PyTorch sees no such device."""
+    """The device of a name. Raises ResourceError if PyTorch sees no such device.
+
+    "auto" is a GPU with CUDA if there is one, else the CPU. It is never mps, Apple's GPU, which we could not test.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
         raise ResourceError("device cuda: PyTorch sees no GPU here; choose the device cpu")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ResourceError("device mps: PyTorch sees no GPU of Apple here; choose the device cpu")
     return torch.device(name)
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The most precise dtype of a device: float64, or float32 on mps, which has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def picks_bf16(name: Precision, device: torch.device) -> bool:
@@ -31,6 +41,8 @@ def picks_bf16(name: Precision, device: torch.device) -> bool:
         return name == "bf16"
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "mps" or not bf16_is_allowed():
+        return False
     probes = [getattr(torch.cpu, probe, None) for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     return any(probe() for probe in probes if probe is not None)
 

@@ -24,13 +24,14 @@ import numpy.typing as npt
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
+from nmtalign.model_files import kind_of
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.untrusted import parse_json
 
 CORPUS_FILE = "corpus.h5"
 VOCABULARY_FILES = ("source.vocabulary.txt", "target.vocabulary.txt")
-SUMMARY_FILE = "summary.json"
+
 FORMAT, FORMAT_VERSION = "nmtalign corpus", 1
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
@@ -228,7 +229,13 @@ class Corpus:
         """
         path = folder if folder.is_file() else folder / CORPUS_FILE
         if not path.is_file():
-            raise FormatError(f"{folder}: no prepared corpus here (no {CORPUS_FILE}); run nmtalign prep")
+            found = f", but {kind_of(folder)}" if folder.is_dir() and kind_of(folder) != "a folder" else ""
+            raise FormatError(f"{folder}: no prepared corpus here (no {CORPUS_FILE}){found}; run nmtalign prep")
+        if path.name != CORPUS_FILE and kind_of(path) == "a text file":
+            raise FormatError(
+                f"{path}: is a text file and no prepared corpus; run `nmtalign prep` with it and its translation, and "
+                "give the folder that it makes"
+            )
         with damage(path, "prepared corpus", "run nmtalign prep again"):
             sealed = check_seal(path)
             with h5py.File(path, "r", locking=False) as file:

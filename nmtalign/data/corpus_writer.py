@@ -5,6 +5,7 @@ import errno
 import filecmp
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +17,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, SUMMARY_FILE, VOCABULARY_FILES, Corpus
+from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Corpus
 from nmtalign.data.pair_spool import PairSpool, Summary
+from nmtalign.data.screening import NO_TRANSLATION, RawText
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_text, make_folder, sha256_of
+from nmtalign.files import atomic_text, is_left_behind, lock, make_folder, sha256_of
 from nmtalign.hdf5 import USER_BLOCK, seal
+from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
@@ -30,6 +33,7 @@ Tables = tuple[npt.NDArray[np.uint32], ...]
 # Attributes that differ if the text or its settings differ.
 _IDENTITY = frozenset(("source_language", "target_language", "settings", "sha256", "content_sha256"))
 _NEW = "new"  # finished files, inside the work folder
+_LOCK = "lock"  # a file that the process with the work folder has locked
 
 
 def write_files(work: Path, tokenizers: Tokenizers, vocabularies: Vocabularies, summary: Summary) -> None:
@@ -38,7 +42,33 @@ def write_files(work: Path, tokenizers: Tokenizers, vocabularies: Vocabularies, 
     for name, vocabulary in zip(VOCABULARY_FILES, vocabularies, strict=True):
         vocabulary.save(work / _NEW / name)
     with atomic_text(work / _NEW / SUMMARY_FILE) as stream:
-        stream.write(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n")
+        text = json.dumps(summary.as_dict(), ensure_ascii=False, indent=2)
+        stream.write(text.encode(errors="backslashreplace").decode() + "\n")  # a file name may have any bytes
+
+
+def text_names(sets: Iterable[str], languages: tuple[str, str]) -> dict[str, tuple[str, str]]:
+    """The names of the text files of sets in the folder of a corpus, such as dev.en and dev.fr."""
+    usable = languages[0] != languages[1] and all(re.fullmatch(r"[\w-]{1,20}", one) for one in languages)
+    first, second = languages if usable else SIDES
+    return {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}
+
+
+def check_texts(folder: Path, names: Mapping[str, tuple[str, str]]) -> None:
+    """Raises UsageError for a text file in `folder` that would be replaced and is not of a corpus there."""
+    ours = stored_texts(folder)
+    for name, pair in names.items():
+        for path in (folder / one for one in pair):
+            if path.exists() and ours.get(name) != pair:
+                raise UsageError(
+                    f"{path}: would be replaced by the {name} set; rename it, or give another folder with -o"
+                )
+
+
+def write_texts(work: Path, names: Mapping[str, tuple[str, str]], raw: Mapping[str, RawText]) -> None:
+    """Writes the text files of sets."""
+    for name, pair in names.items():
+        for path, one in zip(raw[name].paths, pair, strict=True):
+            shutil.copyfile(path, work / _NEW / one)
 
 
 def write_corpus(
@@ -53,7 +83,8 @@ def write_corpus(
             for side, part, table, size in sides:
                 group = file.create_group(f"{name}/{side}")
                 content[f"{name}/{side}"] = part.store(group, table, "u2" if size <= 1 << 16 else "u4")
-        spools["train"].store_lines(file["train"], summary.splits["train"].pairs)
+        train = summary.splits["train"]
+        spools["train"].store_lines(file["train"], train.pairs - train.dropped.get(NO_TRANSLATION, 0))
         hashes = {name: sha256_of(work / _NEW / name) for name in (*VOCABULARY_FILES, *tokenizers.files())}
         file.attrs.update(
             format=FORMAT,
@@ -68,7 +99,7 @@ def write_corpus(
             content_sha256=json.dumps(content, sort_keys=True),
         )
     seal(work / _NEW / CORPUS_FILE)
-    with (work / _NEW / CORPUS_FILE).open("rb") as stream:
+    with (work / _NEW / CORPUS_FILE).open("r+b") as stream:  # Windows flushes only a file that is open for writing
         os.fsync(stream.fileno())
 
 
@@ -148,30 +179,20 @@ def work_folder(folder: Path) -> Iterator[Path]:
     """Makes a hidden folder inside `folder` for temporary files; it is always removed at the end."""
     was_there = folder.exists()
     make_folder(folder)
-    host = socket.gethostname()
-    for left in folder.glob(f".prep-{host}-*"):
-        if not _runs(left.name.rpartition("-")[2]):
+    for left in folder.glob(".prep-*"):
+        if is_left_behind(left / _LOCK):
             shutil.rmtree(left, ignore_errors=True)
-    work = folder / f".prep-{host}-{os.getpid()}"
+    work = folder / f".prep-{socket.gethostname()}-{os.getpid()}"
     try:
         (work / _NEW).mkdir(parents=True)
-        yield work
+        with (work / _LOCK).open("wb") as stream:
+            lock(stream)
+            yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not was_there:
             with contextlib.suppress(OSError):  # a corpus is in it
                 folder.rmdir()
-
-
-def _runs(pid: str) -> bool:
-    """Whether the process that made a folder still runs; a killed one leaves its folder behind."""
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, ValueError):
-        return True
-    return True
 
 
 @contextlib.contextmanager

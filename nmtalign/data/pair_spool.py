@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -147,8 +147,8 @@ class PairSpool:
         self._lines.close()
 
 
-class SeenPairs:
-    """The pairs seen before: 8 bytes per pair, in sorted runs that are merged as they grow.
+class SeenTexts:
+    """The texts seen before: 8 bytes per text, in sorted runs that are merged as they grow.
 
     A Python set of the same hashes takes ten times the memory, too much for 12 million pairs.
     """
@@ -156,11 +156,9 @@ class SeenPairs:
     def __init__(self) -> None:
         self._runs: list[npt.NDArray[np.uint64]] = []
 
-    def first_time(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each pair occurs for the first time; blanks at the ends do not count."""
-        # No line contains `\n`, so it separates the two sides.
-        texts = (f"{source.strip()}\n{target.strip()}".encode() for source, target in pairs)
-        raw = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+    def first_time(self, texts: Sequence[str]) -> list[bool]:
+        """Whether each text occurs for the first time."""
+        raw = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)
         for run in self._runs:
@@ -171,7 +169,7 @@ class SeenPairs:
             merged = np.sort(np.concatenate((self._runs.pop(), merged)))
         if len(merged):
             self._runs.append(merged)
-        answer = np.zeros(len(pairs), dtype=bool)
+        answer = np.zeros(len(texts), dtype=bool)
         answer[first[new]] = True
         return answer.tolist()
 
@@ -198,7 +196,7 @@ class SideSummary:
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """One split: pairs read, kept, and dropped by reason ("empty", "duplicate", "too long")."""
+    """One split: pairs read, kept, and dropped by reason ("empty", "duplicate", "too long", those of `--clean`)."""
 
     pairs: int
     dropped: Mapping[str, int]
@@ -213,7 +211,11 @@ class SplitSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of prep in numbers; `splits` has train, and optionally dev and test."""
+    """The result of prep in numbers; `splits` has train, and optionally dev and test.
+
+    `texts` are the names of the text files beside the corpus, (source, target) of each set. `notes` are lines for the
+    user: what was chosen, and likely mistakes in the texts.
+    """
 
     source_language: str
     target_language: str
@@ -221,10 +223,14 @@ class Summary:
     target_vocabulary_size: int
     settings: Mapping[str, Any]
     splits: Mapping[str, SplitSummary]
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    notes: Sequence[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """All values, and those computed from them, as plain values for JSON."""
         plain = dataclasses.asdict(self)
+        if not self.texts:
+            del plain["texts"]
         for name, split in self.splits.items():
             plain["splits"][name]["kept"] = split.kept
             for side in ("source", "target"):

@@ -5,58 +5,46 @@ import dataclasses
 import io
 import itertools
 import re
-from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from nmtalign.data.corpus import SIDES
+from nmtalign.data.corpus import SPLITS
+from nmtalign.data.corpus_checks import CorpusChecks, with_vocabulary
 from nmtalign.data.corpus_writer import (
     Tables,
     Vocabularies,
     check_begun,
     check_same,
+    check_texts,
     publish,
+    text_names,
     work_folder,
     write_corpus,
     write_files,
+    write_texts,
 )
-from nmtalign.data.pair_spool import PairSpool, SeenPairs, SplitSummary, Summary
+from nmtalign.data.given_words import GivenWords
+from nmtalign.data.pair_spool import PairSpool, SplitSummary, Summary
 from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
+from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, Screen, set_aside, spooled_lines
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError, pair_of_sizes
-from nmtalign.text.lines import read_pairs, shown
-from nmtalign.text.spacing import Counts
+from nmtalign.text.languages import language_code
+from nmtalign.text.lines import shown
+from nmtalign.text.parallel import ParallelText
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
-PathPair = tuple[Path, Path]
+PathPair = tuple[Path, Path | None]
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
-
-
-@dataclass
-class PrepTally:
-    """The numbers of pairs read and dropped, and the positions of spaces in the target text."""
-
-    pairs: int = 0
-    empty: int = 0
-    duplicate: int = 0
-    too_long: int = 0
-    spacing: Counts = field(default_factory=Counter)
-    # Training only: the lines, from 0, of the pairs that were not dropped for their raw text.
-    lines: "array[int]" = field(default_factory=lambda: array("i"))
-
-    def dropped(self) -> dict[str, int]:
-        """Reasons and counts, in the words of the summary."""
-        return {"empty": self.empty, "duplicate": self.duplicate, "too long": self.too_long}
 
 
 @dataclass(frozen=True)
@@ -69,6 +57,8 @@ class _Job:
     workers: int
     progress: Callable[[int], None]
     notify: Callable[[str], None]
+    checks: CorpusChecks
+    words: GivenWords | None = None  # those of a model or of another corpus
 
 
 def prepare(
@@ -82,12 +72,14 @@ def prepare(
     notify: Callable[[str], None] | None = None,
     force: bool = False,
 ) -> Summary:
-    """Prepares a corpus in `folder`.
+    """Prepares a corpus in `folder` from texts in two files each, or in one TSV or TMX file: (path, None).
 
     A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
     one with more sets, is replaced only with `force`. Other files in the folder stay.
 
-    Vocabularies come from the training pairs that are kept. Every pair of dev and test is kept, with its raw text.
+    Vocabularies come from the training pairs that are kept, or from the model or corpus `config.vocabulary_from`. Every
+    pair of dev and test is kept, with its raw text. The folder also gets their text files if they are set aside from
+    the training text, or come from one file.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
     are the same for any number of `config.workers`. Memory contains the counts of the different words and 4 bytes per
     training pair, not the text.
@@ -95,29 +87,52 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
+    languages = language_code(languages[0]), language_code(languages[1])
+    words = GivenWords.read(Path(config.vocabulary_from)) if config.vocabulary_from else None
+    if words:
+        words.check(folder, languages)
+        config = words.adopted_by(config)
     given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
+    aside = [name for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines]
+    if double := next((name for name in aside if name in given), None):
+        rule = f"there is a {double} text, too; leave out one of the two"
+        raise SettingError(rule, **{f"{double}_lines": getattr(config, f"{double}_lines")})
+    written = [name for name, pair in given.items() if name != "train" and pair[1] is None]
+    names = text_names([*aside, *written], languages)
+    check_texts(folder, names)
+    checks, config = CorpusChecks(given, config, languages, force), with_vocabulary(config, languages)
     if not force:
-        check_begun(folder, languages, _settings(config), given)
+        check_begun(folder, languages, config.identity(), {*given, *aside})
     with disk_errors(folder), work_folder(folder) as work:
         workers = worker_count(config.workers)
-        job = _Job(work, config, languages, workers, progress or (lambda pairs: None), notify or (lambda step: None))
-        summary = _prepare(job, given)
+        progress, notify = progress or (lambda pairs: None), notify or (lambda step: None)
+        job = _Job(work, config, languages, workers, progress, notify, checks, words)
+        summary = _prepare(job, given, names)
         if not force:
             check_same(work, folder)
         publish(work, folder)
     return summary
 
 
-def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
-    tallies = {name: PrepTally() for name in given}
-    tokenizers, blocks = _training_blocks(job, given["train"], tallies["train"])
-    spools = {"train": _spool(job, "train", given["train"], tokenizers, blocks, tallies["train"])}
-    tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
-    for name in list(given)[1:]:
-        blocks = _blocks(read_pairs(*given[name]), tallies[name])
-        spools[name] = _spool(job, name, given[name], tokenizers, blocks, tallies[name])
+def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple[str, str]]) -> Summary:
+    """`names` are the names of the text files that the folder gets, by set."""
+    texts = {name: ParallelText(*pair, job.languages, job.config.columns) for name, pair in given.items()}
+    tallies = {name: PrepTally() for name in SPLITS if name in texts or name in names}
+    raw = {
+        name: RawText(job.work, name).write(_read(job, name, texts[name], tallies[name]))
+        for name in texts
+        if name != "train"
+    }
+    tokenizers, blocks = _training_blocks(job, texts["train"], raw, tallies["train"])
+    spools = {"train": _spool(job, "train", texts["train"].name, tokenizers, blocks, tallies["train"])}
+    if job.words is None:
+        tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
+    for name in list(tallies)[1:]:
+        blocks = _in_blocks(iter(raw[name]), tallies[name] if name not in texts else PrepTally())
+        origin = texts.get(name, texts["train"]).name
+        spools[name] = _spool(job, name, origin, tokenizers, blocks, tallies[name])
     job.notify("choosing the vocabularies")
-    vocabularies = _vocabularies(job.config, tokenizers, spools["train"])
+    vocabularies = job.words.vocabularies if job.words else _vocabularies(job.config, tokenizers, spools["train"])
     tables: dict[str, Tables] = {
         name: tuple(side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True))
         for name, spool in spools.items()
@@ -126,7 +141,7 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
         *job.languages,
         len(vocabularies[0]),
         len(vocabularies[1]),
-        settings=_settings(job.config),
+        settings=job.config.identity(),
         splits={
             name: SplitSummary(
                 tallies[name].pairs,
@@ -135,69 +150,68 @@ def _prepare(job: _Job, given: dict[str, PathPair]) -> Summary:
             )
             for name, spool in spools.items()
         },
+        texts=names,
     )
+    job.checks.finish(summary, tokenizers, vocabularies)
+    chosen = [text.note for text in texts.values() if text.note]
+    summary = dataclasses.replace(summary, notes=[*chosen, *job.checks.notes])
     job.notify("writing the corpus")
     write_files(job.work, tokenizers, vocabularies, summary)
+    write_texts(job.work, names, raw)
     write_corpus(job.work, tokenizers, spools, tables, summary)
     return summary
 
 
-def _settings(config: PrepConfig) -> dict[str, object]:
-    """The settings that determine the corpus (the number of processes does not)."""
-    return {key: value for key, value in dataclasses.asdict(config).items() if key != "workers"}
-
-
-def _blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pairs]:
+def _in_blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pairs]:
     while block := list(itertools.islice(pairs, CHUNK)):
         tally.pairs += len(block)
         yield block
 
 
-def _screened(blocks: Iterator[Pairs], tally: PrepTally, drop_duplicates: bool) -> Iterator[Pairs]:
-    """Drops pairs with a blank side, and repeated pairs if `drop_duplicates` is set."""
-    seen = SeenPairs()
-    line = 0
-    for block in blocks:
-        numbers = [number for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()]
-        full = [block[number - line] for number in numbers]
-        tally.empty += len(block) - len(full)
-        if drop_duplicates and full:
-            first_time = seen.first_time(full)
-            tally.duplicate += first_time.count(False)
-            full = list(itertools.compress(full, first_time))
-            numbers = list(itertools.compress(numbers, first_time))
-        tally.lines.extend(numbers)
-        line += len(block)
-        yield full
+def _read(job: _Job, name: str, text: ParallelText, tally: PrepTally) -> Iterator[Pairs]:
+    """The pairs of a text; units that lack a language are counted when all have been read."""
+    job.notify(f"reading {name}")
+    yield from _in_blocks(job.checks.watch(name, text), tally)
+    if text.skipped:
+        tally.pairs += text.skipped
+        tally.others[NO_TRANSLATION] = text.skipped
 
 
-def _training_blocks(job: _Job, train: PathPair, tally: PrepTally) -> tuple[Tokenizers, Iterator[Pairs]]:
-    """Returns the tokenisers, which are trained first if necessary, and the training pairs to tokenise."""
-    job.notify("reading train")
-    blocks = _screened(_blocks(read_pairs(*train), tally), tally, job.config.drop_duplicates)
+def _training_blocks(
+    job: _Job, text: ParallelText, raw: dict[str, RawText], tally: PrepTally
+) -> tuple[Tokenizers, Iterator[Pairs]]:
+    """Returns the tokenisers, which are trained first if necessary, and the training pairs to tokenise.
+
+    Adds the sets that are set aside to `raw`, which contains the others.
+    """
+    others = OtherSets(job.config)
+    for other in raw.values() if job.config.clean else ():
+        others.add(other)
+    screen = Screen(job.config, job.languages, tally, others)
+    blocks = screen.kept(_read(job, "train", text, tally))
+    if job.config.dev_lines or job.config.test_lines:
+        drawn, blocks = set_aside(blocks, job.work, job.config, tally)
+        raw |= drawn
+    if job.words:
+        return job.words.tokenizers, blocks
     if job.config.vocabulary == "word":
         return Tokenizers.moses(*job.languages), blocks
     if job.config.vocabulary == "none":
         return Tokenizers.spaced(*job.languages), blocks
-    raw = [job.work / f"train.{side}.raw" for side in SIDES]
-    with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in raw]
-        for block in blocks:
-            for side, stream in enumerate(streams):
-                stream.writelines(f"{pair[side]}\n" for pair in block)
+    spooled = RawText(job.work, "train").write(blocks)
     if not tally.lines:
-        raise _nothing_kept(train, tally)
+        raise _nothing_kept(text.name, tally)
     job.notify("learning subword pieces")
-    source_pieces, target_pieces = _learn(job, train, raw)
+    source_pieces, target_pieces = _learn(job, text, spooled)
     tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
     job.notify("reading train")
-    return tokenizers, _blocks(zip(*map(_spooled_lines, raw), strict=True), PrepTally())
+    return tokenizers, _in_blocks(iter(spooled), PrepTally())
 
 
-def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
+def _learn(job: _Job, text: ParallelText, spooled: RawText) -> list[SentencePieces]:
     sizes = pair_of_sizes("size", job.config.size)
-    names = tuple(map(shown, train))
-    arguments = raw, [job.config.vocabulary] * 2, sizes, names
+    names = [shown(text.source), shown(text.target or text.source)]
+    arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
         return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
     with process_pool(2) as pool:
@@ -205,12 +219,10 @@ def _learn(job: _Job, train: PathPair, raw: list[Path]) -> list[SentencePieces]:
 
 
 def _spool(
-    job: _Job, name: str, paths: PathPair, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally
+    job: _Job, name: str, origin: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally
 ) -> PairSpool:
-    """Tokenises the text of a split into temporary files; raises InputError if no pair is left."""
+    """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
     training = name == "train"
-    if not training:
-        job.notify(f"reading {name}")
     limit = LengthLimit(job.config.max_length) if training else LengthLimit(keep_empty=True)
     read = 0
     with contextlib.closing(PairSpool(job.work, name, with_text=not training)) as spool:
@@ -225,12 +237,11 @@ def _spool(
                 job.progress(read + len(block))
             read += len(block)
     if not spool.source.sentences:
-        raise _nothing_kept(paths, tally)
+        raise _nothing_kept(origin, tally)
     return spool
 
 
-def _nothing_kept(paths: PathPair, tally: PrepTally) -> InputError:
-    names = " and ".join(map(shown, paths))
+def _nothing_kept(names: str, tally: PrepTally) -> InputError:
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped().items() if count)
@@ -247,13 +258,6 @@ def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) 
         for side, size in zip(spool.sides, sizes, strict=True)
     )
     return source, target
-
-
-def _spooled_lines(path: Path) -> Iterator[str]:
-    """The lines of a temporary file, ended only by `\\n`."""
-    with path.open(encoding="utf-8", newline="\n") as stream:
-        for line in stream:
-            yield line[:-1]
 
 
 def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
@@ -302,7 +306,7 @@ def _pieces_vocabulary(tokenizer: SentencePieces) -> Vocabulary:
 
 
 def _sample(path: Path, step: int) -> Iterator[str]:
-    for number, line in enumerate(_spooled_lines(path)):
+    for number, line in enumerate(spooled_lines(path)):
         if number % step == 0:
             yield blanks_to_spaces(line)
 

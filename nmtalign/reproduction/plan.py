@@ -154,12 +154,12 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
 
 def _tests(workspace: Workspace) -> dict[str, PathPair]:
     for name in ("train", "dev", "test"):
-        if name not in workspace.pairs and not (name == "test" and workspace.tests):
+        if name not in workspace.file_pairs and not (name == "test" and workspace.tests):
             raise UsageError(
                 f"{workspace.file or 'nmtalign.toml'}: [corpus] names no {name} text, and `reproduce` needs one: "
                 f'{name} = ["{name}.en", "{name}.fr"]'
             )
-    first = {"test": workspace.pairs["test"]} if "test" in workspace.pairs else {}
+    first = {"test": workspace.file_pairs["test"]} if "test" in workspace.file_pairs else {}
     for name in workspace.tests:
         if name in first or name == TOGETHER or not re.fullmatch(r"[\w.-]+", name):
             raise UsageError(

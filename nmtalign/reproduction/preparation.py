@@ -18,6 +18,7 @@ from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.untrusted import read_json
 
 SETTINGS = "settings"  # the folder of the nmtalign.toml files, within the folder of the report
@@ -29,8 +30,8 @@ def languages(workspace: Workspace) -> tuple[str, str]:
     """Returns the languages of source and target: those of the workspace, or the endings of the training files."""
     named = workspace.source_language, workspace.target_language
     source, target = (
-        language or path.name.removesuffix(".gz").rpartition(".")[2].lower()
-        for language, path in zip(named, workspace.pairs["train"], strict=True)
+        language_code(language) if language else suffix_language(path)
+        for language, path in zip(named, workspace.file_pairs["train"], strict=True)
     )
     return source, target
 
@@ -38,7 +39,7 @@ def languages(workspace: Workspace) -> tuple[str, str]:
 def text_hashes(plan: ReproductionPlan) -> dict[str, str]:
     """Returns the SHA-256 of every text file by its role (`train source`); raises InputError for a missing file."""
     hashes = {}
-    pairs = {name: plan.workspace.pairs[name] for name in ("train", "dev")} | dict(plan.tests)
+    pairs = {name: plan.workspace.file_pairs[name] for name in ("train", "dev")} | dict(plan.tests)
     for name, pair in pairs.items():
         for side, path in zip(("source", "target"), pair, strict=True):
             try:
@@ -54,7 +55,7 @@ class Corpora:
     def __init__(self, plan: ReproductionPlan) -> None:
         self._plan, self._languages = plan, languages(plan.workspace)
         hashes = text_hashes(plan)
-        self._texts = {name: value for name, value in hashes.items() if name.split()[0] in plan.workspace.pairs}
+        self._texts = {name: value for name, value in hashes.items() if name.split()[0] in plan.workspace.file_pairs}
 
     def is_made(self, name: str) -> bool:
         """Whether the corpus is prepared; raises UsageError if the folder has a corpus of other texts or settings."""
@@ -72,7 +73,7 @@ class Corpora:
 
     def make(self, name: str, progress: Callable[[int], None], notify: Callable[[str], None]) -> None:
         """Prepares the corpus; if `progress` or `notify` raises, the preparation ends and leaves nothing behind."""
-        folder, pairs = self._plan.corpora_folder / name, self._plan.workspace.pairs
+        folder, pairs = self._plan.corpora_folder / name, self._plan.workspace.file_pairs
         texts = pairs["dev"], pairs.get("test")
         prepare(pairs["train"], folder, self._plan.corpora[name], self._languages, *texts, progress, notify, True)
         with atomic_text(folder / _IDENTITY) as stream:
@@ -140,7 +141,9 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
     )
     if system.search.lexicon:
         search["lexicon"] = path_from(path, Path(system.search.lexicon))
-    texts: dict[str, Any] = {name: [path_from(path, side) for side in pair] for name, pair in workspace.pairs.items()}
+    texts: dict[str, Any] = {
+        name: [path_from(path, side) for side in pair] for name, pair in workspace.file_pairs.items()
+    }
     if workspace.gold:
         texts["gold"] = path_from(path, workspace.gold)
     sections: dict[str, Settings] = {

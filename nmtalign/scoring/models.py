@@ -11,6 +11,7 @@ from nmtalign.model_files import BEST, CONFIG, FORMAT, PREVIOUS_BEST, check_file
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.translating.keeping import KeepingTranslator
 from nmtalign.untrusted import read_json
 
@@ -40,7 +41,7 @@ def texts_to_score(
 
     With `optional` a source that is not there is left out. Raises UsageError if there is no reference.
     """
-    test_source, test_reference = workspace.pairs.get("test", (None, None))
+    test_source, test_reference = workspace.test_files or (None, None)
     references = references or ([test_reference] if test_reference else [])
     if not references:
         raise UsageError(
@@ -172,14 +173,12 @@ def _name(folder: Path) -> str:
 
 
 def _languages(workspace: Workspace, source: Path | None) -> Languages:
-    test = workspace.pairs.get("test")
+    test = workspace.test_files
     if test is not None and source in (None, test[0]):
-        return workspace.source_language or _ending(test[0]), workspace.target_language or _ending(test[1])
-    return (_ending(source) if source else ""), ""
-
-
-def _ending(path: Path) -> str:
-    return path.name.removesuffix(".gz").rpartition(".")[2]
+        named = workspace.source_language, workspace.target_language
+        source_language, target_language = (language_code(name) if name else "" for name in named)
+        return source_language or suffix_language(test[0]), target_language or suffix_language(test[1])
+    return (suffix_language(source) if source else ""), ""
 
 
 def _direction_problem(settings: dict[str, Any], languages: Languages) -> str:

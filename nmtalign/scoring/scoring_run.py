@@ -19,11 +19,21 @@ from nmtalign.scoring.models import Notify, Track, ignore, translation_of, untra
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling, Test
-from nmtalign.scoring.texts import Lines, SystemTexts, Text, check_aligned, read_segment_scores, read_text
+from nmtalign.scoring.texts import (
+    Lines,
+    SystemTexts,
+    Text,
+    check_aligned,
+    language_notes,
+    read_segment_scores,
+    read_text,
+)
 from nmtalign.scoring.unknowns import KnownWords, WordSources
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.presets import settings_of
+from nmtalign.text.direction import InputCheck, TextFit
+from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import STDIN
 from nmtalign.text.moses import has_rules
 from nmtalign.text.tokenizer import Tokenizers
@@ -179,7 +189,8 @@ def run_scoring(
         settings = dataclasses.replace(settings, by_frequency=True)
     parse_buckets(settings.buckets, settings.cumulative)
     request.check()
-    language = settings.target_language or find_language(request.words.folders, request.references[0])
+    language = settings.target_language and language_code(settings.target_language)
+    language = language or find_language(request.words.folders, request.references[0])
     options = metric_options(settings, language)
     resampling, tests, intervals = _resampling(settings, several)
     words = KnownWords(settings, request.words, language, notify)
@@ -217,9 +228,10 @@ def _read(request: ScoreRequest, notify: Notify, warn: Notify, track: Track) -> 
             systems[name] = _text(given, name)
             continue
         try:
-            systems[name] = translation_of(
-                source or references[0], models[name], request.translation, notify=notify, track=track
-            )
+            text = source or references[0]
+            systems[name] = translation_of(text, models[name], request.translation, notify=notify, track=track)
+            fit = TextFit.load(models[name], tokenized=request.translation.tokenized)
+            InputCheck(fit, text.name, warn).add_all(text.lines)
         except (FormatError, UsageError) as error:
             if not request.skip_models:
                 raise
@@ -233,7 +245,10 @@ def _read(request: ScoreRequest, notify: Notify, warn: Notify, track: Track) -> 
                 f"{text.name}: {count} lines end in ' .': it looks tokenised, and such a BLEU cannot be compared; "
                 "score raw text, or give --tokenize none"
             )
-    return SystemTexts(systems, references, source, segment_scores)
+    texts = SystemTexts(systems, references, source, segment_scores)
+    for note in language_notes(texts):
+        warn(note)
+    return texts
 
 
 def _text(given: Given, name: str) -> Text:
@@ -317,5 +332,5 @@ def find_language(folders: Sequence[Path], reference: Given) -> str:
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
             if language := Tokenizers.load(folders[0]).target_language:
                 return language
-    ending = reference.name.removesuffix(".gz").rpartition(".")[2].lower() if isinstance(reference, Path) else ""
-    return ending if ending.isalpha() and has_rules(ending) else ""
+    language = suffix_language(reference) if isinstance(reference, Path) else ""
+    return language if language and has_rules(language) else ""

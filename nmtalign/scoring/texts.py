@@ -2,16 +2,19 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.metrics import METRICS
+from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import read_lines, shown
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
+_JUDGED = 2000  # lines by which the language of a text is judged
+_FEWEST_WORDS = 20
 _RESERVED = frozenset((*METRICS, "chrf2", "chrf2++"))
 
 Lines = Sequence[str]
@@ -69,6 +72,34 @@ def check_aligned(texts: Sequence[Text]) -> None:
                 f"{short.name}: has no line {len(short.lines) + 1}: it has {_counted(len(short.lines), 'line')}, "
                 f"but {long.name} has {_counted(len(long.lines), 'line')}; give files with one line per sentence"
             )
+
+
+def language_notes(texts: SystemTexts) -> Iterator[str]:
+    """Warnings on translations that seem to be in another language than the references.
+
+    A translation shares most of its words with the reference, and hardly any with the source.
+    """
+    reference = texts.references[0]
+    for system in texts.systems.values():
+        words = [word for line in system.lines[:_JUDGED] for word in line.lower().split()]
+        to_reference, to_source = (_shared(words, text) for text in (reference, texts.source))
+        named = suffix_language(Path(system.name)), suffix_language(Path(reference.name))
+        if len(words) >= _FEWEST_WORDS and to_source > max(0.5, to_reference + 0.2):
+            yield (
+                f"warning: {system.name}: {to_source:.0%} of its words are in the source, {to_reference:.0%} in the "
+                "reference: is it translated, and are source and reference in the right order?"
+            )
+        elif all(named) and named[0] != named[1] and to_reference < 0.5:
+            yield (
+                f"warning: {system.name} is {named[0]} by its name, and the reference {reference.name} is {named[1]}; "
+                f"give a reference in {named[0]}"
+            )
+
+
+def _shared(words: Sequence[str], text: Text | None) -> float:
+    """The share of the words that are in a text."""
+    found = {word for line in text.lines[:_JUDGED] for word in line.lower().split()} if text else set()
+    return sum(word in found for word in words) / max(len(words), 1)
 
 
 def read_segment_scores(

@@ -107,7 +107,7 @@ class WordSources:
     def of(cls, workspace: Workspace, folders: Sequence[Path], train_text: Path | None = None) -> "WordSources":
         """These files, and those of the workspace for files that are not given."""
         usual = (one for one in (workspace.model, workspace.data) if (one / TOKENIZER_FILE).is_file())
-        others = (workspace.data, *workspace.pairs.get("train", ())[1:])
+        others = (workspace.data, *workspace.file_pairs.get("train", ())[1:])
         return cls(tuple(folders or itertools.islice(usual, 1)), train_text, others)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmtalign.core.devices import widest
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array, Flags, Floats, Hypothesis, Integers, Scoring, SearchOptions
 from nmtalign.search.phrases import PhraseBanks, Phrases
@@ -156,11 +157,12 @@ class BeamSearch:
 
     def continuations(self, session: Session) -> Continuations:
         """The best continuations of each sentence, best first."""
-        open_totals = torch.from_numpy(self.totals).to(session.device)
+        open_totals = torch.from_numpy(self.totals).to(widest(session.device)).to(session.device)
         best = best_continuations(session, open_totals, int(self.widths.max()), self._restrict)
         totals, hypotheses, columns, gains = (part.cpu().numpy() for part in best)
         rows = np.arange(len(totals))[:, None] * self.totals.shape[1] + hypotheses
-        found = Continuations(totals, rows, self.restrictions.words(columns), gains.astype(np.float64))
+        totals, gains = totals.astype(np.float64, copy=False), gains.astype(np.float64)
+        found = Continuations(totals, rows, self.restrictions.words(columns), gains)
         if self._banks is None:
             return found
         return self._banks.allocate(found, self.sentences, self.widths, self.totals, self.step)

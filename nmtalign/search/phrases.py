@@ -152,7 +152,7 @@ class PhraseBanks:
         owners = np.repeat(np.arange(len(wanted)), [len(each) for each in wanted])
         columns = self._restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
         at = [torch.from_numpy(part).to(logits.device) for part in (owners, columns)]
-        gains = iter((logits[at[0], at[1]] - log_sums[at[0], 0]).double().tolist())
+        gains = iter((logits[at[0], at[1]] - log_sums[at[0], 0]).cpu().double().tolist())
         for row, each in enumerate(wanted, start):
             self._wanted[row] = [(symbol, next(gains)) for symbol in each]
 
@@ -162,7 +162,7 @@ class PhraseBanks:
         at = torch.from_numpy(own).to(logits.device)
         gains, columns = largest(logits[at] - log_sums[at], width)
         words = self._restrictions.words(columns.cpu().numpy()).tolist()
-        for row, *best in zip((own + start).tolist(), words, gains.double().tolist(), strict=True):
+        for row, *best in zip((own + start).tolist(), words, gains.cpu().double().tolist(), strict=True):
             self._best[row] = list(zip(*best, strict=True))
 
     def allocate(

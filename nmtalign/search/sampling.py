@@ -100,6 +100,7 @@ class _Sampling(BeamSearch):
             own = np.nonzero((rows >= part.start) & (rows < part.stop))[0]
             if len(own):
                 gains = session.log_probs(part)[torch.from_numpy(rows[own] - part.start).to(session.device)]
+                gains = gains.cpu() if gains.device.type == "mps" else gains  # mps has no float64
                 self.restrictions.apply(gains, self.sentences[places[own]], self.step)
                 columns = draw(gains, torch.from_numpy(chances[own]).to(gains.device), self._draws)
                 found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))

@@ -236,5 +236,5 @@ def force(
         before = rows
     log_probs = np.zeros(target.shape)
     for place, gains in enumerate(steps):
-        log_probs[: len(gains), place] = gains.double().cpu().numpy()
+        log_probs[: len(gains), place] = gains.cpu().double().numpy()
     return log_probs, None if coverage is None else coverage.cpu().numpy()

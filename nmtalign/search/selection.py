@@ -118,8 +118,9 @@ def best_continuations(
 ) -> Found:
     """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
 
-    Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (float64), the positions
-    of the hypotheses in the beam, those of the words among the scored words, and the words' log-probabilities.
+    Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of
+    `open_totals`), the positions of the hypotheses in the beam, those of the words among the scored words, and the
+    words' log-probabilities.
     If a sentence has fewer than W possible continuations, the others have a total of -inf and any valid position.
     `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting logits to -inf.
     `min_width` and `stride` change the speed, not the result.
@@ -144,8 +145,8 @@ def best_continuations(
 def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> Found:
     """Selects the best words of each row, then the best of these for each sentence."""
     gains, words = largest(logits.sub_(log_sums), count)
-    # Totals are float64, so that long hypotheses lose no precision.
-    totals = gains.double().reshape(*beam.shape, -1) + beam[:, :, None]
+    # Totals are float64 where the device has it, so that long hypotheses lose no precision.
+    totals = gains.to(beam.dtype).reshape(*beam.shape, -1) + beam[:, :, None]
     best, places = largest(totals.flatten(1), count)
     words, gains = (part.reshape(len(beam), -1).gather(1, places) for part in (words, gains))
     return best, places // totals.shape[2], words, gains
@@ -163,14 +164,14 @@ def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, strid
     maxima = logits[:, : full * stride].unflatten(1, (full, stride)).amax(1)
     rest = logits[:, full * stride :]
     torch.maximum(maxima[:, : rest.shape[1]], rest, out=maxima[:, : rest.shape[1]])
-    totals = ((maxima - log_sums).double().view(sentences, rows, -1) + beam[:, :, None]).flatten(1)
+    totals = ((maxima - log_sums).to(beam.dtype).view(sentences, rows, -1) + beam[:, :, None]).flatten(1)
     block_totals, blocks = totals.topk(min(count + _SPARE, totals.shape[1]), dim=1)
     hypotheses, starts = blocks // stride, blocks % stride
     columns = starts[:, :, None] + torch.arange(0, width, stride, device=logits.device)
     row = torch.arange(sentences, device=logits.device)[:, None] * rows + hypotheses
     gains = logits[row[:, :, None], columns.clamp(max=width - 1)] - log_sums[row]
     gains.masked_fill_(columns >= width, -torch.inf)
-    sums = (gains.double() + beam.gather(1, hypotheses)[:, :, None]).flatten(1)
+    sums = (gains.to(beam.dtype) + beam.gather(1, hypotheses)[:, :, None]).flatten(1)
     # The last blocks extend beyond the last word. Each hypothesis therefore spans `padded` places: a place beyond the
     # last word, which is -inf and appears if too few words are possible, belongs to no other hypothesis or sentence.
     padded = -(-width // stride) * stride

@@ -4,7 +4,8 @@ from nmtalign.settings import (  # they enter their settings in SECTIONS
     alignment_settings,
     command_settings,
     reproduce_settings,
+    serve_settings,
     training_settings,
 )
 
-__all__ = ["alignment_settings", "command_settings", "reproduce_settings", "training_settings"]
+__all__ = ["alignment_settings", "command_settings", "reproduce_settings", "serve_settings", "training_settings"]

@@ -1,5 +1,6 @@
 """The settings of prep, translate and score: frozen dataclasses, validated when they are made."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,7 @@ from nmtalign.settings.definition import (
     DEVICE_HELP,
     MACHINE,
     MEASURES,
+    MODEL,
     PRECISION_HELP,
     SAMPLING,
     SEARCH,
@@ -25,22 +27,25 @@ from nmtalign.settings.definition import (
     seed_setting,
     setting,
     threads_setting,
+    two_columns,
 )
 
-VocabularyKind = Literal["word", "bpe", "unigram", "none"]
+VocabularyKind = Literal["auto", "word", "bpe", "unigram", "none"]
 Search = Literal["beam", "paper"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
+StoredWeights = Literal["fp32", "int8"]
 
 
 @section("prep")
 @dataclass(frozen=True)
 class PrepConfig:
-    """How two text files become a prepared corpus (section [prep])."""
+    """How parallel text becomes a prepared corpus (section [prep])."""
 
     vocabulary: VocabularyKind = setting(
-        "word",
-        "word (Moses), bpe or unigram (sentencepiece), or none: the text is tokenised.",
+        "auto",
+        "word (Moses), bpe or unigram (sentencepiece), or none: the text is tokenised; auto is word, but unigram for "
+        "Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
         VOCABULARY,
         common=True,
     )
@@ -52,15 +57,66 @@ class PrepConfig:
         form=pair_of_sizes,
         metavar="N|N:M",
     )
-    min_count: int = setting(1, "Less frequent words are unknown.", VOCABULARY, common=True, at_least=1)
+    min_count: int = setting(1, "Less frequent words are unknown.", VOCABULARY, at_least=1)
     size: str = setting(
         "8000", "Subword pieces per side.", VOCABULARY, common=True, form=pair_of_sizes, metavar="N|N:M"
     )
+    vocabulary_from: str = setting(
+        "",
+        "Model or prepared corpus whose vocabularies and tokenisers to use.",
+        VOCABULARY,
+        common=True,
+        is_path=True,
+        metavar="MODEL|DATA",
+    )
     max_length: int = setting(50, "Drop pairs with more tokens on either side; 0 keeps all.", TEXT, common=True)
+    clean: bool = setting(
+        False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, common=True
+    )
+    dev_lines: int = setting(
+        0, "Set this number of random training pairs aside as dev text.", TEXT, common=True, at_most=10**6
+    )
+    test_lines: int = setting(
+        0, "Set this number of random training pairs aside as test text.", TEXT, common=True, at_most=10**6
+    )
+    columns: str = setting(
+        "",
+        "Columns of TSV files, by name or number.",
+        TEXT,
+        form=two_columns,
+        metavar="SRC,TGT",
+        unset="those that the header names, or the only two",
+    )
     drop_duplicates: bool = setting(
         False, "Drop repeated training pairs.", TEXT, flags="--drop-duplicates/--keep-duplicates"
     )
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def identity(self) -> dict[str, object]:
+        """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
+
+        Settings that earlier versions did not have are left out while they have their defaults, so that the same text
+        still gives the same corpus.
+        """
+        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": ""}
+        return {
+            key: value
+            for key, value in dataclasses.asdict(self).items()
+            if key not in ("workers", "vocabulary_from") and (key not in later or value != later[key])
+        }
+
+
+@section("export")
+@dataclass(frozen=True)
+class ExportConfig:
+    """How `export` stores a model (section [export])."""
+
+    weights: StoredWeights = setting(
+        "fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL, common=True
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -112,6 +168,21 @@ class TranslateConfig:
     tokenized: bool = setting(
         False, "The text is tokenised: split it at spaces, print tokens.", TEXT, common=True, flags="--tokenized/--raw"
     )
+    split_sentences: bool = setting(
+        False,
+        "Translate each sentence of a line separately.",
+        TEXT,
+        common=True,
+        flags="--split-sentences/--whole-lines",
+    )
+    glossary: str = setting(
+        "",
+        "Required translations of terms: source, tab, target in each line.",
+        TEXT,
+        common=True,
+        is_path=True,
+        metavar="FILE",
+    )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE)
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1)
     max_memory: str = setting(
@@ -130,6 +201,12 @@ class TranslateConfig:
         if not self.sample and self.n_best > self.beam:
             rule = "a search finds at most as many translations as the beam is wide"
             raise SettingError(rule, n_best=self.n_best, beam=self.beam)
+        if self.split_sentences and self.tokenized:
+            raise SettingError("tokenised text is not split; give raw text", split_sentences=True, tokenized=True)
+        if self.sample and self.glossary:
+            raise SettingError(
+                "a sample cannot be made to contain given phrases", glossary=self.glossary, sample=self.sample
+            )
         if self.candidates and not self.lexicon:
             raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
 

@@ -22,13 +22,15 @@ from nmtalign.errors import UsageError
 T = TypeVar("T")
 
 Precision = Literal["auto", "fp32", "bf16"]
-Device = Literal["auto", "cpu", "cuda"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the most instructions that oneDNN, which multiplies, may use
+_ISA_WITH_BF16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")
 
 TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
 OPTIMISER, BATCHES, BUDGET, MACHINE = "Optimiser", "Batches", "Budget and validation", "Machine"
 SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
 MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
-DEVICE_HELP = "Device: auto uses a GPU if there is one."
+DEVICE_HELP = "Device: auto is cuda if PyTorch sees a GPU, else cpu; mps is Apple's GPU (untested)."
 PRECISION_HELP = "Precision of matrix products; auto is bf16 where the processor computes it natively, else fp32."
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
@@ -278,12 +280,28 @@ def pair_of_sizes(name: str, text: str) -> tuple[int, int]:
     return sizes
 
 
+def two_columns(name: str, text: str) -> tuple[str, str]:
+    """("en", "fr") of "en,fr"."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or "" in parts or parts[0] == parts[1]:
+        raise SettingError("give the source and the target column, such as en,fr or 3,4", **{name: text})
+    return parts[0], parts[1]
+
+
+_NUMBER = r"(\d+(?:\.\d+)?)\s*"
+_DURATION = re.compile(
+    rf"(?:{_NUMBER}h(?:ours?|rs?)?\s*)?(?:{_NUMBER}m(?:in(?:utes?|s)?)?\s*)?(?:{_NUMBER}s(?:ec(?:onds?|s)?)?)?"
+)
+
+
 def seconds(name: str, text: str) -> float:
-    """Seconds of "60s", "15m", "2h"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip())
-    if not match or float(match[1]) == 0:
-        raise SettingError("give a time such as 60s, 15m or 2h", **{name: text})
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+    """Seconds of "60s", "15m", "2h", "1h30m", "90 min", "1.5 hours" or "01:30:00"."""
+    clock = re.fullmatch(r"(\d+):([0-5]\d):([0-5]\d)", text.strip())
+    match = clock or _DURATION.fullmatch(text.strip().lower())
+    parts = [float(part or 0) for part in match.groups()] if match else [0.0]
+    if not any(parts):
+        raise SettingError("give a time such as 60s, 15m, 2h or 1h30m", **{name: text})
+    return sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
 
 
 def byte_count(name: str, text: str) -> int:
@@ -304,3 +322,9 @@ def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch
         return "seconds", seconds(name, text)
     except SettingError:
         raise SettingError("give updates (1000), a time (10m) or `epoch`", **{name: text}) from None
+
+
+def bf16_is_allowed() -> bool:
+    """Whether the processor's bf16 instructions may be used; oneDNN imitates forbidden ones, ten times as slowly."""
+    isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
+    return any(name in isa for name in _ISA_WITH_BF16)

@@ -1,12 +1,13 @@
 """Presets: the four models of Bahdanau et al. (2015) and two smaller ones; and what settings imply for others."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import Layer, resolve
+from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import Layer, SettingError, resolve
 
 T = TypeVar("T")
 
@@ -66,6 +67,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 DEFAULT_PRESET = "small"
 
+# The updates that a preset makes at least, and its other settings for a corpus on which its epochs give fewer. Such a
+# corpus is seen often, so that the model needs more dropout. tests/bench/README.md has the measurements.
+_SMALL_CORPUS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "small": (5000, {"dropout": 0.3, "validate_every": "250"}),
+    "tiny": (2000, {"dropout": 0.3, "label_smoothing": 0.1, "learning_rate": 0.01, "validate_every": "200"}),
+}
+_SMALLEST_BATCH = 500  # tokens; a smaller batch takes a core nearly as long
+_MOST_EPOCHS = 200.0
+
 
 def preset(name: str) -> Mapping[str, Any]:
     """The settings of a preset, of the model and of the training; raises UsageError for an unknown name."""
@@ -73,6 +83,30 @@ def preset(name: str) -> Mapping[str, Any]:
         return PRESETS[name]
     except KeyError:
         raise UsageError(f"unknown preset '{name}': choose one of {', '.join(PRESETS)}") from None
+
+
+def small_corpus(name: str, words: int) -> Mapping[str, Any]:
+    """The settings that a preset has for a corpus of few target words; {} if its epochs give enough updates.
+
+    Batches become smaller and epochs more. The presets of the article never change.
+    """
+    if name not in _SMALL_CORPUS:
+        return {}
+    updates, settings = _SMALL_CORPUS[name]
+    batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
+    if words * epochs >= updates * batch_size:
+        return {}
+    batch_size = max(_SMALLEST_BATCH, round(words * epochs / updates))
+    epochs = min(_MOST_EPOCHS, max(epochs, math.ceil(updates * batch_size / max(1, words))))
+    return {**settings, "batch_size": batch_size, "epochs": epochs}
+
+
+def budget_of(name: str) -> str:
+    """The budget of a preset in words, such as "20 epochs, on a small corpus at least 5,000 updates"."""
+    values = preset(name)
+    if "max_updates" in values:
+        return f"{values['max_updates']:,} updates"
+    return f"{values['epochs']:g} epochs, on a small corpus {_SMALL_CORPUS[name][0]:,} updates"
 
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
@@ -91,6 +125,10 @@ _ASKED: Mapping[str, Sequence[str]] = {
 }
 
 
+# Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
+OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size")
+
+
 def settings_of(cls: type[T], *layers: Layer) -> T:
     """Makes settings of class `cls` from layers (origin, values); later layers have precedence.
 
@@ -102,6 +140,8 @@ def settings_of(cls: type[T], *layers: Layer) -> T:
 
 def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
     """The layers, with layers added for the settings that other settings imply."""
+    if cls is PrepConfig:
+        return tuple(_without_own_vocabularies(layers))
     if cls is TranslateConfig:
         return (*_implied_by_search(layers), *layers)
     if cls is AlignConfig:
@@ -114,6 +154,22 @@ def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
 def translate_config(*layers: Layer) -> TranslateConfig:
     """The settings of a translation, including those that the search and a lexicon imply."""
     return settings_of(TranslateConfig, *layers)
+
+
+def _without_own_vocabularies(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """Leaves out how to choose vocabularies below the layer that takes those of a model or of another corpus.
+
+    Raises UsageError if this layer or a later one asks for both.
+    """
+    given = [values.get("vocabulary_from", "") if "vocabulary_from" in values else None for _, values in layers]
+    last = max((place for place, value in enumerate(given) if value is not None), default=-1)
+    folder = given[last] if last >= 0 else ""
+    for place, (origin, values) in enumerate(layers):
+        own = {name: values[name] for name in OF_VOCABULARIES if folder and name in values}
+        if own and place >= last:
+            rule = f"the vocabularies are those of {folder}; leave out either"
+            raise UsageError(SettingError(rule, **own, vocabulary_from=folder).named(*layers))
+        yield origin, {name: value for name, value in values.items() if name not in own}
 
 
 def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:

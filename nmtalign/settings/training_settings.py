@@ -57,7 +57,7 @@ class ModelConfig:
 
     source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
     target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
-    embedding: int = _units(620, "Size m of word embeddings.", MODEL, common=True)
+    embedding: int = _units(620, "Size m of word embeddings.", MODEL)
     hidden: int = _units(1000, "Hidden units n of the decoder and of each encoder direction.", MODEL, common=True)
     attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
     maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
@@ -129,7 +129,9 @@ class TrainingConfig:
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
-    init_from: str = setting("", "Model directory with the first weights.", MODEL, is_path=True, metavar="DIR")
+    init_from: str = setting(
+        "", "Model with the first weights and the architecture.", MODEL, is_path=True, metavar="MODEL"
+    )
     guided_alignment: str = setting(
         "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
     )

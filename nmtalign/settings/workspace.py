@@ -1,7 +1,9 @@
 """`nmtalign.toml`: a file that names corpus, languages, folders and settings, so that commands need no arguments."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,12 +11,14 @@ from typing import Any, TypeVar
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, written
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, settings_of
-from nmtalign.untrusted import parse_toml, read_regular
+from nmtalign.untrusted import parse_toml, read_json, read_regular
 
 T = TypeVar("T")
-PathPair = tuple[Path, Path]  # (source, target)
+FilePair = tuple[Path, Path]  # (source, target)
+PathPair = tuple[Path, Path | None]  # the same, or (a TSV or TMX file, None)
 
 FILE_NAME = "nmtalign.toml"
+SUMMARY_FILE = "summary.json"  # the numbers of prep, beside the corpus
 _MOST_BYTES = 16 << 20  # the largest settings file
 _TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
 _PAIRS = ("train", "dev", "test")
@@ -30,9 +34,22 @@ class Workspace:
     data: Path = Path("data")
     model: Path = Path("model")
     pairs: Mapping[str, PathPair] = field(default_factory=dict)  # train, dev, test
-    tests: Mapping[str, PathPair] = field(default_factory=dict)  # further test sets, by name
+    tests: Mapping[str, FilePair] = field(default_factory=dict)  # further test sets, by name
     gold: Path | None = None
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def file_pairs(self) -> Mapping[str, FilePair]:
+        """The texts of `pairs` that are two files."""
+        return {name: (source, target) for name, (source, target) in self.pairs.items() if target is not None}
+
+    @property
+    def test_files(self) -> FilePair | None:
+        """The test set as two files: those of nmtalign.toml, else those that prep wrote into the data folder."""
+        if "test" in self.file_pairs:
+            return self.file_pairs["test"]
+        names = stored_texts(self.data).get("test")
+        return (self.data / names[0], self.data / names[1]) if names else None
 
     def section(self, name: str) -> Layer:
         """The layer of section `name`: where the settings come from, and the settings."""
@@ -51,6 +68,14 @@ class Workspace:
         return name or str(self.section("train")[1].get("preset", DEFAULT_PRESET))
 
 
+def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
+    """The names of the text files (source, target) that prep wrote into its folder, by set."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        found = {name: (str(pair[0]), str(pair[1])) for name, pair in read_json(data / SUMMARY_FILE)["texts"].items()}
+        return {name: pair for name, pair in found.items() if all(Path(one).name == one for one in pair)}
+    return {}
+
+
 def given(flags: Mapping[str, Any]) -> Layer:
     """The layer of the command line: the flags that are not None."""
     return COMMAND_LINE, {key: value for key, value in flags.items() if value is not None}
@@ -64,10 +89,13 @@ def load_workspace(config: Path | None) -> Workspace:
     path = config or Path(FILE_NAME)
     if config is None and not path.exists():
         return Workspace()
-    table = _read_toml(path, given=config is not None)
-    check_keys(str(path), table, _TOP)
+    table, lines = _read_toml(path, given=config is not None)
+    _check_section(path, lines, "", table, _TOP)
     corpus = _table(path, table, "corpus")
-    check_keys(f"{path}: [corpus]", corpus, (*_PAIRS, "gold", "tests"))
+    _check_section(path, lines, "corpus", corpus, (*_PAIRS, "gold", "tests"))
+    for name in SECTIONS:
+        own = ("preset",) if name == "train" else ()
+        _check_section(path, lines, name, _table(path, table, name), (*SECTIONS[name], *own))
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
     found = {key: _text(path, key, table[key]) for key in _TOP[:4] if key in table}
     folders = {key: path.parent / found[key] for key in ("data", "model") if key in found}
@@ -77,7 +105,7 @@ def load_workspace(config: Path | None) -> Workspace:
         found.get("target_language"),
         folders.get("data", Workspace.data),
         folders.get("model", Workspace.model),
-        {name: _pair(path, name, corpus[name]) for name in _PAIRS if name in corpus},
+        {name: _texts(path, name, corpus[name]) for name in _PAIRS if name in corpus},
         {name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
         path.parent / _text(path, "[corpus] gold", corpus["gold"]) if "gold" in corpus else None,
         {name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
@@ -85,13 +113,39 @@ def load_workspace(config: Path | None) -> Workspace:
 
 
 def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings of a section, with paths relative to the current folder; raises UsageError for an unknown key."""
+    """The settings of a section, with paths relative to the current folder; raises UsageError for an unknown preset."""
     origin, known = f"{path}: [{name}]", SECTIONS[name]
-    check_keys(origin, table, (*known, "preset") if name == "train" else known)
     if name == "train" and table.get("preset", DEFAULT_PRESET) not in PRESETS:
         raise UsageError(f"{written(origin, 'preset', table['preset'])}: must be one of {', '.join(PRESETS)}")
     paths = {key for key, value in table.items() if value and key in known and known[key].is_path}
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
+
+
+def _check_section(path: Path, lines: Sequence[str], name: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
+    known = list(known)
+    for key in keys:
+        if key in known:
+            continue
+        origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
+        homes = [section for section, settings in SECTIONS.items() if key in settings]
+        if homes:
+            raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
+        if name and key in _TOP[:4]:
+            raise UsageError(f"{origin}'{key}' belongs before the first [section]")
+        check_keys(origin.removesuffix(": "), [key], known)
+
+
+def _line_of(lines: Sequence[str], section: str, key: str) -> str:
+    """The line of a key of a section, or of a section, as ": line 3"; "" if it is written in an unusual way."""
+    current = ""
+    for number, line in enumerate(lines, 1):
+        head = re.match(r"\s*\[([^\[\]]+)\]", line)
+        current = head[1].strip() if head else current
+        assigned = re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line)
+        if (current == section and assigned) or (head and not section and current.split(".")[0] == key):
+            return f": line {number}"
+    return ""
 
 
 def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
@@ -103,16 +157,35 @@ def check_keys(origin: str, keys: Iterable[str], known: Iterable[str]) -> None:
             raise UsageError(f"{origin}: unknown setting '{key}'; the nearest known one is '{near[0]}'")
 
 
-def _read_toml(path: Path, given: bool) -> dict[str, Any]:
+def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
+    """The table of the file, and its lines."""
+    data = b""
     try:
-        if not given:
-            return parse_toml(read_regular(path))
-        with path.open("rb") as stream:  # --config may name a pipe: --config <(...)
-            return parse_toml(stream.read(_MOST_BYTES))
+        if given:
+            with path.open("rb") as stream:  # --config may name a pipe: --config <(...)
+                data = stream.read(_MOST_BYTES)
+        else:
+            data = read_regular(path)
+        return parse_toml(data), data.decode().split("\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None
     except ValueError as error:
-        raise UsageError(f"{path}: not a TOML file: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{path}: not a TOML file: {reason}{_hint(data, reason)}") from None
+
+
+def _hint(data: bytes, reason: str) -> str:
+    """How to correct the line that is no TOML, if its mistake is a usual one; else ""."""
+    place = re.search(r"at line (\d+)", reason)
+    line = data.decode(errors="replace").split("\n")[int(place[1]) - 1].strip() if place else ""
+    key, equals, value = (part.strip() for part in line.partition("="))
+    if value in ("True", "False"):
+        return f"; write {key} = {value.lower()}"
+    if equals and re.match(r"[^\W\d]|[./~\\]|\d+[smh]", value):
+        return f'; a text is written in quotes: {key} = "{value}"'
+    if not equals and (match := re.fullmatch(r"([\w-]+)\s*[: ]\s*(.+)", line)):
+        return f"; write {match[1]} = {match[2]}"
+    return ""
 
 
 def _table(path: Path, table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -128,7 +201,13 @@ def _text(origin: Path | str, key: str, value: Any) -> str:
     return value
 
 
-def _pair(path: Path, key: str, value: Any) -> PathPair:
+def _texts(path: Path, key: str, value: Any) -> PathPair:
+    if isinstance(value, str) and value:
+        return path.parent / value, None
+    return _pair(path, key, value)
+
+
+def _pair(path: Path, key: str, value: Any) -> FilePair:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) and part for part in value)):
         raise UsageError(f'{path}: [corpus] {key} = {value!r}: must be two files, as in ["{key}.en", "{key}.fr"]')
     return path.parent / value[0], path.parent / value[1]

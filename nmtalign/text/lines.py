@@ -1,20 +1,22 @@
 """Lines of text files: only `\\n` ends a line, and bytes that are not UTF-8 are an error naming file and line."""
 
-import gzip
+import contextlib
 import io
+import re
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from nmtalign.errors import InputError, UsageError
+from nmtalign.model_files import kind_of
+from nmtalign.text.conversion import converted
 
 STDIN = STDOUT = Path("-")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
-_GZIP_MAGIC = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _BUFFER = 1 << 20  # bytes
+_UNMARKED_UTF16 = re.compile(rb"([^\0]\0){2}|(\0[^\0]){2}")
 
 
 def shown(path: Path) -> str:
@@ -31,46 +33,58 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Opens a plain or gzip-compressed file (recognised by its first bytes) for reading; `-` is standard input.
+    """Opens a file for reading as UTF-8 (see `nmtalign.text.conversion`); `-` is standard input.
 
-    Raises InputError if the file cannot be opened.
+    Raises InputError if the file cannot be opened; reading raises InputError if it is compressed and damaged.
     """
+    if path.suffix == ".h5" and (kind := kind_of(path)) not in ("", "a text file"):
+        raise InputError(f"{path}: is {kind}, and not a text; give a text file")
     try:
         raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
-        stream = io.BufferedReader(raw, _BUFFER)
-        packed = stream.peek(2)[:2] == _GZIP_MAGIC
+        try:
+            return io.BufferedReader(converted(raw, shown(path)), _BUFFER)
+        except BaseException:
+            raw.close()
+            raise
     except OSError as error:
-        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
-    return io.BufferedReader(cast(io.RawIOBase, _Unpacked(stream)), _BUFFER) if packed else stream
+        kind = kind_of(path) if path != STDIN and path.is_dir() else ""
+        reason = f"is {kind}" if kind else f"cannot read: {error.strerror}"
+        fix = "give a text file, and the model with -m" if "model" in kind else "give an existing text file"
+        raise InputError(f"{shown(path)}: {reason}; {fix}") from None
 
 
-class _Unpacked(gzip.GzipFile):
-    """A GzipFile that also closes the compressed stream."""
-
-    def __init__(self, packed: BinaryIO) -> None:
-        super().__init__(fileobj=packed, mode="rb")
-        self._packed = packed
-
-    def close(self) -> None:
-        super().close()
-        self._packed.close()
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """`open_bytes`, and an InputError instead of an error of the operating system while the file is read."""
+    try:
+        with open_bytes(path) as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"{shown(path)}: cannot read on: {error.strerror or error}; is the file complete?") from None
 
 
-def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The raw lines of a stream; `path` is its name for messages.
+def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[bytes]:
+    """The raw lines of a stream; `path` is its name for messages, `head` its first line if this has been read.
 
     Raises InputError naming file and line for a line of more than `LONGEST_LINE` bytes, without reading all of it: a
-    small compressed file may contain a line that does not fit into memory.
+    small compressed file may contain a line that does not fit into memory. UTF-16 without a byte order mark is refused,
+    too: its Latin letters would be valid UTF-8.
     """
     number = 1
-    while raw := stream.readline(LONGEST_LINE + 1):
+    while raw := head or stream.readline(LONGEST_LINE + 1):
         if len(raw) > LONGEST_LINE:
             raise InputError(
                 f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with one sentence "
                 "per line"
             )
+        if number == 1 and _UNMARKED_UTF16.match(raw):
+            encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"
+            raise InputError(
+                f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
+                f"iconv -f {encoding} -t UTF-8"
+            )
         yield raw
-        number += 1
+        head, number = b"", number + 1
 
 
 def strip_end(raw: bytes) -> bytes:
@@ -94,7 +108,7 @@ def read_lines(path: Path) -> Iterator[str]:
     than `LONGEST_LINE`.
     """
     for number, raw in enumerate(raw_lines(path), 1):
-        yield _decode(path, number, raw)
+        yield decode_line(path, number, raw)
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
@@ -110,7 +124,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         if right is None:
             raise _unequal(target, number, source, number + 1 + sum(1 for _ in lefts))
         number += 1
-        yield _decode(source, number, left), _decode(target, number, right)
+        yield decode_line(source, number, left), decode_line(target, number, right)
     if rest := sum(1 for _ in rights):
         raise _unequal(source, number, target, number + rest)
 
@@ -120,24 +134,22 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
     Raises InputError if the file is missing or damaged (gzip), or has a line that is longer than `LONGEST_LINE`.
     """
-    with open_bytes(path) as stream:
+    with reading(path) as stream:
         lines = bounded_lines(stream, path)
-        try:
-            first = next(lines, None)
-            if first is not None:
-                yield first.removeprefix(_BOM)
-                yield from lines
-        except (EOFError, zlib.error, OSError) as error:
-            raise InputError(f"{shown(path)}: cannot read on: {error}; is the file complete?") from None
+        first = next(lines, None)
+        if first is not None:
+            yield first.removeprefix(BOM)
+            yield from lines
 
 
-def _decode(path: Path, number: int, raw: bytes) -> str:
+def decode_line(path: Path, number: int, raw: bytes) -> str:
+    """The text of line `number` of a file without its end; raises InputError if it is not UTF-8."""
     try:
         return strip_end(raw).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{shown(path)}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            "convert the file to UTF-8"
+            "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
         ) from None
 
 

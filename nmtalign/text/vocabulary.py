@@ -7,6 +7,8 @@ from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
 from nmtalign.files import atomic_text
+from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.lines import read_lines
 from nmtalign.untrusted import read_regular
 
@@ -132,3 +134,11 @@ def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
     if math.isnan(probability):
         raise FormatError(f"{path}: line {number}: {fields[2]!r} is not a probability")
     return fields[0], fields[1], probability
+
+
+def load_vocabularies(folder: Path, config: ModelConfig) -> tuple[Vocabulary, Vocabulary]:
+    """Reads both vocabularies of a model directory; raises FormatError if their sizes are not those of the model."""
+    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
+    if (len(source), len(target)) != (config.source_vocabulary_size, config.target_vocabulary_size):
+        raise FormatError(f"{folder}: the vocabularies do not have the sizes that {CONFIG} records")
+    return source, target

@@ -49,6 +49,112 @@ class TrainingBudget:
         by_time = update + (self.seconds - elapsed) / update_seconds if update_seconds else math.inf
         return min(self.updates, self.epochs * updates_in_epoch, by_time)
 
+    def seconds_left(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float | None:
+        """The time until the nearest limit; None without a limit. The arguments are those of `total_updates`."""
+        total = self.total_updates(update, elapsed, updates_in_epoch, update_seconds)
+        return max(0.0, total - update) * update_seconds if math.isfinite(total) else None
+
+    def describe(self, updates_in_epoch: int, patience: int) -> str:
+        """The limits in words: "20 epochs = 2,340 updates, stops early after 10 validations without progress"."""
+        limits = []
+        if self.epochs < math.inf:
+            limits.append(f"{self.epochs:g} epochs = {math.ceil(self.epochs * updates_in_epoch):,} updates")
+        if self.updates < math.inf:
+            limits.append(f"{self.updates:,} updates = {self.updates / updates_in_epoch:.3g} epochs")
+        if self.seconds < math.inf:
+            limits.append(_duration(self.seconds))
+        early = f", stops early after {patience} validations without progress" if patience else ""
+        return (" or ".join(limits) or "no limit") + early
+
+
+def updates_needed(words: int, updates_in_epoch: int) -> int:
+    """About how many updates a useful model needs on a corpus with `words` target words.
+
+    A rule of thumb from measurements (tests/bench/README.md): the smaller the corpus, the more often it must be seen,
+    and no model is useful before 1,000 updates.
+    """
+    return max(_FEWEST, math.ceil(_PASSES / math.sqrt(max(1, words)) * updates_in_epoch))
+
+
+def _duration(seconds: float) -> str:
+    """A time as the settings have it, rounded up: 90s, 40m, 3h."""
+    for unit, size in (("s", 1), ("m", 60)):
+        if seconds < 180 * size:
+            return f"{math.ceil(seconds / size)}{unit}"
+    return f"{math.ceil(seconds / 3600)}h"
+
+
+_FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
+_SOON = 10.0  # seconds after which the speed of a training is known
+_POOR = 10.0  # BLEU on dev
+
+
+class BudgetAdvice:
+    """Reports, once each, that a budget is too small for its corpus, and why a finished model is poor."""
+
+    def __init__(
+        self, config: TrainingConfig, preset: str, words: int, updates_in_epoch: int, notice: Callable[[str], None]
+    ) -> None:
+        """`notice` is called with one line of advice."""
+        self._config, self._preset, self._updates_in_epoch = config, preset, updates_in_epoch
+        self._budget, self._notice = TrainingBudget.of(config), notice
+        # Weights of another model need an unknown, smaller number of further updates.
+        self._needed = 0 if config.init_from else updates_needed(words, updates_in_epoch)
+        self._losses: dict[bool, list[float]] = {False: [], True: []}  # whether on dev
+        self._update_seconds, self._known, self._short = 0.0, False, False
+
+    def hear(self, loss: float, on_dev: bool) -> None:
+        """Takes a loss per word, of a report or of a validation."""
+        self._losses[on_dev].append(loss)
+
+    def look(self, update: int, seconds: float, update_seconds: float, is_known: bool = False) -> None:
+        """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
+
+        `seconds` is the time of this run so far; `update_seconds` is the time of an update, 0 = unknown. After some
+        seconds it is reliable; with `is_known` at once.
+        """
+        if self._known:
+            return
+        if timed := self._budget.seconds < math.inf:
+            update_seconds = update_seconds if is_known or seconds >= _SOON else 0.0
+        self._update_seconds = update_seconds
+        total = self._budget.total_updates(update, seconds, self._updates_in_epoch, update_seconds)
+        self._known = total < self._needed or not timed or update_seconds > 0
+        if total < self._needed:
+            self._short = True
+            passes, needed = (number / self._updates_in_epoch for number in (total, self._needed))
+            faster = " or the faster --preset tiny" if timed and self._preset != "tiny" else ""
+            self._notice(
+                f"the budget ends after {passes:.2g} passes over the corpus ({total:,.0f} updates); a useful model "
+                f"needs about {needed:.2g} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
+            )
+
+    def finish(self, update: int, bleu: float | None) -> None:
+        """Reports whether the loss of a poor model was still falling; `bleu` is that of the best weights on dev."""
+        if not self._short and (bleu is None or bleu >= _POOR):
+            return
+        quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "
+        on_train, on_dev = self._losses[False], self._losses[True]
+        if all(losses[-1] <= min(losses) for losses in (on_train, on_dev) if losses):
+            larger = self._larger(max(self._needed, 2 * update))
+            self._notice(f"{quality}the loss was still falling: to continue, repeat the command with {larger}")
+        elif on_dev and on_dev[-1] > min(on_dev):
+            self._notice(
+                f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
+                "pairs would help, or subwords (nmtalign prep --vocabulary bpe)"
+            )
+
+    def _larger(self, updates: int) -> str:
+        """The options of a budget with this number of updates."""
+        options = []
+        if self._budget.seconds < math.inf and self._update_seconds:
+            options.append(f"--max-time {_duration(max(60.0, 1.1 * updates * self._update_seconds))}")
+        if self._budget.epochs * self._updates_in_epoch < updates:
+            options.append(f"--epochs {math.ceil(updates / self._updates_in_epoch)}")
+        if self._budget.updates < updates:
+            options.append(f"--max-updates {math.ceil(updates / 100) * 100}")
+        return " ".join(options)
+
 
 class Every:
     """Tells when something is due: after a number of updates or seconds, or at the end of an epoch.
@@ -122,7 +228,7 @@ class Schedule:
         if before >= setting:  # a run of an earlier version, which did not record it
             position.warmup = setting
             return setting
-        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self._update_seconds(position))
+        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self.update_seconds(position))
         tenth = total / 10
         warmup = setting if tenth >= setting else max(1, math.floor(tenth))
         if position.update >= warmup:
@@ -134,7 +240,7 @@ class Schedule:
                 )
         return warmup
 
-    def _update_seconds(self, position: Position) -> float:
+    def update_seconds(self, position: Position) -> float:
         """The time of an update; 0 where too few have been measured."""
         before = position.update - 1
         if len(self._times) >= self._ENOUGH:

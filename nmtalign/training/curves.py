@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.training.events import LOG
+from nmtalign.model_files import BACKWARD, LOG
 from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]
 AXES: tuple[Axis, ...] = get_args(Axis)
-_BACKWARD = "backward"  # the folder of the other direction, whose curves are in the log of the first direction
 _FIX = "give a model directory that `nmtalign train` has written, or its train.jsonl"
 
 
@@ -209,8 +208,8 @@ def _log_of(path: Path) -> tuple[Path, bool]:
     if (path / LOG).is_file():
         return path / LOG, False
     folder = path.resolve()
-    if folder.name == _BACKWARD and (folder.parent / LOG).is_file():
-        return path.parent / LOG if path.name == _BACKWARD else folder.parent / LOG, True
+    if folder.name == BACKWARD and (folder.parent / LOG).is_file():
+        return path.parent / LOG if path.name == BACKWARD else folder.parent / LOG, True
     raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
 
 

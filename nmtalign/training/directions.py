@@ -4,7 +4,7 @@ The loss of both is in `updates`.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,12 +15,10 @@ from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.errors import FormatError
 from nmtalign.files import disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
-from nmtalign.model_files import CONFIG, check_files, read_settings
+from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.state import forget
-
-BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 
 
 class BothWays(nn.Module):
@@ -50,13 +48,13 @@ class Direction:
         """Raises FormatError where a file of the directory is missing or has changed."""
         check_files(self.folder, read_settings(self.folder))
 
-    def create(self, preset: str, config: TrainingConfig) -> None:
-        """Creates the directory, without weights."""
+    def create(self, preset: str, config: TrainingConfig, given: Mapping[str, str]) -> None:
+        """Creates the directory, without weights; `given` as in `create_model_directory`."""
         if isinstance(self.corpus, ReversedCorpus):
             make_folder(self.folder)
             with disk_errors(self.folder):
                 self.corpus.write()
-        create_model_directory(self.folder, self.corpus, preset, self.model.config, config)
+        create_model_directory(self.folder, self.corpus, preset, self.model.config, config, given)
 
 
 def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationModel | BothWays:
@@ -79,7 +77,9 @@ def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Cor
     ]
 
 
-def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfig, restart: bool) -> None:
+def lay_down(
+    directions: Sequence[Direction], preset: str, config: TrainingConfig, restart: bool, given: Mapping[str, str]
+) -> None:
     """Creates the directories of all directions; the first one comes last, because it marks the run as begun.
 
     With `restart` it first removes the weights in them, and the other direction of an earlier run if this run does not
@@ -95,7 +95,7 @@ def lay_down(directions: Sequence[Direction], preset: str, config: TrainingConfi
     for direction in reversed(directions):
         if restart:
             forget(direction.folder)
-        direction.create(preset, config)
+        direction.create(preset, config, given)
 
 
 def _remove_backward(folder: Path) -> None:

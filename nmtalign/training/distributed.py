@@ -260,6 +260,8 @@ def open_world(device: Device) -> World:
 def _local_device(name: Device) -> torch.device:
     """One GPU for each process of a machine, or the CPU."""
     device = pick_device(name)
+    if device.type == "mps":
+        raise ResourceError("device mps: several processes cannot train on it; choose the device cpu, or one process")
     if device.type != "cuda":
         return device
     number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()

@@ -1,29 +1,22 @@
-"""The events of a training, for the display and for train.jsonl, and the means that they report."""
+"""The events of a training, for the display and for train.jsonl."""
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from nmtalign.files import atomic_text, disk_errors
+from nmtalign.model_files import LOG
 from nmtalign.untrusted import parse_json
-
-if TYPE_CHECKING:  # the readers of a log need no PyTorch
-    from torch import Tensor
-
-    from nmtalign.data.batches import Batch
-    from nmtalign.training.distributed import World
-
-LOG = "train.jsonl"
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened at an update."""
 
+    recorded: ClassVar[bool] = True  # in train.jsonl; other events are for displays, and depend on the clock
     update: int
     epoch: float  # epochs completed, with the fraction of the current one
     seconds: float  # training time, over all runs of the command
@@ -49,11 +42,12 @@ class Started(Event):
     torch: str
     seed: int
     processes: int = 1
+    budget: str = ""  # in words
 
 
 @dataclass(frozen=True)
-class Progressed(Event):
-    """Means over the updates since the last such event; losses are in nats, and target words include `</s>`."""
+class Figures(Event):
+    """Means over some updates; losses are in nats, and target words include `</s>`."""
 
     loss: float  # per target word
     loss_sentence: float
@@ -69,6 +63,27 @@ class Progressed(Event):
     alignment_loss: float | None = None  # loss of the attention weights per linked target token, in guided training
     backward_loss: float | None = None  # per source word, of the other direction where both are trained
     disagreement: float | None = None  # per sentence, of the attention weights of both directions
+
+
+@dataclass(frozen=True)
+class Progressed(Figures):
+    """Means over the updates since the last such event, every `log_every` updates."""
+
+
+@dataclass(frozen=True)
+class Underway(Figures):
+    """Means over the updates since the last such event, about every second and at the end."""
+
+    recorded: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Working(Event):
+    """Work other than updates, such as a validation, has begun or progressed."""
+
+    recorded: ClassVar[bool] = False
+    doing: str
+    done: float | None = None  # share of the work, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -132,78 +147,6 @@ def _is_no_number(value: object) -> bool:
 
 
 Listener = Callable[[Event], None]
-
-
-class Meter:
-    """Sums over the updates since the last report; the losses stay on their device until the report."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts again at zero."""
-        self._sums: Tensor | None = None
-        self._norm = 0.0
-        self._source_words = self._words = self._linked = self._positions = self._sentences = self._updates = 0
-        self._pause = 0.0
-        self._started = time.perf_counter()
-
-    def pause(self, seconds: float) -> None:
-        """Excludes the time of validation or of a checkpoint from the rates."""
-        self._pause += seconds
-
-    def add(self, norm: float, minibatches: Iterable[tuple["Batch", "Tensor"]]) -> None:
-        """Adds an update: the norm of its gradient, and its minibatches with the sums of their losses.
-
-        The sums are the negative log-likelihood; with a guide also the cost of the attention weights (2,); with both
-        directions also the negative log-likelihood of the other direction and the disagreement (4,).
-        """
-        self._norm += norm
-        self._updates += 1
-        for batch, sums in minibatches:
-            self._sums = sums if self._sums is None else self._sums + sums
-            self._source_words += batch.source_words
-            self._words += batch.target_words
-            self._linked += batch.linked
-            self._positions += batch.source.numel() + batch.target.numel()
-            self._sentences += batch.sentences
-
-    def __bool__(self) -> bool:
-        return self._updates > 0
-
-    def report(
-        self,
-        when: tuple[int, float, float],
-        world: "World",
-        learning_rate: float,
-        done: float,
-        seconds_left: float | None,
-        skipped: int,
-    ) -> Progressed:
-        """The means over all processes, as an event at (update, epoch, seconds)."""
-        spent = max(1e-9, time.perf_counter() - self._started - self._pause)
-        sums = [0.0] if self._sums is None else self._sums.reshape(-1).tolist()
-        both = len(sums) > 2
-        counts = [self._source_words, self._words, self._linked, self._positions, self._sentences]
-        totals = world.sum([*(*sums, 0.0, 0.0, 0.0)[:4], *counts])
-        nll, guided, back_nll, apart, source_words, words, linked, positions, sentences = totals
-        return Progressed(
-            *when,
-            loss=nll / words,
-            loss_sentence=nll / sentences,
-            perplexity=perplexity(nll / words),
-            alignment_loss=guided / linked if linked else None,
-            backward_loss=back_nll / source_words if both else None,
-            disagreement=apart / sentences if both else None,
-            source_words_per_second=source_words / spent,
-            target_words_per_second=words / spent,
-            gradient_norm=self._norm / self._updates,
-            learning_rate=learning_rate,
-            padding=1 - (source_words + words) / positions,
-            done=done,
-            seconds_left=seconds_left,
-            skipped=skipped,
-        )
 
 
 def perplexity(loss: float) -> float:

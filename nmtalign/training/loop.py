@@ -2,31 +2,32 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from nmtalign.core.devices import keep_memory, pick_device, picks_bf16, use_threads
+from nmtalign.core.devices import pick_device
 from nmtalign.core.gpu import missing
-from nmtalign.core.model import Activations
-from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import Batch, Indices, load_batches
 from nmtalign.data.corpus import Corpus
-from nmtalign.errors import InputError, TrainingError, UsageError
+from nmtalign.errors import TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import events
-from nmtalign.training.budget import Every, Schedule, TrainingBudget
-from nmtalign.training.directions import directions_of, lay_down, make_models
+from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget
+from nmtalign.training.directions import lay_down
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Event, EventLog, Finished, Listener, Meter
-from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.runs import Given, find_run, fingerprint_of
+from nmtalign.training.events import Event, EventLog, Figures, Finished, Listener, Progressed, Underway
+from nmtalign.training.fit import count_words
+from nmtalign.training.meters import Meters
+from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position, check_space, load_state, save_best, save_last, save_state, take_over
-from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, Updater, cut_groups, seed_dropout
-from nmtalign.training.validation import judge, validate
+from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
+from nmtalign.training.validation import Validation, judge, validate
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
@@ -35,7 +36,6 @@ BAD_IN_A_ROW = 10
 class Trainer:
     """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update.
 
-    The vocabulary sizes of the model are those of the corpus.
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
     """
@@ -55,41 +55,27 @@ class Trainer:
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
         self.updates_done = 0  # by this `run`, not by the runs that it resumes
-        use_threads(config.threads)
-        keep_memory()
+        self._log: EventLog | None = None
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
         self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
-        self.bf16 = picks_bf16(config.precision, self.device)
-        sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-        model_config = replace(model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
-        self._given = Given.read(corpus, model_config, config)
-        self._fingerprint = fingerprint_of(corpus, model_config, config, self._given.identity)
-        self.chosen = eligible(corpus.splits["train"], config.max_length)
-        if not len(self.chosen):
-            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
+        self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
         with contextlib.ExitStack() as lock:
             if self.world.first:
                 lock.enter_context(alone_in(folder))
-            self._open(preset, model_config, restart)
+            self._open(preset, restart)
             self._lock = lock.pop_all()
 
     def close(self) -> None:
         """Unlocks the folder for other trainings."""
         self._lock.close()
 
-    def _open(self, preset: str, model_config: ModelConfig, restart: bool) -> None:
+    def _open(self, preset: str, restart: bool) -> None:
         """Makes the model, and resumes the run in the folder or begins a new one."""
-        corpus, folder, config = self.corpus, self.folder, self.config
-        found = find_run(folder, self._fingerprint, corpus) if self.world.first and not restart else None
-        torch.manual_seed(config.seed)
-        self.model = make_models(model_config, config)
-        self.directions = directions_of(self.model, folder, corpus)
-        self._given.start([direction.model for direction in self.directions])
-        self.model.to(self.device)
-        # With sparse gradients the processor neither fills nor reads a gradient of the complete vocabulary.
-        self._how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
-        self.optimizer = make_optimizer(self.model.parameters(), config)
+        setup = self.setup
+        found = setup.found() if self.world.first and not restart else None
+        setup.build(self._notice)
+        self.model, self.optimizer, self.directions = setup.model, setup.optimizer, setup.directions
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if self.world.first:
             check_space([direction.folder for direction in self.directions], self.model)
@@ -99,20 +85,22 @@ class Trainer:
                 take_over(direction.folder, found)
             self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
         elif self.world.first:
-            lay_down(self.directions, preset, config, restart)
+            setup.given.check_beginning(self.config, self.folder)
+            lay_down(self.directions, preset, self.config, restart, setup.given.identity)
         self._join_others()
-        self.budget = TrainingBudget.of(config)
-        self._schedule = Schedule(config, self.budget, self._notice)
-        self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
+        self.budget = TrainingBudget.of(self.config)
+        self._schedule = Schedule(self.config, self.budget, self._notice)
+        self._meters = Meters()
         self._planned: tuple[int, Sequence[Indices]] | None = None
         self._batches_in_epoch = len(self._plan())
-        self._updater = Updater(self.model, self.optimizer, config, self.world, self._notice, self._how)
-        self._meter = Meter()
+        self._updates_in_epoch = math.ceil(self._batches_in_epoch / self.config.accumulate)
+        words = count_words(self.corpus)
+        self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, self._notice)
         self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     def _join_others(self) -> None:
         """Begins where rank 0 begins; raises UsageError if the corpora or the settings of the processes differ."""
-        ranks = self.world.gather([self._fingerprint, json.dumps([self.resumed, asdict(self.position)])])
+        ranks = self.world.gather([self.setup.fingerprint, json.dumps([self.resumed, asdict(self.position)])])
         if others := [str(rank) for rank, (fingerprint, _) in enumerate(ranks) if fingerprint != ranks[0][0]]:
             raise UsageError(
                 f"rank {', '.join(others)} has another corpus or other settings than rank 0; give all the same"
@@ -138,14 +126,17 @@ class Trainer:
             self._emit(events.Damaged(*self._when(), self._damage))
         if self.device.type == "cuda" and (why := missing(self.device)):
             self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
-        self._clock = time.perf_counter() - position.seconds
+        self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
+        self._glances = Every("glances", "1s", -math.inf)
+        self._work("computing the first update")
         self.model.train()
-        self._meter.reset()
+        self._meters.start(position.seconds)
         reason = self._budget_spent() or self._patience_spent()
         if reason is None:
             position.finished = None  # a finished run resumes with a larger budget
+            self._look()
         while reason is None:
             reason = self._train_epoch()
         return self._finish(reason)
@@ -153,19 +144,26 @@ class Trainer:
     def _notice(self, text: str) -> None:
         self._emit(events.Noticed(*self._when(), text))
 
+    def _work(self, doing: str, done: float | None = None) -> None:
+        self._emit(events.Working(*self._when(), doing, done))
+
     def _plan(self) -> Sequence[Indices]:
         """The minibatches of the current epoch, planned once, because this takes seconds for millions of pairs."""
         epoch = self.position.epoch
         if self._planned is None or self._planned[0] != epoch:
-            self._planned = epoch, plan_epoch(self.corpus.splits["train"], self.chosen, self._policy, epoch)
+            began = time.perf_counter()
+            if self._planned is not None:
+                self._work("planning the minibatches of an epoch")
+            self._planned = epoch, self.setup.plan(epoch)
+            self._meters.pause(time.perf_counter() - began)
         return self._planned[1]
 
     def _train_epoch(self) -> str | None:
         """Trains on the rest of the current epoch; returns the reason to end, if there is one."""
-        train, position, plan = self.corpus.splits["train"], self.position, self._plan()
+        train, position, plan = self.setup.pairs, self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = load_batches(train, self._updater.shares(left), self.device.type == "cuda", self._given.guide)
+        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", self.setup.guide)
         for group in cut_groups(train, left, self.config.accumulate):
             self._update(group, batches)
             position.batch += len(group.plan)
@@ -181,9 +179,10 @@ class Trainer:
         position.update += 1
         self.world.begin(position.update)
         self.updates_done += 1
+        self._meters.begin(position.seconds)
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         rate = self._schedule.rate(position, self._done(), self._batches_in_epoch)
-        self._uncounted.append((position.update, self._updater.update(group, batches, rate)))
+        self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate)))
 
     def _count(self, lag: int = 0) -> None:
         """Counts the updates except the last `lag`, which a GPU may still be computing."""
@@ -191,7 +190,7 @@ class Trainer:
             update, outcome = self._uncounted.pop(0)
             if outcome.finite:
                 self.position.bad_in_a_row = 0
-                self._meter.add(outcome.norm, outcome.minibatches)
+                self._meters.add(outcome.norm, outcome.minibatches)
             else:
                 self._skip(update, outcome.group)
 
@@ -218,9 +217,13 @@ class Trainer:
         position.seconds = time.perf_counter() - self._clock
         self._count(self.lag)
         if position.update % self.config.log_every == 0:
-            self._report()
+            self._count()
+            self._report(Progressed)
         self._agree()
         self._schedule.measure(position.seconds - before)
+        self._look()
+        if self._glances.due(position.update, position.seconds, epoch_ended):
+            self._report(Underway)
         validated = self._validations.due(position.update, position.seconds, epoch_ended)
         if validated:
             self._validate()
@@ -229,6 +232,11 @@ class Trainer:
         if reason is None and (self._checkpoints.due(position.update, position.seconds, epoch_ended) or validated):
             self._save()
         return reason
+
+    def _look(self) -> None:
+        """Reports a budget that is too small."""
+        seconds = self.position.seconds - self._began_at
+        self._advice.look(self.position.update, seconds, self._schedule.update_seconds(self.position))
 
     def _agree(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
@@ -250,13 +258,17 @@ class Trainer:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
         position, complete = self.position, self._stop is None
         ended_before = position.finished is not None
-        self._report()
+        self._count()
+        self._report(Progressed)
+        self._report(Underway)
         if complete and not ended_before:
             if position.validated != position.update:
                 self._validate()
             position.finished = reason
         if not ended_before or self._damage:  # else nothing changes, not even its time
             self._save()
+        if complete and not ended_before and self._patience_spent() is None:
+            self._advice.finish(position.update, position.best_bleu)
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
         self._emit(finished)
         return finished
@@ -271,42 +283,49 @@ class Trainer:
         if dev is None or not len(dev):
             self._save_best()
             return
-        seen = [
-            validate(direction.model, direction.corpus, self.config, position.update, self.world, self._how)
-            for direction in self.directions
-        ]
+        seen: list[Validation] = []
+
+        def progress(done: float) -> None:
+            self._work("validating", (len(seen) + done) / len(self.directions))
+
+        how = self.setup.how
+        for model, corpus in ((direction.model, direction.corpus) for direction in self.directions):
+            progress(0.0)
+            seen.append(validate(model, corpus, self.config, position.update, self.world, how, progress))
         event = judge(seen, position, self.config, self._when())
         if event.best:
-            self._save_best()
+            self._save_best(seen)
+        self._advice.hear(event.loss, on_dev=True)
         self._emit(event)
-        self._meter.pause(time.perf_counter() - began)
+        self._meters.pause(time.perf_counter() - began)
 
-    def _save_best(self) -> None:
-        for direction in self.directions if self.world.first else ():
-            save_best(direction.folder, direction.model, self.position.update, self._fingerprint)
+    def _save_best(self, seen: Sequence[Validation] = ()) -> None:
+        calibrations = [each.calibration() for each in seen if self.world.first] or [""] * len(self.directions)
+        for direction, calibration in zip(self.directions, calibrations, strict=True) if self.world.first else ():
+            save_best(direction.folder, direction.model, self.position.update, self.setup.fingerprint, calibration)
 
     def _save(self) -> None:
         """Writes a checkpoint: the last weights, then the state. If this is interrupted, the previous state stays."""
         began = time.perf_counter()
+        self._work("saving a checkpoint")
         self._count()
         self._agree()
         if self.world.first:
             for direction in self.directions:
-                save_last(direction.folder, direction.model, self.position.update, self._fingerprint)
-            path = save_state(self.folder, self.model, self.optimizer, self.position, self._fingerprint)
+                save_last(direction.folder, direction.model, self.position.update, self.setup.fingerprint)
+            path = save_state(self.folder, self.model, self.optimizer, self.position, self.setup.fingerprint)
             self._emit(events.Saved(*self._when(), str(path)))
         self.world.highest([0.0])  # waits for rank 0
-        self._meter.pause(time.perf_counter() - began)
+        self._meters.pause(time.perf_counter() - began)
 
-    def _report(self) -> None:
-        self._count()
-        if not self._meter:  # all updates since the last report were left out
-            return
-        done, seconds = self._done(), self.position.seconds
-        left = seconds * (1 - done) / done if done > 0 else None
-        rate, skipped = self._schedule.last_rate, self.position.skipped
-        self._emit(self._meter.report(self._when(), self.world, rate, done, left, skipped))
-        self._meter.reset()
+    def _report(self, kind: type[Figures]) -> None:
+        at, rate = self.position, self._schedule.last_rate
+        pace = self._meters.pace(at.seconds)
+        left = self.budget.seconds_left(at.update, at.seconds, self._updates_in_epoch, pace)
+        if found := self._meters.report(kind, self._when(), self.world, rate, self._done(), left, at.skipped):
+            if kind is Progressed:
+                self._advice.hear(found.loss, on_dev=False)
+            self._emit(found)
 
     def _done(self) -> float:
         return self.budget.done(self.position.update, self._epochs(), self.position.seconds)
@@ -322,18 +341,20 @@ class Trainer:
             *self._when(),
             resumed=self.resumed,
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
-            pairs=len(self.chosen),
-            left_out=len(self.corpus.splits["train"]) - len(self.chosen),
+            pairs=len(self.setup.chosen),
+            left_out=len(self.setup.pairs) - len(self.setup.chosen),
             device=str(self.device),
-            precision="bf16" if self.bf16 else "fp32",
+            precision="bf16" if self.setup.bf16 else "fp32",
             threads=torch.get_num_threads(),
             version=__version__,
             torch=torch.__version__,
             seed=self.config.seed,
             processes=self.world.size,
+            budget=self.budget.describe(self._updates_in_epoch, self.config.patience),
         )
 
     def _emit(self, event: Event) -> None:
-        if self._log is not None:
+        if self._log is not None and event.recorded:
             self._log.write(event)
+        if self.world.first:
             self._listen(event)

@@ -81,6 +81,8 @@ class Descent:
         fused: Any = self._optimizer
         if isinstance(scale, Tensor):
             fused.grad_scale, fused.found_inf = 1 / scale, (~scale.isfinite()).to(torch.float32)
+        elif self._parameters[0].device.type == "mps":  # its fused step ignores `grad_scale`
+            torch._foreach_mul_([weight.grad for weight in self._parameters if weight.grad is not None], scale)
         else:
             fused.grad_scale = None if scale == 1 else torch.tensor(1 / scale, device=self._parameters[0].device)
         fused.step()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,13 +14,23 @@ from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
-from nmtalign.model_directory import model_config
-from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, find_weights, read_settings
-from nmtalign.settings.definition import SettingError, field_names
+from nmtalign.model_files import (
+    BACKWARD,
+    CONFIG,
+    MAY_DIFFER,
+    SOURCE_VOCABULARY,
+    TARGET_VOCABULARY,
+    check_files,
+    find_weights,
+    model_config,
+    read_settings,
+    recorded_weights,
+)
+from nmtalign.settings.definition import SettingError, field_names, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
 from nmtalign.text.vocabulary import Vocabulary
-from nmtalign.training.directions import BACKWARD, turned_round
+from nmtalign.training.directions import turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(
@@ -55,14 +66,26 @@ def fingerprint_of(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | None:
+def find_run(
+    folder: Path,
+    fingerprint: str,
+    corpus: Corpus,
+    model: ModelConfig | None = None,
+    config: TrainingConfig | None = None,
+) -> Checkpoint | None:
     """The checkpoint from which the run in a folder resumes with these settings; None for a folder without a run.
 
-    Raises UsageError if the folder contains another run.
+    Raises UsageError if the folder contains another run; the message names the differences, if model and config are
+    given.
     """
     if not (folder / CONFIG).exists():
         return None
     settings = read_settings(folder)
+    if "exported" in settings:
+        raise UsageError(
+            f"{folder}: an exported model has no training state, so its training cannot be resumed; a new training can "
+            f"begin with it: give --init-from {folder}, and another folder with -o"
+        )
     found = find_checkpoint(folder, fingerprint)
     held = found.fingerprint if found else run_of_weights(folder)
     if held is None or (found is None and held == fingerprint):
@@ -70,14 +93,48 @@ def find_run(folder: Path, fingerprint: str, corpus: Corpus) -> Checkpoint | Non
     check_files(folder, settings)
     if held == fingerprint:
         return found
-    what = "on another corpus" if settings.get("corpus") != corpus.hash else "with other settings"
+    changes = _changes_of_settings(settings, model, config)
+    what = "with other settings"
+    if settings.get("corpus") != corpus.hash:
+        what, changes = "on another corpus", [*_changes_of_corpus(folder, settings, corpus), *changes]
     raise UsageError(
-        f"{folder}: contains a model trained {what}; give another folder with -o, or replace it with --restart"
+        f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
+        "what it was trained with; else give another folder with -o, or replace it with --restart"
     )
 
 
-# Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
-_MAY_DIFFER = {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
+def _changes_of_settings(
+    settings: Mapping[str, Any], model: ModelConfig | None, config: TrainingConfig | None
+) -> list[str]:
+    """The settings that prevent resuming, such as "learning_rate was 0.002, is 0.001"."""
+    changes = []
+    for there, given in ((settings["model"], model), (settings["training"], config)):
+        for name, value in {} if given is None else asdict(given).items():
+            was = there.get(name, LATER.get(name))
+            if name in _FILES and was == value and value:
+                changes.append(f"{name} may name other content now")
+            elif name not in MAY_CHANGE and not name.endswith("_vocabulary_size") and was != value:
+                changes.append(f"{name} was {toml(was)}, is {toml(value)}")
+    return changes
+
+
+def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus) -> list[str]:
+    """The properties in which the corpus differs from that of a model directory."""
+    languages = f"{settings['source_language']}-{settings['target_language']}"
+    is_now = f"{corpus.source_language}-{corpus.target_language}"
+    changes = [] if languages == is_now else [f"languages were {languages}, are {is_now}"]
+    prep = settings.get("prep", {})
+    changes += [
+        f"{name} of prep was {toml(prep[name])}, is {toml(value)}"
+        for name, value in corpus.settings.items()
+        if name in prep and prep[name] != value
+    ]
+    for name, words in ((SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)):
+        held = Vocabulary.load(folder / name)
+        if held != words:
+            sizes = f" ({len(held):,} words, now {len(words):,})" if len(held) != len(words) else ""
+            changes.append(f"the {name.partition('.')[0]} vocabulary is another{sizes}")
+    return changes or ["the pairs are others"]
 
 
 @dataclass(frozen=True)
@@ -86,10 +143,11 @@ class Given:
 
     guide: Guide | None
     weights: Sequence[Path]  # files of the first weights of each direction; empty if they are drawn at random
+    gone: str | None = None  # the hash of the first weights, if their model is gone: the training can only resume
 
     @classmethod
-    def read(cls, corpus: Corpus, model: ModelConfig, config: TrainingConfig) -> "Given":
-        """Reads the files that the settings name, and compares them with corpus and model.
+    def read(cls, corpus: Corpus, model: ModelConfig, config: TrainingConfig, folder: Path) -> "Given":
+        """Reads the files that the settings of the training in `folder` name; compares them with corpus and model.
 
         Raises UsageError, InputError or FormatError with the name of a file that does not fit.
         """
@@ -102,6 +160,9 @@ class Given:
                     attention=model.attention,
                 )
             guide = read_guide(Path(config.guided_alignment), corpus)
+        gone = recorded_weights(folder, Path(config.init_from)) if config.init_from else None
+        if gone:
+            return cls(guide, (), gone)
         if config.init_from:
             weights.append(_weights_of(Path(config.init_from), corpus, model))
         if config.init_from and config.agreement:
@@ -116,14 +177,22 @@ class Given:
             weights.append(_weights_of(Path(config.init_from) / BACKWARD, other, turned_round(model)))
         return cls(guide, weights)
 
+    def check_beginning(self, config: TrainingConfig, folder: Path) -> None:
+        """Raises FormatError if a new training needs a model that is gone."""
+        if self.gone:
+            raise FormatError(
+                f"{config.init_from}: no nmtalign model here (no {CONFIG}), and {folder} has no checkpoint to resume; "
+                "put the model back"
+            )
+
     @property
     def identity(self) -> Mapping[str, str]:
         """SHA-256 of the files, by setting: a run resumes only with the same files."""
         found = {}
         if self.guide is not None:
             found["guided_alignment"] = self.guide.hash
-        if self.weights:
-            found["init_from"] = " ".join(map(sha256_of, self.weights))
+        if self.weights or self.gone:
+            found["init_from"] = self.gone or " ".join(map(sha256_of, self.weights))
         return found
 
     @torch.no_grad()
@@ -145,7 +214,7 @@ def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     check_files(folder, settings)
     there = model_config(folder, settings)
     for name in field_names(ModelConfig):
-        if name not in _MAY_DIFFER and getattr(there, name) != getattr(model, name):
+        if name not in MAY_DIFFER and getattr(there, name) != getattr(model, name):
             raise UsageError(
                 f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
                 "give a model with the same settings"
@@ -154,6 +223,6 @@ def _weights_of(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
         if Vocabulary.load(folder / name) != words:
             raise UsageError(
                 f"init_from: {folder / name} has other words than {corpus.folder / name}; "
-                "give a model that was trained on a corpus of the same words"
+                f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
             )
     return find_weights(folder, "best")

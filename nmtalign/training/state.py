@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep
-from nmtalign.model_files import BEST, LAST, PREVIOUS_BEST, PREVIOUS_STATE
+from nmtalign.model_files import BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_files import STATE as STATE
 from nmtalign.settings.definition import resolve
 from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
@@ -91,9 +91,11 @@ def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: s
         save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
-def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the weights of the best validation, and keeps the previous ones (see `take_over`)."""
+def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "") -> None:
+    """Writes the weights of the best validation and their calibration; keeps the previous ones (see `take_over`)."""
     metadata = {"update": str(update), "fingerprint": fingerprint}
+    if calibration:
+        metadata[CALIBRATION] = calibration
     with _saying_what_is_kept(folder):
         save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
 

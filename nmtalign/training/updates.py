@@ -237,3 +237,5 @@ def seed_dropout(seed: int, update: int, rank: int, device: torch.device) -> Non
     torch.default_generator.manual_seed(drawn)
     if device.type == "cuda":
         torch.cuda.manual_seed(drawn)
+    elif device.type == "mps":
+        torch.mps.manual_seed(drawn)

@@ -1,7 +1,7 @@
 """Validation on the dev set: loss per word, BLEU, and one translation as a sample."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ from nmtalign.core.inference import Inference
 from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.scoring.measuring import bleu
-from nmtalign.scoring.metrics import Score
+from nmtalign.scoring.measuring import bleu, measure
+from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
@@ -20,8 +20,11 @@ from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position
+from nmtalign.translating.confidence import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
+AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
+Progress = Callable[[float], None]  # called with the share of the work that is done, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,17 @@ class Validation:
     sentences: int
     score: Score | None
     sample: tuple[str, str, str]  # source, translation, reference
+    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.confidence)
+    translations: Sequence[str] = ()
+    references: Sequence[str] = ()
+
+    def calibration(self) -> str:
+        """The calibration of the confidence by the chrF of each translation, for the file of the weights; may be ""."""
+        if not self.translations:
+            return ""
+        options = MetricOptions(("chrf",))
+        (chrf,) = measure(self.translations, [self.references], options, processes=1)
+        return str(Calibration.fit(self.probabilities, np.clip(chrf.values(chrf.rows) / 100, 0, 1).tolist()) or "")
 
     @property
     def loss(self) -> float:
@@ -52,6 +66,7 @@ def validate(
     turn: int,
     world: World,
     how: Activations = DEFAULT,
+    progress: Progress = lambda done: None,
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
 
@@ -59,10 +74,14 @@ def validate(
     """
     training, dev = model.training, corpus.splits["dev"]
     model.eval()
-    nll, words, sentences = world.sum(_loss(model, dev, config, world, how))
+    translating = AS_SLOW * min(config.bleu_sentences, len(dev))
+    first = len(dev) / (len(dev) + translating)  # share of the loss in the work
+    nll, words, sentences = world.sum(_loss(model, dev, config, world, how, lambda done: progress(first * done)))
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
-    translations = translate_greedily(model, corpus, dev, count, world)
+    translations, probabilities = translate_greedily(
+        model, corpus, dev, count, world, lambda done: progress(first + (1 - first) * done)
+    )
     references = [dev.target_text(index) for index in range(count)]
     score = bleu(translations, references) if count else None
     sample = ("", "", "")
@@ -70,11 +89,11 @@ def validate(
         pick = turn * 7919 % count
         sample = (dev.source_text(pick), translations[pick], references[pick])
     model.train(training)
-    return Validation(nll, int(words), int(sentences), score, sample)
+    return Validation(nll, int(words), int(sentences), score, sample, probabilities, translations, references)
 
 
 def _loss(
-    model: TranslationModel, dev: Split, config: TrainingConfig, world: World, how: Activations
+    model: TranslationModel, dev: Split, config: TrainingConfig, world: World, how: Activations, progress: Progress
 ) -> tuple[float, int, int]:
     """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
     nll, words, sentences = 0.0, 0, 0
@@ -86,6 +105,7 @@ def _loss(
         there = batch.to(world.device)
         loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
+        progress(sentences / len(mine))
     return nll, words, sentences
 
 
@@ -94,23 +114,30 @@ def _by_length(dev: Split, indices: Indices) -> Indices:
     return order
 
 
-def translate_greedily(model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World) -> list[str]:
-    """The first `count` dev sentences in the target language, as text; beam 1, `<unk>` allowed."""
+def translate_greedily(
+    model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World, progress: Progress
+) -> tuple[list[str], list[float]]:
+    """The first `count` dev sentences in the target language, as text, and the mean probability of each.
+
+    Beam 1, `<unk>` allowed. An empty sentence has an empty translation.
+    """
     order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
     options = SearchOptions(beam=1, allow_unk=True)
     scorer = ModelScorer(Inference(model))
-    mine, found = world.share(order), []
+    mine, found, means = world.share(order), [], []
     for start in range(0, len(mine), BATCH):
+        progress(start / len(mine))
         part = mine[start : start + BATCH]
         source, mask = make_source([dev.pair(int(index))[0] for index in part])
         for hypotheses in beam_search(scorer, source.to(world.device), mask.to(world.device), options):
             words = corpus.target_vocabulary.decode(hypotheses[0].tokens)
             found.append(corpus.tokenizers.target.detokenize(words))
-    texts = [""] * count
-    for rank, translations in enumerate(world.gather(found)):
-        for index, text in zip(order[rank :: world.size], translations, strict=True):
-            texts[index] = text
-    return texts
+            means.append(repr(mean_probability(hypotheses[0])))
+    texts, probabilities = [""] * count, [1.0] * count
+    for rank, (translations, own) in enumerate(zip(world.gather(found), world.gather(means), strict=True)):
+        for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):
+            texts[index], probabilities[index] = text, float(probability)
+    return texts, probabilities
 
 
 def judge(

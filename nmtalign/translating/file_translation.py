@@ -20,6 +20,7 @@ from nmtalign.alignment.links import merge_log_probs, merge_pieces
 from nmtalign.errors import InputError, NmtalignError
 from nmtalign.files import disk_errors, sha256_of, stays_in_place, stream_number
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.direction import InputCheck
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.inputs import InputRequest, Inputs
 from nmtalign.translating.output_formats import OutputFormat, writes_lists
@@ -54,6 +55,7 @@ class SavedAlignments:
             **dataclasses.asdict(settings),
             "prefix_file": str(inputs.prefixes or ""),
             "phrase_file": str(inputs.phrases or ""),
+            **({"shard": str(inputs.shard)} if inputs.shard else {}),
         }
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
@@ -108,7 +110,8 @@ class FileTranslation:
         self._available, self._read = inputs.at_hand, 0
         self._output: BinaryIO | Path | ResumableOutput = output
         if isinstance(output, Path) and not stays_in_place(output):
-            self._output = file = ResumableOutput(output, settings.n_best if writes_lists(settings) else 0)
+            n_best = settings.n_best if writes_lists(settings) else 0
+            self._output = file = ResumableOutput(output, n_best, inputs.block.start)
             if resume:
                 file.look_back()
             self.done = file.done
@@ -149,7 +152,10 @@ class FileTranslation:
         Output is written inside `guard()`, which may delay an interruption until the line is complete. Raises
         NmtalignError if a line has no translation.
         """
+        for notice in translator.notices():
+            self._notify(notice)
         try:
+            check = InputCheck(translator.loaded.text_fit(0, self._settings.tokenized), self._inputs.name, self._notify)
             with self._opened_alignments(translator) as add_alignments, self._opened() as write:
                 for request, translation, text in self._translations(translator):
                     with guard():
@@ -158,7 +164,9 @@ class FileTranslation:
                         self.words += len(translation.source_tokens)
                         self.unknown += translation.source_unknown
                         add_alignments(request.index, translation)
+                    check.add(request.text)
                     report(request)
+                check.finish(self.words, self.unknown)
                 if isinstance(self._output, ResumableOutput):
                     with guard():
                         self._output.finish()
@@ -212,19 +220,21 @@ class FileTranslation:
         """
         output, number = OutputFormat(self._settings, translator.loaded.tokenizers), None
         earlier: Iterator[bytes] = iter(())
-        for translation in translator.translate_rest(self._requests(), self.done, self._available):
+        first = self._inputs.block.start
+        for translation in translator.translate_rest(self._requests(), self.done, self._available, first):
             request = translation.request
             if not isinstance(request, InputRequest):
                 raise NmtalignError(f"{request.text!r} was never read; {_BUG}")
+            place = request.index - first
             if number is None:
-                number = min(request.index, self.done)
+                number = min(place, self.done)
                 if isinstance(self._output, ResumableOutput):
                     earlier = itertools.islice(self._output.entries(), number, self.done)
-            if request.index != number:
-                raise NmtalignError(f"line {number + 1} of the input has no translation; {_BUG}")
+            if place != number:
+                raise NmtalignError(f"line {first + number + 1} of the input has no translation; {_BUG}")
             number += 1
             text = output.lines(request.index, translation).encode()
-            if request.index >= self.done:
+            if place >= self.done:
                 self._describe(request, translation)
                 yield request, translation, text
             elif text != next(earlier, text):
@@ -244,10 +254,12 @@ class FileTranslation:
         """Notifies of a line that is unusual."""
         if not request.valid:
             self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
-        if translation.pieces > 1:
+        if translation.pieces > translation.sentences:
+            tokens = f"{len(translation.source_tokens)} tokens, more than"
+            size = tokens if translation.sentences == 1 else "a sentence has more tokens than"
             self._notify(
-                f"{request.place}: {len(translation.source_tokens)} tokens, more than max_source_length = "
-                f"{self._settings.max_source_length}: translated in {translation.pieces} pieces"
+                f"{request.place}: {size} max_source_length = {self._settings.max_source_length}: "
+                f"translated in {translation.pieces} pieces"
             )
 
     def _too_many(self, lines: int) -> InputError:

@@ -1,23 +1,24 @@
 """The inputs of a translation: lines of text or of JSON from files, each with its place for messages."""
 
-import contextlib
 import json
 import os
 import re
 import stat
 import struct
-import zlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
-from nmtalign.errors import InputError
-from nmtalign.text.lines import STDIN, bounded_lines, decode_lenient, open_bytes, read_lines, shown
+from nmtalign.errors import InputError, UsageError
+from nmtalign.text.conversion import is_converted
+from nmtalign.text.lines import BOM, STDIN, bounded_lines, decode_lenient, read_lines, reading, shown
+from nmtalign.text.shard import Shard
 from nmtalign.translating.translation import Request
 from nmtalign.untrusted import parse_json
 
-_BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 20  # bytes
 _GZIP_MAGIC = b"\x1f\x8b"
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
@@ -33,7 +34,7 @@ class InputRequest(Request):
     path: Path
     line: int  # its number in its file, from 1
     index: int  # its number among all lines, from 0
-    end: int  # the number of bytes of all lines up to its end
+    end: int  # the number of bytes of the lines to translate up to its end
     valid: bool  # whether all of its bytes were UTF-8
 
     @property
@@ -47,13 +48,14 @@ class Inputs:
     """The files to translate, one after the other; `-` is stdin.
 
     In format `json` each line is an object. The files `prefixes` and `phrases` have one line for each input line; tabs
-    separate the phrases of a line.
+    separate the phrases of a line. With a `shard` only its block of the lines is translated.
     """
 
     paths: tuple[Path, ...]
     format: Literal["text", "json"] = "text"
     prefixes: Path | None = None
     phrases: Path | None = None
+    shard: Shard | None = None
 
     def __iter__(self) -> Iterator[InputRequest]:
         """The lines; only `\\n` and the end of a file end a line. Bytes that are not UTF-8 become U+FFFD.
@@ -62,17 +64,23 @@ class Inputs:
         different numbers of lines, and for a line longer than `LONGEST_LINE`.
         """
         prefixes, phrases = _ParallelFile(self.prefixes), _ParallelFile(self.phrases)
-        index = end = 0
+        index, end = -1, 0
         for path in self.paths:
             for number, raw in enumerate(_raw_lines(path), 1):
-                text, replaced = decode_lenient(raw)
+                index += 1
+                if index >= self.block.stop:
+                    return
                 place = _place(path, number)
+                prefix, phrase_line = prefixes.next(place), phrases.next(place)
+                if index < self.block.start:
+                    continue
+                text, replaced = decode_lenient(raw)
                 found = read_request(text, place) if self.format == "json" else Request(text)
                 end += len(raw)
                 yield InputRequest(
                     text=found.text,
-                    prefix=prefixes.next(place) or found.prefix,
-                    phrases=tuple(part for part in phrases.next(place).split("\t") if part.strip()) or found.phrases,
+                    prefix=prefix or found.prefix,
+                    phrases=tuple(part for part in phrase_line.split("\t") if part.strip()) or found.phrases,
                     extra=found.extra,
                     path=path,
                     line=number,
@@ -80,22 +88,36 @@ class Inputs:
                     end=end,
                     valid=not replaced,
                 )
-                index += 1
         for parallel in (prefixes, phrases):
-            parallel.finish(" and ".join(map(shown, self.paths)), index)
+            parallel.finish(self.name, index + 1)
+
+    @property
+    def name(self) -> str:
+        """The names of all files, for messages."""
+        return " and ".join(map(shown, self.paths))
 
     @property
     def at_hand(self) -> bool:
         """Whether all files are regular files, read without waiting; raises InputError for a missing file."""
         return are_files(*self.paths, *(path for path in (self.prefixes, self.phrases) if path is not None))
 
+    @cached_property
+    def block(self) -> range:
+        """The numbers of the lines to translate, from 0; raises UsageError for a shard of what is not a file."""
+        if self.shard is None:
+            return range(sys.maxsize)
+        for path in self.paths:
+            if not are_files(path):
+                raise UsageError(f"a shard needs files, because their lines are counted first: {shown(path)} is a pipe")
+        return self.shard.block(sum(map(_count_lines, self.paths)))
+
     def count(self) -> int:
-        """The number of lines. Reads all files; stdin must be a regular file and is rewound."""
-        return sum(map(_count_lines, self.paths))
+        """The number of lines to translate. Reads all files; stdin must be a regular file and is rewound."""
+        return len(self.block) if self.shard is not None else sum(map(_count_lines, self.paths))
 
     def size(self) -> int | None:
-        """The number of bytes of all lines, for the display of progress; None if it is unknown before reading."""
-        if not self.at_hand:
+        """The number of bytes of the lines to translate, for the display of progress; None if it is not known."""
+        if self.shard is not None or not self.at_hand:
             return None
         sizes = [_unpacked_size(path) for path in self.paths]
         return None if None in sizes else sum(size or 0 for size in sizes)
@@ -135,15 +157,20 @@ def are_files(*paths: Path) -> bool:
 
 
 def read_request(line: str, where: str) -> Request:
-    """Reads a request from a JSON object with the source text under "text" or "source".
+    """Reads a request from a line of JSON; a blank line is an empty request.
+
+    Raises InputError, which begins with `where` (file and line).
+    """
+    return make_request(parse_line(line, where), where) if line and not line.isspace() else Request("")
+
+
+def make_request(found: Any, where: str) -> Request:
+    """Makes a request of a JSON object with the source text under "text" or "source".
 
     Optional keys are "prefix" (a text) and "phrases" or "constraints" (a list of texts); null is the same as a missing
-    key. All other keys become `extra`, so that the output of `json_line` can be read again. A blank line is an empty
-    request. An escaped surrogate becomes U+FFFD. Raises InputError, which begins with `where` (file and line).
+    key. All other keys become `extra`, so that the output of `json_line` can be read again. An escaped surrogate
+    becomes U+FFFD. Raises InputError, which begins with `where`.
     """
-    if not line or line.isspace():
-        return Request("")
-    found = _parse(line, where)
     if not isinstance(found, dict):
         raise InputError(f'{where}: {_kind(found)}, not an object; write {{"text": "..."}}')
     key = next((key for key in _TEXT_KEYS if key in found), None)
@@ -152,14 +179,15 @@ def read_request(line: str, where: str) -> Request:
     phrases = next((key for key in _PHRASES_KEYS if found.get(key) is not None), "")
     known = {*_TEXT_KEYS, *_PHRASES_KEYS, "prefix"}
     return Request(
-        text=_text(found[key], f'{where}: "{key}"'),
-        prefix="" if found.get("prefix") is None else _text(found["prefix"], f'{where}: "prefix"'),
+        text=checked_text(found[key], f'{where}: "{key}"'),
+        prefix="" if found.get("prefix") is None else checked_text(found["prefix"], f'{where}: "prefix"'),
         phrases=_phrases(found[phrases], f'{where}: "{phrases}"') if phrases else (),
         extra={key: value for key, value in found.items() if key not in known},
     )
 
 
-def _parse(line: str, where: str) -> Any:
+def parse_line(line: str, where: str) -> Any:
+    """Returns the value of a line of JSON; raises InputError, which begins with `where`."""
     try:
         return parse_json(line, parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -173,7 +201,8 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _text(value: Any, what: str) -> str:
+def checked_text(value: Any, what: str) -> str:
+    """Returns a text from JSON with U+FFFD for every surrogate; raises InputError, which begins with `what`."""
     if not isinstance(value, str):
         raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
     return _SURROGATE.sub("\ufffd", value)
@@ -182,7 +211,7 @@ def _text(value: Any, what: str) -> str:
 def _phrases(value: Any, what: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InputError(f'{what} is {_kind(value)}; write a list of texts, such as ["..."]')
-    return tuple(_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
+    return tuple(checked_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
 
 
 def _kind(value: Any) -> str:
@@ -200,26 +229,16 @@ def _status(path: Path) -> os.stat_result:
         raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with open_bytes(path) as stream:
-            yield stream
-    except (EOFError, zlib.error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{shown(path)}: cannot read on: {reason}; is the file complete?") from None
-
-
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    with _opened(path) as stream:
+    with reading(path) as stream:
         for number, raw in enumerate(bounded_lines(stream, path)):
-            yield raw.removeprefix(_BOM) if number == 0 else raw
+            yield raw.removeprefix(BOM) if number == 0 else raw
 
 
 def _count_lines(path: Path) -> int:
     offset = os.lseek(0, 0, os.SEEK_CUR) if path == STDIN else 0
     count, last = 0, b"\n"
-    with _opened(path) as stream:
+    with reading(path) as stream:
         while block := stream.read(_BLOCK):
             count += block.count(b"\n")
             last = block[-1:]
@@ -229,13 +248,17 @@ def _count_lines(path: Path) -> int:
 
 
 def _unpacked_size(path: Path) -> int | None:
-    """The size of a regular file; for a gzip file, the size in its last bytes (modulo 2^32, of its last member)."""
+    """The number of bytes of a regular file as UTF-8, None if it is not known.
+
+    For a gzip file it is the size in its last bytes (modulo 2^32, of its last part).
+    """
     size = _status(path).st_size
     if path == STDIN or size < 18:
         return size
     with path.open("rb") as stream:
-        if stream.read(2) != _GZIP_MAGIC:
-            return size
+        head = stream.read(6)
+        if not head.startswith(_GZIP_MAGIC):
+            return None if is_converted(head) else size
         stream.seek(-4, os.SEEK_END)
         unpacked: int = struct.unpack("<I", stream.read(4))[0]
     return unpacked if unpacked >= size else None

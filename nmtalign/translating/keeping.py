@@ -26,6 +26,7 @@ from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, disk_errors, lock, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import bf16_is_allowed
 from nmtalign.untrusted import read_json, read_regular
 from nmtalign.version import __version__
 
@@ -167,13 +168,15 @@ def key_of(origin: Mapping[str, Any]) -> str:
 
 
 def options_that_count(config: TranslateConfig) -> dict[str, Any]:
-    """The settings that may change words; a lexicon is represented by its content, the machine by its rounding.
+    """The settings that may change words; a file is represented by its content, the machine by its rounding.
 
     Sums that are rounded differently, on a GPU or in bf16, may change a choice between two nearly equal words.
     """
     options = {name: value for name, value in dataclasses.asdict(config).items() if name not in _WITHOUT_EFFECT}
     path, used = Path(config.lexicon), config.lexicon and (config.replace_unk or config.candidates)
     options["lexicon"] = sha256_of(path) if used and path.is_file() else ""
+    terms = Path(config.glossary)
+    options["glossary"] = sha256_of(terms) if config.glossary and terms.is_file() else ""
     if config.device == "auto":
         options["device"] = "cuda" if has_gpu() else "cpu"
     if config.precision == "auto" and options["device"] == "cpu":
@@ -195,7 +198,7 @@ def has_bf16_products() -> bool:
             flags = next((line for line in stream if line.startswith("flags")), "")
     except OSError:
         return False
-    return any(flag in flags.split() for flag in _BF16_FLAGS)
+    return bf16_is_allowed() and any(flag in flags.split() for flag in _BF16_FLAGS)
 
 
 def _state(path: Path) -> dict[str, int]:

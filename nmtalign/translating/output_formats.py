@@ -28,7 +28,7 @@ from nmtalign.translating.translation import Alternative, ScoredPair, Translatio
 
 # Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
 # describe the earlier translation.
-_OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces"))
+_OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces", "confidence"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -83,13 +83,14 @@ class OutputFormat:
         | id                               | the id of the request; without one the number of the line, from 0     |
         | source                           | the line                                                              |
         | translation, score, log_prob     | those of the best translation                                         |
+        | confidence                       | the expected chrF / 100 of the best one, if the model is calibrated   |
         | tokens                           | the tokens of the best translation, without `</s>`                    |
         | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
         | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
         |                                  | token and for `</s>`, one column per source token and for `</s>`      |
         | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
         | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
-        | pieces                           | the number of pieces of a line that was cut                           |
+        | pieces                           | the number of pieces of a line that was split or cut                  |
         | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
 
         All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best
@@ -99,6 +100,8 @@ class OutputFormat:
         extra = translation.request.extra
         results = {"source": translation.source, **entries[0]}
         results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
+        if translation.confidence is not None:
+            results["confidence"] = round(translation.confidence, 4)
         if translation.pieces > 1:
             results["pieces"] = translation.pieces
         results["n_best"] = entries

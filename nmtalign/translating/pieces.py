@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +19,16 @@ from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
 
+_Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
 _SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, or a part of a long line, as it is searched: source ids without `</s>`, and required target words.
+    """A line, or a part of it, as it is searched: source ids without `</s>`, and required target words.
 
     `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
-    only on these two, the seed and the text.
+    only on these two, the seed and the text. `sentence` is the number of the sentence in its line.
     """
 
     source: tuple[int, ...]
@@ -33,6 +36,7 @@ class Piece:
     phrases: tuple[tuple[int, ...], ...] = ()
     number: int = 0
     part: int = 0
+    sentence: int = 0
 
 
 class PieceDecoder:
@@ -96,12 +100,35 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
     return [*pieces, slice(start, len(tokens))]
 
 
+def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) -> list[list[Hypothesis]]:
+    """The translations of a line, each a hypothesis for each piece: at most `count`, by the sum of their scores.
+
+    The first one consists of the best hypotheses. Of samples, the first belong together, then the second, and so on.
+    """
+    if sampled or count == 1:
+        return [list(chosen) for chosen in zip(*found, strict=False)]
+    best: list[tuple[float, _Chosen | None]] = [(0.0, None)]
+    for hypotheses in found:
+        longer = [(total + each.score, (chosen, each)) for total, chosen in best for each in hypotheses]
+        best = [*sorted(longer, key=itemgetter(0), reverse=True)[:count]]
+    return [_unrolled(chosen) for _, chosen in best]
+
+
+def _unrolled(chosen: "_Chosen | None") -> list[Hypothesis]:
+    """The hypotheses of a chain; a chain takes less memory than a list for each of the combinations."""
+    found = list[Hypothesis]()
+    while chosen is not None:
+        chosen, hypothesis = chosen
+        found.append(hypothesis)
+    return found[::-1]
+
+
 def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
     """Joins the hypotheses of the pieces of a line.
 
     The log-probability of a `</s>` between two pieces is added to the word after it. The weights form a block diagonal;
     the last column is that of all `</s>`, the last row that of the final `</s>`. They take 1.6 GB for 20,000 words, so
-    they are joined only with `keep_weights`. Phrases belong to the first piece.
+    they are joined only with `keep_weights`.
     """
     if len(hypotheses) == 1:
         return hypotheses[0]
@@ -113,8 +140,14 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool 
         token_log_probs += words
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
     score = scoring.score(log_prob, len(tokens) + 1)
-    weights, phrase_at = _join_weights(hypotheses) if keep_weights else None, hypotheses[0].phrase_at
-    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, phrase_at)
+    weights = _join_weights(hypotheses) if keep_weights else None
+    starts = accumulate((len(hypothesis.tokens) for hypothesis in hypotheses), initial=0)
+    phrase_at = [
+        place if place < 0 else start + place
+        for start, hypothesis in zip(starts, hypotheses, strict=False)
+        for place in hypothesis.phrase_at
+    ]
+    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, tuple(phrase_at))
 
 
 def _join_weights(hypotheses: Sequence[Hypothesis]) -> Array | None:

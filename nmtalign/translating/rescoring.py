@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from nmtalign.data.batches import make_source
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.search.hypotheses import Array
 from nmtalign.search.scorer import force
+from nmtalign.text.direction import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
@@ -198,9 +199,17 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, str]]:
         yield parsed, text
 
 
-def score_files(translator: Translator, source: Path, target: Path) -> Iterator[ScoredPair]:
-    """Scores two files line by line; see `score_pairs` and `read_pairs`."""
-    scored = score_pairs(translator, read_pairs(source, target), are_files(source, target))
+def score_files(
+    translator: Translator, source: Path, target: Path, notify: Callable[[str], object] = lambda message: None
+) -> Iterator[ScoredPair]:
+    """Scores two files line by line; see `score_pairs` and `read_pairs`. `notify` gets warnings on their languages.
+
+    Raises UsageError for files that are clearly exchanged.
+    """
+    available = are_files(source, target)
+    fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
+    pairs = check_pairs(read_pairs(source, target), (source, target), fits, notify, ahead=available)
+    scored = score_pairs(translator, pairs, available)
     for number, pair in enumerate(scored):
         if pair.number != number:
             raise NmtalignError(f"pair {number} came out as {pair.number}; this is a bug of nmtalign")

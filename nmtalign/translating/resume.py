@@ -6,26 +6,25 @@ import itertools
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, InputError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, keep_mode
 from nmtalign.text.lines import open_bytes
 
 _MOSES_ID = re.compile(rb"(\d+) \|\|\| ")
 
 
-def entries(lines: BinaryIO, name: str, n_best: int = 0) -> Iterator[bytes]:
+def entries(lines: BinaryIO, name: str, n_best: int = 0, first: int = 0) -> Iterator[bytes]:
     """Yields the complete entries of an output, one per input line: a line or, with `n_best`, a Moses n-best list.
 
-    Omits a last line without a line break, and a last list that may be incomplete because it has fewer than `n_best`
-    lines; also in a compressed file that is cut off. Raises FormatError with file and line if a line is not part of a
-    Moses n-best list.
+    The ids of the lists count from `first`. Omits a last line without a line break, and a last list that may be
+    incomplete because it has fewer than `n_best` lines; also in a compressed file that is cut off. Raises FormatError
+    with file and line if a line is not part of a Moses n-best list.
     """
-    entry, size, found = b"", 0, 0
+    entry, size, found = b"", 0, first
     for number, line in enumerate(_complete_lines(lines), 1):
         if not n_best:
             yield line
@@ -42,7 +41,7 @@ def entries(lines: BinaryIO, name: str, n_best: int = 0) -> Iterator[bytes]:
 
 
 def _complete_lines(lines: BinaryIO) -> Iterator[bytes]:
-    with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a compressed file that is cut off
+    with contextlib.suppress(InputError):  # a compressed file that is cut off
         for line in lines:
             if line.endswith(b"\n"):
                 yield line
@@ -56,12 +55,13 @@ class ResumableOutput(PartialFile):
     is not 0) in the file `found`.
     """
 
-    def __init__(self, path: Path, n_best: int = 0) -> None:
+    def __init__(self, path: Path, n_best: int = 0, first: int = 0) -> None:
+        """`first` is the number of the first line of the input, from 0."""
         super().__init__(path)
         self.found: Path | None = None
         self.done = 0
         self._kept: int | None = None  # the number of entries that are kept; None: all
-        self._n_best = n_best
+        self._n_best, self._first = n_best, first
 
     def look_back(self) -> None:
         """Counts the entries of FILE.partial, or of FILE if there is none; the next `begin` continues after them."""
@@ -76,7 +76,7 @@ class ResumableOutput(PartialFile):
         """Yields the entries that `look_back` found and `keep` kept."""
         if self.found is not None:
             with open_bytes(self.found) as lines:
-                yield from itertools.islice(entries(lines, str(self.found), self._n_best), self._kept)
+                yield from itertools.islice(entries(lines, str(self.found), self._n_best, self._first), self._kept)
 
     def begin(self) -> bool:
         """Opens FILE.partial, to continue after the found entries or to begin anew.
@@ -101,12 +101,10 @@ class ResumableOutput(PartialFile):
             os.fsync(self.stream.fileno())
             if self.path.suffix == ".gz":
                 self._compress()
-                self.partial.unlink()
+                self.close(remove=True)
             else:
-                self.partial.replace(self.path)
+                self.rename(self.path)
             self.old.unlink(missing_ok=True)
-        self.stream.close()
-        self._stream = None
 
     def _compress(self) -> None:
         """Compresses without name and time in the header, so that equal lines give equal bytes."""

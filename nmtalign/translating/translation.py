@@ -44,7 +44,9 @@ class Translation:
     """The translations of one line, at least one: best first, or samples in the order in which they were drawn.
 
     A blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
-    line that was cut into several pieces has one translation, joined from those of its pieces.
+    line that was split into `sentences`, or cut into several `pieces`, has the joined translations of its pieces; they
+    are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of the best translation
+    (`nmtalign.translating.confidence`), or None if the model has no calibration or there are several models.
     """
 
     request: Request
@@ -52,6 +54,8 @@ class Translation:
     source_unknown: int
     n_best: tuple[Alternative, ...]
     pieces: int = 1
+    sentences: int = 1
+    confidence: float | None = None
 
     @property
     def source(self) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,10 +22,13 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, field_names, naming
 from nmtalign.settings.presets import translate_config
 from nmtalign.settings.workspace import check_keys
+from nmtalign.text.sentences import separator
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
-from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
+from nmtalign.translating.confidence import Calibration
+from nmtalign.translating.pieces import PieceDecoder, combine, join
+from nmtalign.translating.requests import RequestReader, TokenizedLine
 from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import Alternative, Request, Translation
 from nmtalign.translating.unknown_words import Weights, read_lexicon, replace_unknowns
@@ -37,16 +39,6 @@ _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
 _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
 _LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
-
-
-@dataclass(frozen=True)
-class _TokenizedLine:
-    request: Request
-    tokens: list[str]
-    ids: list[int]
-    prefix: list[str]  # tokens that begin the translation
-    phrases: list[list[str]]
-    pieces: list[Piece]  # none for a blank line
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
@@ -94,12 +86,12 @@ class Translator:
             )
         self.alignments = alignments and attends
         self._given_scorer = scorer
-        source, target = self.loaded.tokenizers.source, self.loaded.tokenizers.target
-        self._subwords = isinstance(source, SentencePieces)
-        spaced = SpacedWords()
-        self._tokenize = spaced.tokenize if self.config.tokenized else source.tokenize
-        self._tokenize_target = spaced.tokenize if self.config.tokenized else target.tokenize
-        self._detokenize = spaced.detokenize if self.config.tokenized else target.detokenize
+        # The probabilities of several models together are not those that the calibration of each describes.
+        self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
+        self._reader = RequestReader(self.loaded, self.config)
+        self._subwords = isinstance(self.loaded.tokenizers.source, SentencePieces)
+        target = SpacedWords() if self.config.tokenized else self.loaded.tokenizers.target
+        self._detokenize = target.detokenize
         replaces = self.config.replace_unk and self.config.lexicon
         self._lexicon = read_lexicon(Path(self.config.lexicon)) if replaces else {}
         self._candidates = self._read_candidates()
@@ -135,16 +127,21 @@ class Translator:
         """
         if isinstance(lines, str):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
-        translator = self._changed(settings) if settings else self
+        translator = self.changed(settings) if settings else self
         return translator.translate_rest(lines)
 
-    def _changed(self, settings: Mapping[str, Any]) -> "Translator":
+    def changed(self, settings: Mapping[str, Any], origin: str = "Translator.translate") -> "Translator":
+        """A translator with the same models and some other settings; messages call these settings `origin`."""
         changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
-        check_keys("Translator.translate", settings, changeable)
-        layers = self._given, ("Translator.translate", settings)
+        check_keys(origin, settings, changeable)
+        layers = self._given, (origin, settings)
         config = translate_config(*layers)
         with naming(*layers):
             return Translator(self.models, config, self.alignments, self.scorer)
+
+    def notices(self) -> list[str]:
+        """What a user should know about the settings before the first line, such as unknown words of the glossary."""
+        return self._reader.notices()
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -192,13 +189,14 @@ class Translator:
         )
 
     def translate_rest(
-        self, lines: Iterable[str | Request], done: int = 0, available: bool = False
+        self, lines: Iterable[str | Request], done: int = 0, available: bool = False, first: int = 0
     ) -> Iterator[Translation]:
         """Translates lines as `translate` does, without those that an earlier run translated: the first `done`.
 
-        Lines that are `available` without waiting, such as those of a file, are cut into the windows of a run that
-        translates all of them. Windows without other lines are omitted; the results begin with the first line of the
-        others, which may be one of the first `done`.
+        The lines are numbered from `first`, and the samples of a line depend on its number. Lines that are `available`
+        without waiting, such as those of a file, are cut into the windows of a run that translates all of them. Windows
+        without other lines are omitted; the results begin with the first line of the others, which may be one of the
+        first `done`.
         """
         words, used = self._limits.words * _WINDOW_BATCHES, 0
         sequence = isinstance(lines, Sequence)
@@ -206,7 +204,7 @@ class Translator:
             lines = islice(lines, done, None)
         with Workers(self.loaded.device, ahead=available or sequence) as workers:
             read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
-            started = self._started(read, 0 if available else done, done, workers)
+            started = self._started(read, first + (0 if available else done), first + done, workers)
             for translations in workers.read_ahead(started):
                 for translation in translations:
                     yield translation
@@ -220,55 +218,37 @@ class Translator:
     ) -> Iterator[Iterator[Translation]]:
         """Starts the search of each window, whose lines are numbered from `number`, and yields its translations.
 
-        Windows of only the first `done` lines are omitted.
+        Windows of only lines below number `done` are omitted.
         """
         for window in read:
             if number + len(window) > done:
-                yield self._window([self._tokenized(place, line) for place, line in enumerate(window, number)], workers)
+                lines = [self._reader.read(place, line) for place, line in enumerate(window, number)]
+                yield self._window(lines, workers)
             number += len(window)
 
-    def _window(self, lines: Sequence[_TokenizedLine], workers: Workers) -> Iterator[Translation]:
+    def _window(self, lines: Sequence[TokenizedLine], workers: Workers) -> Iterator[Translation]:
         """Starts the search of a window at once; the iterator then waits for its translations."""
         pieces = [piece for line in lines for piece in line.pieces]
         found = workers.run(self._decoder.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
         return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
 
-    def _tokenized(self, number: int, line: str | Request) -> _TokenizedLine:
-        request = line if isinstance(line, Request) else Request(line)
-        tokens, limit = self._tokenize(request.text), self.config.max_source_length
-        parts = [slice(0, len(tokens))] if tokens else []
-        if len(tokens) > limit:
-            parts = cut(tokens, self.loaded.tokenizers.source.word_index(tokens), limit)
-        prefix = self._tokenize_target(request.prefix) if request.prefix else []
-        phrases = [self._tokenize_target(phrase) for phrase in request.phrases]
-        ids, encode = self.loaded.source_vocabulary.encode(tokens), self.loaded.target_vocabulary.encode
-        pieces = [Piece(tuple(ids[part]), number=number, part=place) for place, part in enumerate(parts)]
-        if pieces:  # the prefix and the phrases belong to the first piece
-            required = tuple(tuple(encode(phrase)) for phrase in phrases)
-            pieces[0] = dataclasses.replace(pieces[0], prefix=tuple(encode(prefix)), phrases=required)
-        return _TokenizedLine(request, tokens, ids, prefix, phrases, pieces)
-
-    def _translation(self, line: _TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
-        pieces = [best for best, *_ in found]
-        if not found:
-            alternatives = [self._alternative(line, _EMPTY, [_EMPTY])]
-        elif len(found) == 1:
-            alternatives = [self._alternative(line, hypothesis, [hypothesis]) for hypothesis in found[0]]
-        else:
-            joined = join(pieces, search_options(self.config).scoring, keep_weights=self.alignments)
-            alternatives = [self._alternative(line, joined, pieces)]
+    def _translation(self, line: TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
+        combined = combine(found or [[_EMPTY]], self.config.n_best, self.config.sample)
         return Translation(
             request=line.request,
             source_tokens=tuple(line.tokens),
             source_unknown=line.ids.count(UNK_ID),
-            n_best=tuple(alternatives),
+            n_best=tuple(self._alternative(line, hypotheses) for hypotheses in combined),
             pieces=max(1, len(found)),
+            sentences=max(1, len({piece.sentence for piece in line.pieces})),
+            confidence=self._calibration.of(combined[0]) if self._calibration else None,
         )
 
-    def _alternative(self, line: _TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> Alternative:
+    def _alternative(self, line: TokenizedLine, pieces: Sequence[Hypothesis]) -> Alternative:
+        hypothesis = join(pieces, search_options(self.config).scoring, keep_weights=self.alignments)
         tokens = self._target_tokens(line, hypothesis, pieces)
         return Alternative(
-            text=self._detokenize(tokens).translate(_LINE_BREAKS),
+            text=self._text(line, tokens, pieces).translate(_LINE_BREAKS),
             tokens=tuple(tokens),
             score=hypothesis.score,
             log_prob=hypothesis.log_prob,
@@ -276,7 +256,15 @@ class Translator:
             alignment=hypothesis.weights if self.alignments else None,
         )
 
-    def _target_tokens(self, line: _TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
+    def _text(self, line: TokenizedLine, tokens: Sequence[str], pieces: Sequence[Hypothesis]) -> str:
+        """The text of the tokens, whose sentences are detokenised one by one."""
+        left, sentences = iter(tokens), dict[int, list[str]]()
+        for piece, hypothesis in zip(line.pieces, pieces, strict=False):
+            sentences.setdefault(piece.sentence, []).extend(islice(left, len(hypothesis.tokens)))
+        texts = filter(None, map(self._detokenize, sentences.values()))
+        return separator(self.loaded.target_language).join(texts)
+
+    def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
         ids = list(hypothesis.tokens)
         given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
@@ -292,7 +280,7 @@ class Translator:
         return self._replaced(line, ids, tokens, weights)
 
     def _replaced(
-        self, line: _TokenizedLine, ids: Sequence[int], tokens: list[str], weights: Sequence[Weights]
+        self, line: TokenizedLine, ids: Sequence[int], tokens: list[str], weights: Sequence[Weights]
     ) -> list[str]:
         tokenizer = self.loaded.tokenizers.source
         names = tokenizer.words(line.tokens)

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
+from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
@@ -57,18 +57,18 @@ def make_loaded(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    return SimpleNamespace(
+    loaded = LoadedModel(
+        folder=Path("model"),
+        weights_file=Path("best.safetensors"),
         model=model,
         source_vocabulary=vocabularies[0],
         target_vocabulary=vocabularies[1],
         tokenizers=tokenizers or Tokenizers.spaced(),
+        settings={"source_language": "en", "target_language": "fr"},
         device=torch.device("cpu"),
-        folder=Path("model"),
-        hash="0123",
-        weights_file=Path("best.safetensors"),
-        source_language="en",
-        target_language="fr",
     )
+    vars(loaded)["hash"] = "0123"  # there is no file of weights
+    return loaded
 
 
 def test_records_come_in_order_with_the_words_of_the_text() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import (
     NO_LINKS,
     ErrorRates,
@@ -178,3 +179,21 @@ def test_f_with_a_weight() -> None:
     assert f_measure(0.5, 1.0, 0.4) == pytest.approx(1 / (0.4 / 0.5 + 0.6 / 1.0))
     assert f_measure(0.5, 1.0) == pytest.approx(2 * 0.5 / 1.5)
     assert (f_measure(0.5, 0.25, 1), f_measure(0.5, 0.25, 0), f_measure(0, 0, 0.3)) == (0.5, 0.25, 0)
+
+
+@pytest.mark.parametrize(("reverse", "fix"), [(False, "give --reverse-gold"), (True, "leave out --reverse-gold")])
+def test_gold_links_in_the_other_direction_are_noticed(tmp_path, reverse, fix):
+    """Found links 0-0 1-2 2-1 3-4 4-3 are right; the file has them in one order, and is read in the other."""
+    right = [(0, 1), (1, 3), (2, 0), (3, 4), (4, 2)]
+    written = right if reverse else [(j, i) for i, j in right]
+    (tmp_path / "gold").write_text(" ".join(f"{i}-{j}" for i, j in written) + "\n")
+    gold = GoldFile(tmp_path / "gold", reverse=reverse)
+    gold.compare(right, 5, 5)
+    assert gold.finish().aer == 1
+    note = turned_note(gold.file, gold.counts, gold.turned)
+    assert "with source and target exchanged its AER would be 0.0000 and not 1.0000; " in note
+    assert note.endswith(fix)
+    gold = GoldFile(tmp_path / "gold", reverse=not reverse)
+    gold.compare(right, 5, 5)
+    assert gold.finish().aer == 0
+    assert turned_note(gold.file, gold.counts, gold.turned) == ""

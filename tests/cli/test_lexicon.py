@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from nmtalign.cli.app import main
 from nmtalign.data.corpus import Corpus
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import read_entries
+from nmtalign.text.vocabulary import Vocabulary, read_entries
 
 SOURCE = "the fox.\nthe boat.\na fox.\n\na boat.\n"
 TARGET = "le renard.\nle bateau.\nun renard.\n\nun bateau.\n"
@@ -26,7 +27,11 @@ def folder(tmp_path: Path) -> Path:
     with gzip.open(tmp_path / "out.fr.gz", "wt") as stream:
         stream.write(TARGET)
     (tmp_path / "moses").mkdir()
-    Tokenizers.moses("en", "fr").save(tmp_path / "moses")
+    tokenizers = Tokenizers.moses("en", "fr")
+    tokenizers.save(tmp_path / "moses")
+    for side, tokenizer, text in (("source", tokenizers.source, SOURCE), ("target", tokenizers.target, TARGET)):
+        words = Counter(word for line in text.splitlines() for word in tokenizer.tokenize(line))
+        Vocabulary.shortlist(words, 100).save(tmp_path / "moses" / f"{side}.vocabulary.txt")
     (tmp_path / "links.txt").write_text("0-0 1-1 2-2\n0-0\n0-0 1-1\n\n1-0\n")
     with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
         writer.append(["the", "fox"], ["le", "renard"], np.eye(3), -2.5)

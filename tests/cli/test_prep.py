@@ -1,4 +1,5 @@
 import functools
+import gzip
 import json
 import os
 import resource
@@ -14,8 +15,9 @@ from nmtalign.data.corpus import Corpus
 
 
 def write_pairs(folder: Path, name: str, count: int = 30) -> list[str]:
-    (folder / f"{name}.en").write_text("".join(f"the house number {i} is red.\n" for i in range(count)))
-    (folder / f"{name}.fr").write_text("".join(f"la maison numéro {i} est rouge.\n" for i in range(count)), "utf-8")
+    house, maison = ("house", "maison") if name == "train" else ("garden", "forêt")  # no pair of dev is in train
+    (folder / f"{name}.en").write_text("".join(f"the {house} number {i} is red.\n" for i in range(count)))
+    (folder / f"{name}.fr").write_text("".join(f"la {maison} numéro {i} est rouge.\n" for i in range(count)), "utf-8")
     return [f"{name}.en", f"{name}.fr"]
 
 
@@ -41,7 +43,9 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert rows["train", "30"] == ["train", "30", "30", "0", "0", "0"]
     assert rows["train", "source"][2:5] == ["en", "210", "36"]
     assert rows["test", "target"][2] == "fr"
-    assert done.stderr == "nmtalign: the corpus is in my data; next: nmtalign train my data\n"
+    few, end = done.stderr.splitlines()
+    assert few == "nmtalign: 30 training pairs are few for a translation model: it can only repeat them"
+    assert end == "nmtalign: the corpus is in my data; next: nmtalign train my data"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
 
 
@@ -89,9 +93,18 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
     ("arguments", "code", "message"),
     [
         ([], 2, "no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT"),
-        (["train.en"], 2, "train.en: give its translation too"),
+        (["train.en"], 2, "train.en: one text is given; give its translation too"),
         (["train.en", "train.fr", "--shortlist", "2"], 2, "--shortlist 2: give N or N:M"),
-        (["train.en", "train.fr", "--dev", "train.en"], 2, "argument"),
+        (
+            ["train.en", "train.fr", "--dev", "train.en"],
+            2,
+            "--dev needs two files, a text and its translation: --dev dev",
+        ),
+        (
+            ["train.en", "train.fr", "train.en"],
+            2,
+            "train.en: one argument too many: nmtalign prep takes only TRAIN_SRC",
+        ),
         (["train.en", "train.fr", "--vocabulary", "wordpiece"], 2, "wordpiece"),
         (
             ["train.en", "train.fr", "--vocabulary", "bpe"],
@@ -101,7 +114,7 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
         (["-", "-"], 2, "standard input (-) can be only one of the texts"),
         (["train.en", "none.fr"], 3, "none.fr: cannot read: No such file or directory"),
         (["train.en", "short.fr"], 3, "short.fr: has no line 4, but train.en has 30 lines"),
-        (["short.fr", "train.en"], 3, "short.fr: has no line 4, but train.en has 30 lines"),
+        (["short.txt", "train.en"], 3, "short.txt: has no line 4, but train.en has 30 lines"),
         (["train.en", "bad.fr"], 3, "bad.fr: line 2: not UTF-8 (byte 0xe9 at column 3); convert the file to UTF-8"),
         (["empty.en", "empty.en"], 3, "empty.en and empty.en: no lines"),
         (["train.en", "train.fr", "-o", "train.en"], 5, "train.en: cannot make the folder: a file is in the way"),
@@ -109,7 +122,8 @@ def test_a_language_without_rules_is_said_once(tmp_path: Path) -> None:
 )
 def test_mistakes_are_one_line_and_a_code(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
     write_pairs(tmp_path, "train")
-    (tmp_path / "short.fr").write_text("x\ny\nz\n")
+    for name in ("short.fr", "short.txt"):
+        (tmp_path / name).write_text("x\ny\nz\n")
     (tmp_path / "bad.fr").write_bytes(b"x\nl'\xe9t\xe9\n")
     (tmp_path / "empty.en").write_bytes(b"")
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -155,3 +169,81 @@ def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path: Path) -> 
         assert process.returncode == 128 + number
         assert "Traceback" not in error
         assert {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()} == before
+
+
+def table_of(output: str, head: str) -> dict[str, str]:
+    """The rows of the table that begins with this head: the first column and the next one."""
+    lines = output[output.index(head) :].split("\n\n")[0].splitlines()[1:]
+    return {line[: len(head)].strip(): line[len(head) :].split()[0] for line in lines}
+
+
+@pytest.mark.parametrize("name", ["corpus.en-fr.tsv", "-my corpus.en-fr.tmx", "corpus.en-fr.tsv.gz"])
+def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: str) -> None:
+    pairs = [(f"the {word} house is red.", f"la maison {word} est rouge.") for word in "abcdefghijklmnopqrstuvwxyz"]
+    pairs += [("Hello", "Hello"), ("Привет, мир", "Bonjour")]
+    if ".tmx" in name:
+        units = "".join(
+            f"<tu><tuv lang='en-GB'><seg>{a}</seg></tuv><tuv lang='fr'><seg>{b}</seg></tuv></tu>\n" for a, b in pairs
+        )
+        content = f"<tmx>{units}<tu><tuv lang='fr'><seg>seul</seg></tuv></tu></tmx>".encode("utf-8-sig")
+    else:
+        content = "".join(f"{a}\t{b}\n" for a, b in [("en", "fr"), *pairs]).encode("utf-16")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    done = nmtalign(tmp_path, "prep", "--clean", "--dev-lines", "4", "--test-lines", "3", "--", name)
+    assert done.returncode == 0, done.stderr
+    left_out = table_of(done.stdout, "left out of train")
+    assert (left_out["copy"], left_out["wrong script"], left_out["set aside"]) == ("1", "1", "7")
+    assert left_out.get("no translation") == ("1" if ".tmx" in name else None)
+    corpus = Corpus.open(tmp_path / "data")
+    assert {split: len(pairs) for split, pairs in corpus.splits.items()} == {"train": 19, "dev": 4, "test": 3}
+    lines = [(tmp_path / f"data/test.{language}").read_text("utf-8").splitlines() for language in ("en", "fr")]
+    assert [corpus.splits["test"].source_text(i) for i in range(3)] == lines[0]
+    assert set(zip(*lines, strict=True)) < set(pairs)
+    assert "the test text is in data/test.en and data/test.fr" in done.stderr
+    # Later commands find the test set.
+    (tmp_path / "translation.fr").write_text("".join(f"{line}\n" for line in lines[1]), "utf-8")
+    scored = nmtalign(tmp_path, "score", "translation.fr", "--format", "json")
+    assert scored.returncode == 0, scored.stderr
+    assert json.loads(scored.stdout)["sentences"] == 3
+
+
+def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train")
+    sides = [(tmp_path / name).read_text("utf-8").splitlines() for name in texts]
+    rows = "".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True))
+    (tmp_path / "dev.tsv").write_text(f"x\t{rows.splitlines()[0]}\n", "utf-8")
+    languages = ("--source-language", "English", "--target-language", "fr_FR")
+    done = nmtalign(tmp_path, "prep", "-", *languages, "--dev", "dev.tsv", "--columns", "1,2", "-o", "d", input=rows)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "d/dev.en").read_text() == "x\n"
+    (tmp_path / "nmtalign.toml").write_text(
+        'source_language = "en"\ntarget_language = "fr"\n[corpus]\ntrain = "c.tsv"\n'
+    )
+    (tmp_path / "c.tsv").write_text(rows, "utf-8")
+    done = nmtalign(tmp_path, "prep")
+    assert done.returncode == 0, done.stderr
+    assert len(Corpus.open(tmp_path / "data").splits["train"]) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["c.tsv"], 2, "c.tsv: its name tells no language; give --source-language CODE"),
+        (["c.en-fr.tsv"], 3, "c.en-fr.tsv: line 3: 1 column, but line 1 has 2"),
+        (["cut.en-fr.tmx"], 3, "cut.en-fr.tmx: line 1: not valid XML: no element found"),
+        (["train.en", "train.fr", "--dev-lines", "30"], 2, "--dev-lines 30: too large for 30 different pairs"),
+        (["train.en", "train.fr", "--dev-lines", "3", "--dev", "train.en", "train.fr"], 2, "there is a dev text, too"),
+        (["train.en", "train.fr", "--columns", "1"], 2, "--columns 1: give the source and the target column"),
+        (["train.en", "train.fr.gz"], 3, "train.fr.gz: cannot read on: the compressed data end too early"),
+    ],
+)
+def test_mistakes_in_files_of_both_languages(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+    write_pairs(tmp_path, "train")
+    for name in ("c.tsv", "c.en-fr.tsv"):
+        (tmp_path / name).write_text("a\tb\nc\td\ne\n")
+    (tmp_path / "cut.en-fr.tmx").write_text("<tmx><tu><tuv lang='en'><seg>a</seg></tuv>")
+    (tmp_path / "train.fr.gz").write_bytes(gzip.compress((tmp_path / "train.fr").read_bytes())[:-5])
+    done = nmtalign(tmp_path, "prep", *arguments)
+    assert done.returncode == code
+    assert message in one_line(done)
+    assert not (tmp_path / "data").exists()

@@ -267,8 +267,9 @@ def test_mistakes_are_one_line_and_leave_no_file(
 
 def test_a_reader_that_goes_away_ends_it_quietly(texts: Path, models: tuple[Path, Path]) -> None:
     (texts / "many.en").write_text("the fox\n" * 20000)
+    (texts / "many.fr").write_text("le renard\n" * 20000)
     command = (
-        f"{sys.executable} -m nmtalign score-pairs -m {models[0]} many.en many.en | head -n 1; echo ${{PIPESTATUS[0]}}"
+        f"{sys.executable} -m nmtalign score-pairs -m {models[0]} many.en many.fr | head -n 1; echo ${{PIPESTATUS[0]}}"
     )
     done = subprocess.run(
         ["bash", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, cwd=texts, env=ENVIRONMENT, timeout=120

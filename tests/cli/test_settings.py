@@ -6,6 +6,7 @@ import io
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -14,16 +15,18 @@ import typer
 from typer.testing import CliRunner
 
 from nmtalign.cli.commands import app
-from nmtalign.errors import UsageError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_of
+from nmtalign.settings.training_settings import ModelConfig
 
 VALUES: Mapping[str, Any] = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
     "size": "70", "buckets": "3,5", "metrics": "ter", "n_best": 2, "tokenize": "char", "sentences": "3,17",
     "width": 70, "attention": "dot", "coverage": "linguistic", "target_language": "fr", "bootstrap": 7,
+    "columns": "2,3", "max_body": "3M", "time_limit": "7s", "shutdown_time": "7s",
 }  # fmt: skip
 """Values other than the default, for settings with special rules for their values."""
 NEEDED = {"candidates": {"lexicon": "lexicon.txt"}, "reverse_source": {"bidirectional": False}}
@@ -69,6 +72,14 @@ def resolved(command: str, *words: str) -> dict[str, Any]:
     return tomllib.loads(shown.getvalue())[command]
 
 
+def write_model(folder: Path, model: ModelConfig) -> None:
+    """The config.json of a model directory."""
+    folder.mkdir()
+    settings = {"format": "nmtalign model", "format_version": 1, "nmtalign_version": "", "training": {}, "files": {}}
+    settings |= {"source_language": "en", "target_language": "fr", "model": asdict(model)}
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
 def test_every_section_is_that_of_a_command() -> None:
     assert {*SECTIONS} == {*GENERATED}
 
@@ -76,6 +87,8 @@ def test_every_section_is_that_of_a_command() -> None:
 @pytest.mark.parametrize(("command", "name"), CASES)
 def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, name: str) -> None:
     monkeypatch.chdir(tmp_path)
+    if name == "init_from":
+        write_model(tmp_path / "some.file", settings_of(ModelConfig, ("", preset(DEFAULT_PRESET))))
     settings = {**NEEDED.get(name, {}), name: unusual(SECTIONS[command][name])}
     here = resolved(command, *on_command_line(settings))
     assert here[name] == settings[name]
@@ -149,7 +162,30 @@ def test_an_old_name_is_accepted_with_a_notice(tmp_path: Path, monkeypatch, caps
 
 def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert resolved("train", "--init-from", "x" * 200)["init_from"] == "x" * 200
+    assert resolved("train", "--guided-alignment", "x" * 200)["guided_alignment"] == "x" * 200
+
+
+def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_model(Path("first"), ModelConfig(hidden=24, embedding=12, cell="cudnn", dropout=0.5))
+    command = ["train", "--preset", "tiny", "--init-from", "first", "--show-settings"]
+    found = resolved("train", *command[1:-1], "--hidden", "24")
+    assert (found["hidden"], found["embedding"], found["dropout"], found["maxout"]) == (24, 12, 0.5, 500)
+    assert found["batch_size"] == PRESETS["tiny"]["batch_size"]
+    app([*command, "--dropout", "0.1"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert "hidden = 24  # MODEL first" in lines
+    assert "dropout = 0.1  # --dropout" in lines
+    assert f"batch_size = {PRESETS['tiny']['batch_size']}  # preset tiny" in lines
+    with pytest.raises(UsageError, match=r"^--hidden 25: the model first has hidden = 24, and a training that starts"):
+        app([*command, "--hidden", "25"], standalone_mode=False)
+    with pytest.raises(UsageError, match=r"^--hidden x: must be a whole number"):
+        app([*command, "--hidden", "x"], standalone_mode=False)
+    Path("nmtalign.toml").write_text('[train]\ncell = "paper"\n')
+    with pytest.raises(UsageError, match=r'^nmtalign\.toml: \[train\] cell = "paper": .* has cell = "cudnn"'):
+        app(command, standalone_mode=False)
+    with pytest.raises(FormatError, match="other: no nmtalign model here"):
+        resolved("train", "--init-from", "other")
 
 
 def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import tomllib
 
 import pytest
 from helpers.command_line import command
@@ -30,8 +31,11 @@ def test_bare_in_a_workspace_and_again(nmtalign, workspace):
     assert result.stdout == b""
     lines = result.stderr.decode().splitlines()
     assert all(line.startswith("nmtalign: ") for line in lines)
-    assert sum("words/s" in line for line in lines) == 3
+    (figures,) = (line for line in lines if "words/s" in line)  # the run ends before the first line of progress
+    assert "update 6 " in figures
     assert "done (6 updates)" in lines[-1]
+    logged = [event["update"] for event in events(workspace / "model") if event["event"] == "progressed"]
+    assert logged == [2, 4, 6]
     again = nmtalign("train").stderr.decode()
     assert "already done (6 updates)" in again
     assert [event["event"] for event in events(workspace / "model")][-1] == "finished"
@@ -98,7 +102,7 @@ def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number, code):
-    training = command("train", *QUICK, "--epochs", "1000", "--patience", "0")
+    training = command("train", *QUICK, "--epochs", "1000", "--patience", "0", "--validate-every", "50")
     process = subprocess.Popen(training, cwd=workspace, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "update 100 " in line:
@@ -138,3 +142,42 @@ def test_tensorboard(nmtalign, workspace):
     pytest.importorskip("tensorboard")
     nmtalign("train", *QUICK, "--max-updates", "2", "--tensorboard", "board")
     assert list((workspace / "board").glob("events.*"))
+
+
+def test_a_dry_run_prints_settings_size_and_time_and_writes_nothing(nmtalign, workspace):
+    before = sorted(workspace.rglob("*"))
+    result = nmtalign("train", *QUICK, "--max-updates", "2", "-o", "m")
+    after = sorted(path for path in workspace.rglob("*") if (workspace / "m") not in (path, *path.parents))
+    assert after == before
+    assert "budget: 200 epochs = " in result.stderr.decode()
+    assert " or 2 updates = " in result.stderr.decode()
+    shown = nmtalign("train", *QUICK, "--dry-run").stdout.decode()
+    assert sorted(path for path in workspace.rglob("*") if (workspace / "m") not in (path, *path.parents)) == before
+    train = tomllib.loads(shown)["train"]
+    assert (train["hidden"], train["preset"], train["epochs"]) == (16, "tiny", 200.0)
+    assert re.search(r"^batch_size = 500  # preset tiny for a corpus of [0-9,]+ words$", shown, re.MULTILINE)
+    facts = dict(re.findall(r"^# (\w+): (.*)$", shown, re.MULTILINE))
+    assert {"parameters", "memory", "budget", "updates", "passes", "speed", "time"} <= set(facts)
+    assert facts["done"].startswith("0 updates")
+    resumed = nmtalign("train", *QUICK, "--max-updates", "5", "-o", "m", "--dry-run").stdout.decode()
+    assert "# done: 2 updates" in resumed
+    assert "; 3 remain" in resumed
+
+
+def test_a_budget_that_is_too_small_is_reported_and_at_the_end_why(nmtalign, workspace):
+    lines = nmtalign("train", *QUICK, "--max-updates", "3").stderr.decode().splitlines()
+    (short,) = [line for line in lines if "a useful model needs about" in line]
+    assert short.endswith("give --max-updates 1000")
+    assert "(3 updates)" in short
+    falling = "the loss was still falling: to continue, repeat the command with --max-updates 1000"
+    assert sum(falling in line for line in lines) == 1
+
+
+@pytest.mark.slow
+def test_a_model_of_2000_sample_pairs_is_useful(nmtalign, tmp_path):
+    nmtalign("sample", tmp_path, "--pairs", "2000")
+    nmtalign("prep")
+    nmtalign("train", "--max-time", "1h")  # no time decides the test
+    (tmp_path / "out").write_bytes(nmtalign("translate", stdin=(tmp_path / "test.en").read_bytes()).stdout)
+    score = json.loads(nmtalign("score", "out", "--metrics", "bleu", "--format", "json").stdout)
+    assert score["systems"][0]["scores"]["BLEU"]["value"] > 60

@@ -242,3 +242,67 @@ def test_a_prefix_and_phrases(random_model: Path, tmp_path: Path, inside: Inside
     assert out[0].lower().startswith("le renard")
     assert "un bateau" in out[1]
     assert "rouge" in out[1]
+
+
+def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    sentences = ["The fox sees a boat. ", "A red boat sees the fox! ", "A fox."]
+    text = ("".join(sentences) + "\n\nthe fox\n").encode()
+    split = ["-m", random_model, "--beam", 3, "--split-sentences"]
+    done = inside(*split, text=text)
+    whole, blank, one = lines_of(done)
+    parts = lines_of(inside("-m", random_model, "--beam", 3, text="\n".join(sentences).encode()))
+    assert whole == " ".join(part for part in parts if part)
+    assert [blank, one] == ["", lines_of(inside("-m", random_model, "--beam", 3, text=b"the fox\n"))[0]]
+    assert done.stderr.count(b"\n") == 1  # the summary
+    listed = lines_of(inside(*split, "--n-best", 2, "--alignment", "hard", "--word-scores", text=text))
+    assert [line.split(" ||| ")[0] for line in listed] == ["0", "0", "1", "2", "2"]
+    assert listed[0].split(" ||| ")[1] == whole
+    json_options = ["--format", "json", "--alignment", "soft", "--save-alignments", "a.h5"]
+    found = json.loads(lines_of(inside(*split, *json_options, text=text))[0])
+    assert (found["translation"], found["pieces"]) == (whole, 3)
+    assert len(found["alignment"]) == len(found["tokens"]) + 1
+    assert {len(row) for row in found["alignment"]} == {len(found["source_tokens"]) + 1}
+    with AlignmentFile(tmp_path / "a.h5") as file:
+        assert len(file) == 3
+        assert list(file[0].source) == found["source_tokens"]
+        assert list(file[0].target) == found["tokens"]
+    interrupted = ("".join(sentences) + "\n").encode()
+    assert inside(*split, "-o", "out", text=interrupted).returncode == 0
+    assert inside(*split, "-o", "out", "--resume", text=text).returncode == 0
+    assert (tmp_path / "out").read_text(encoding="utf-8").splitlines() == [whole, blank, one]
+
+
+def test_a_glossary(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+    (tmp_path / "terms.tsv").write_text("# terms\nfox\trenard rouge\nboat\tZorglub\n", encoding="utf-8")
+    text = b'{"text": "the Fox sees", "phrases": ["voit un"]}\n{"text": "a boat"}\n{"text": "red"}\n'
+    done = inside("-m", random_model, "--glossary", "terms.tsv", "--input-format", "json", "--beam", 4, text=text)
+    first, second, _ = lines_of(done)
+    assert "renard rouge" in first
+    assert "voit un" in first
+    assert "Zorglub" in second
+    told = done.stderr.decode().splitlines()
+    assert told[0].startswith("nmtalign: terms.tsv: 1 of 2 translations have words that the model does not know, first")
+    assert len(told) == 2
+    (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nglossary = "terms.tsv"\n')
+    assert "renard rouge" in lines_of(inside(text=b"fox\n"))[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
+        (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has no tab; write a term, a tab and its translation"),
+        (["--glossary", "-"], 2, "standard input (-) is given more than once"),
+        (["--glossary", "wrong.tsv", "--sample"], 2, "a sample cannot be made to contain given phrases"),
+        (["--split-sentences", "--tokenized"], 2, "tokenised text is not split; give raw text"),
+    ],
+)
+def test_wrong_uses_of_glossaries_and_sentences(
+    random_model: Path, tmp_path: Path, inside: Inside, options: list[str], code: int, message: str
+) -> None:
+    (tmp_path / "wrong.tsv").write_text("a\tb\nno tab\n")
+    done = inside("-m", random_model, *options, *(["-"] if "-" in options else []), text=b"the fox\n")
+    assert (done.returncode, done.stdout) == (code, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("nmtalign: ")
+    assert message in line

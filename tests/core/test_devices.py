@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from nmtalign.core.devices import in_halves, strict_mode_has_effect
+from nmtalign.core.devices import in_halves, pick_device, picks_bf16, strict_mode_has_effect, widest
 from nmtalign.errors import ResourceError
 
 AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
@@ -87,3 +87,32 @@ def test_other_errors_are_not_taken_for_memory() -> None:
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         in_halves(work, [1, 2], str)
+
+
+@pytest.fixture
+def with_mps(monkeypatch):
+    """Pretends that PyTorch sees a GPU of Apple."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_mps_is_chosen_only_by_its_name(with_mps):
+    assert pick_device("auto") == torch.device("cpu")
+    assert pick_device("mps") == torch.device("mps")
+    assert not picks_bf16("auto", torch.device("mps"))
+    assert picks_bf16("bf16", torch.device("mps"))
+    assert [widest(torch.device(name)) for name in ("mps", "cpu", "cuda")] == [torch.float32, *[torch.float64] * 2]
+
+
+@pytest.mark.parametrize(("isa", "bf16"), [("AVX2", False), ("AVX512_CORE_VNNI", False), ("avx512_core_bf16", True)])
+def test_bf16_is_chosen_only_where_its_instructions_may_be_used(isa, bf16, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
+    assert picks_bf16("auto", torch.device("cpu")) == bf16
+    assert picks_bf16("bf16", torch.device("cpu"))
+
+
+def test_a_machine_without_mps_says_so(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ResourceError, match=r"^device mps: PyTorch sees no GPU of Apple here; choose the device cpu$"):
+        pick_device("mps")

@@ -10,9 +10,10 @@ import pytest
 
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.pair_spool import SeenPairs
+from nmtalign.data.pair_spool import SeenTexts
 from nmtalign.data.prepare import SAMPLE_BYTES, prepare
 from nmtalign.errors import InputError, ResourceError, UsageError
+from nmtalign.files import lock
 from nmtalign.settings.command_settings import PrepConfig
 
 LANGUAGES = ("en", "fr")
@@ -125,15 +126,15 @@ def test_empty_and_duplicate_pairs(tmp_path: Path) -> None:
     assert train_tokens(tmp_path / "data") == [(["a"], ["x"]), (["a"], ["y"]), (["b"], ["x"])]
 
 
-def test_seen_pairs_are_those_of_a_set() -> None:
+def test_seen_texts_are_those_of_a_set() -> None:
     chance = random.Random(3)
-    seen, expected = SeenPairs(), set()
+    seen, expected = SeenTexts(), set()
     for _ in range(50):
-        block = [(str(chance.randrange(300)), str(chance.randrange(5))) for _ in range(chance.randint(1, 40))]
+        block = [f"{chance.randrange(300)} {chance.randrange(5)}" for _ in range(chance.randint(1, 40))]
         fresh = []
-        for pair in block:
-            fresh.append(pair not in expected)
-            expected.add(pair)
+        for text in block:
+            fresh.append(text not in expected)
+            expected.add(text)
         assert seen.first_time(block) == fresh
 
 
@@ -242,12 +243,14 @@ def test_another_vocabulary_takes_the_place_of_the_first(tmp_path: Path) -> None
     assert Corpus.open(tmp_path / "data").tokenizers.kind == "moses"
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmtalign.data.corpus_writer.socket.gethostname", lambda: "host")
+def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     dead, alive = tmp_path / "data/.prep-host-999999999", tmp_path / "data/.prep-host-1"
-    (dead / "new").mkdir(parents=True)
-    alive.mkdir()
-    prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
+    for folder in (dead, alive):
+        (folder / "new").mkdir(parents=True)
+        (folder / "lock").touch()
+    with (alive / "lock").open("rb") as stream:
+        assert lock(stream)
+        prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
     assert not dead.exists()
     assert alive.exists()
 
@@ -302,7 +305,7 @@ def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     steps: list[str] = []
     prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, texts, None, counts.append, steps.append)
     assert counts == [8, 16, 20]
-    assert steps == ["reading train", "reading dev", "choosing the vocabularies", "writing the corpus"]
+    assert steps == ["reading dev", "reading train", "choosing the vocabularies", "writing the corpus"]
 
 
 def test_a_corpus_of_other_text_settings_or_more_sets_stays_unless_forced(tmp_path):

@@ -23,7 +23,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-default-apps", "--disable-domain-reliability", "--metrics-recording-only", "--no-proxy-server",
     "--disable-dev-shm-usage", "--mute-audio",
-    "--no-zygote", "--in-process-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--no-zygote", "--in-process-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
 PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
 _DIRECT = urllib.request.build_opener(
@@ -92,10 +92,10 @@ class Browser:
             (self._driver.stdout or self._output).close()
             self._output.close()
 
-    def open(self, page: Path, fragment: str = "", ready: str = "document.documentElement.dataset.ready") -> int:
-        """Opens a page again and waits until `ready`; returns the milliseconds since the navigation began, if known."""
+    def open(self, page: Path | str, fragment: str = "", ready: str = "document.documentElement.dataset.ready") -> int:
+        """Opens a file or an address again, waits until `ready`; returns the milliseconds since its begin, if known."""
         self._ask("POST", "/url", {"url": "about:blank"})
-        self._ask("POST", "/url", {"url": page.as_uri() + fragment})
+        self._ask("POST", "/url", {"url": (page if isinstance(page, str) else page.as_uri()) + fragment})
         return int(self.until(f"return {ready}"))
 
     def run(self, script: str, *arguments: Any) -> Any:

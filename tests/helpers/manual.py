@@ -13,7 +13,8 @@ import typer
 
 from nmtalign import errors
 from nmtalign.cli.commands import app
-from nmtalign.cli.options import RENAMED, metavar
+from nmtalign.cli.option_names import RENAMED
+from nmtalign.cli.options import metavar
 from nmtalign.settings.definition import SECTIONS, Setting, toml
 from nmtalign.settings.presets import PRESETS
 

@@ -37,11 +37,15 @@ def sizes(corpus, **changes):
 
 
 def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False):
-    """Runs a training; `stop_at` asks it to stop as a signal would, at the progress report of that update."""
+    """Runs a training and returns its recorded events.
+
+    `stop_at` asks it to stop as a signal would, at the progress report of that update.
+    """
     events = []
 
     def listen(event):
-        events.append(event)
+        if event.recorded:
+            events.append(event)
         if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
             trainer.stop("interrupted")
 

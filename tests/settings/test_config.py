@@ -6,7 +6,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
-from nmtalign.settings.definition import resolve
+from nmtalign.settings.definition import resolve, seconds
 from nmtalign.settings.presets import PRESETS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, load_workspace
@@ -63,12 +63,20 @@ def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[train]\nhiden = 3", r"nmtalign.toml: \[train\]: unknown setting 'hiden'.*'hidden'"),
-        ("[trian]\nhidden = 3", r"nmtalign.toml: unknown setting 'trian'.*'train'"),
+        ("[train]\nhiden = 3", r"nmtalign.toml: line 2: \[train\]: unknown setting 'hiden'.*'hidden'"),
+        ("data = 'd'\n\n[trian]\nhidden = 3", r"nmtalign.toml: line 3: unknown setting 'trian'.*'train'"),
+        ("[train]\nhidden = 3\n[prep]\nbeam = 4", r"nmtalign.toml: line 4: \[prep\]: 'beam' belongs in \[translate\]"),
+        ("# mine\nbeam = 4", r"nmtalign.toml: line 2: 'beam' belongs in \[translate\]"),
+        ("[prep]\nsource_language = 'en'", r"line 2: \[prep\]: 'source_language' belongs before the first \[section\]"),
+        ("[train]\npreset = tiny", r"not a TOML file: .*at line 2.*; a text is written in quotes: preset = \"tiny\"$"),
+        ("[train]\nmax_time = 15m", r"at line 2.*; a text is written in quotes: max_time = \"15m\"$"),
+        ("[train]\nbidirectional = True", r"at line 2.*; write bidirectional = true$"),
+        ("[train]\nhidden: 3", r"at line 2.*; write hidden = 3$"),
+        ("data = data/", r"at line 1.*; a text is written in quotes: data = \"data/\"$"),
         ("[train]\nhidden = '3'", r'hidden = "3": must be a whole number'),
         ("[train]\ncell = 'lstm'", r'cell = "lstm": must be one of paper, cudnn'),
         ("[train]\npreset = 'smal'", r'\[train\] preset = "smal": must be one of rnnsearch-50, .*tiny'),
-        ("[corpus]\ntrain = 'a'", "must be two files"),
+        ("[corpus]\ntrain = ['a']", "must be two files"),
         ("[corpus]\ntrian = ['a', 'b']", "nearest known one is 'train'"),
         ("train = 3", "must be a table"),
         ("data = ", "not a TOML file"),
@@ -164,3 +172,30 @@ def test_what_no_search_can_count_with_is_refused(name: str, value: float, bound
     option = "--" + name.replace("_", "-")
     with pytest.raises(UsageError, match=f"^{option} .*: must be {bound}$"):
         resolve(TranslateConfig, ("command line", {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("60s", 60),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1h 30min", 5400),
+        ("90min", 5400),
+        ("90 minutes", 5400),
+        ("1.5h", 5400),
+        ("2 h", 7200),
+        ("1 hour 5 s", 3605),
+        ("01:30:00", 5400),
+        ("2H", 7200),
+    ],
+)
+def test_times(text, value):
+    assert seconds("max_time", text) == value
+
+
+@pytest.mark.parametrize("text", ["", "90", "0s", "1:30", "h", "5 days", "1h 2h", "-5m", "1e3s", "30m1h"])
+def test_what_is_no_time(text):
+    with pytest.raises(UsageError, match="give a time such as 60s, 15m, 2h or 1h30m"):
+        seconds("max_time", text)

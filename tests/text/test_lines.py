@@ -88,7 +88,7 @@ def test_bytes_that_are_not_utf8_are_refused_by_line_and_column(tmp_path: Path) 
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("bad", [b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xfeh\0i\0\n\0"])
+@pytest.mark.parametrize("bad", [b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff"])
 def test_other_bad_bytes(tmp_path: Path, bad: bytes) -> None:
     with pytest.raises(InputError, match="line 1: not UTF-8"):
         list(read_lines(write(tmp_path / "bad", bad)))
@@ -97,7 +97,7 @@ def test_other_bad_bytes(tmp_path: Path, bad: bytes) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.en: cannot read: No such file"):
         list(read_lines(tmp_path / "none.en"))
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="is a folder"):
         list(read_lines(tmp_path))
     torn = gzip.compress(bytes(range(256)) * 50)[:-40]
     with pytest.raises(InputError, match=r"torn\.gz: (cannot read on|line)"):

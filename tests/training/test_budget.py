@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training.budget import Every, Schedule, TrainingBudget, learning_rate
+from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget, learning_rate, updates_needed
 from nmtalign.training.state import Position
 
 
@@ -129,3 +129,91 @@ def test_a_run_of_an_earlier_version_has_had_the_warm_up_that_was_set():
     position = Position(update=30, seconds=30.0)
     assert run(make_schedule(max_updates=40), position, 1) == [1.0]
     assert position.warmup == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"epochs": 20.0}, "20 epochs = 2,340 updates, stops early after 10 validations without progress"),
+        ({"max_updates": 1170, "patience": 0}, "1,170 updates = 10 epochs"),
+        ({"epochs": 0.5, "max_time": "40m", "patience": 0}, "0.5 epochs = 59 updates or 40m"),
+        ({"max_time": "90s", "patience": 0}, "90s"),
+        ({"max_time": "3h", "patience": 0}, "3h"),
+        ({"patience": 0}, "no limit"),
+    ],
+)
+def test_a_budget_in_words(settings, text):
+    config = TrainingConfig(**settings)
+    assert TrainingBudget.of(config).describe(117, config.patience) == text
+
+
+def test_a_smaller_corpus_needs_more_passes_and_no_model_fewer_than_1000_updates():
+    assert updates_needed(23_000, 92) == 1000
+    passes = [updates_needed(words, 10**6) / 10**6 for words in (23_000, 400_000, 20_000_000)]
+    assert passes == pytest.approx([10.55, 2.53, 0.358], rel=0.01)
+
+
+def advise(words=400_000, updates_in_epoch=400, preset="small", **settings):
+    notices = []
+    return BudgetAdvice(TrainingConfig(**settings), preset, words, updates_in_epoch, notices.append), notices
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"epochs": 1.0}, "give --epochs 3"),
+        ({"max_updates": 100}, "give --max-updates 1100"),
+        ({"epochs": 20.0, "max_time": "1m"}, "give --max-time 38m or the faster --preset tiny"),
+        ({"max_time": "1m", "preset": "tiny"}, "give --max-time 38m"),
+    ],
+)
+def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(settings, options):
+    advice, notices = advise(**settings)
+    timed = "max_time" in settings
+    advice.look(0, 0.0, 0.0)
+    assert bool(notices) != timed
+    for update in (5, 6, 7):
+        advice.look(update, 2.0 * update, 2.0)
+    (notice,) = notices
+    assert notice.endswith(options)
+    assert "a useful model needs about 2.5 (1,012 updates)" in notice
+
+
+@pytest.mark.parametrize("preset", ["rnnsearch-50", "rnnsearch-30", "rnnencdec-50", "rnnencdec-30"])
+def test_the_paper_presets_on_the_paper_corpus_are_not_reported(preset):
+    from nmtalign.settings.presets import PRESETS
+
+    advice, notices = advise(348_000_000, 150_000, preset, max_updates=PRESETS[preset]["max_updates"])
+    advice.look(0, 0.0, 0.0)
+    advice.finish(PRESETS[preset]["max_updates"], 26.75)
+    assert notices == []
+
+
+def test_a_training_from_another_model_may_be_short():
+    advice, notices = advise(max_updates=10, init_from="model")
+    advice.look(0, 0.0, 0.0)
+    assert notices == []
+
+
+@pytest.mark.parametrize(
+    ("dev_losses", "bleu", "words"),
+    [
+        (
+            [3.0, 2.5],
+            3.0,
+            "dev BLEU is 3.0, and the loss was still falling: to continue, repeat the command with --epochs",
+        ),
+        ([3.0, 3.5], 3.0, "dev BLEU is 3.0, and the loss on dev rose at the end"),
+        ([3.0, 2.5], 30.0, ""),
+        ([3.0, 2.5], None, ""),
+    ],
+)
+def test_the_end_of_a_poor_training_says_whether_the_loss_was_falling(dev_losses, bleu, words):
+    advice, notices = advise(epochs=20.0)
+    advice.look(0, 0.0, 0.0)
+    for loss in dev_losses:
+        advice.hear(loss, on_dev=True)
+        advice.hear(loss / 2, on_dev=False)
+    advice.finish(8000, bleu)
+    assert bool(notices) == bool(words)
+    assert words in "".join(notices)

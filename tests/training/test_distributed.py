@@ -156,14 +156,15 @@ class Run:
     """`torchrun -m nmtalign train ...` in the background."""
 
     def __init__(self, folder, *arguments, processes=2):
-        self.log = folder / "stderr"
+        self.log, self.events = folder / "stderr", folder / "m" / "train.jsonl"
         with self.log.open("w") as stream:
             command = torchrun("-m", "nmtalign", "train", *arguments, processes=processes)
             self.agent = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
 
-    def wait_for(self, text):
+    def wait_for_progress(self):
+        """Waits until the first 100 updates are made."""
         until = time.monotonic() + 120
-        while text not in self.log.read_text():
+        while not (self.events.exists() and '"progressed"' in self.events.read_text()):
             assert self.agent.poll() is None, self.log.read_text()
             assert time.monotonic() < until, self.log.read_text()
             time.sleep(0.05)
@@ -194,7 +195,7 @@ def endless(corpus, tmp_path):
     def start(*arguments, processes=2):
         run = Run(tmp_path, corpus.folder, "-o", "m", *QUICK, *ENDLESS, *arguments, processes=processes)
         runs.append(run)
-        run.wait_for("update 100 ")
+        run.wait_for_progress()
         return run
 
     yield start

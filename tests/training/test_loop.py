@@ -98,7 +98,7 @@ def test_a_warm_up_bounded_by_the_budget_resumes_exactly(reversal, tmp_path, bud
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     rates = [event.learning_rate for event in whole if isinstance(event, Progressed)]
     assert rates.index(max(rates)) < len(rates) / 5
-    assert len([event for event in whole if isinstance(event, Noticed)]) == 1
+    assert len([event for event in whole if isinstance(event, Noticed) and "(warmup)" in event.text]) == 1
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adadelta", "adam"])

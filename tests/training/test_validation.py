@@ -1,10 +1,14 @@
 """Training reports the same figures of the dev set as `nmtalign score` for the same model."""
 
 import dataclasses
+import math
 
+import pytest
 from helpers import trainings
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 
+from nmtalign import Translator
+from nmtalign.model_directory import describe_model, export_model
 from nmtalign.scoring.measuring import corpus_scores
 from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.scoring.models import translation_of
@@ -13,6 +17,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.training.events import Validated
 from nmtalign.training.state import Position
 from nmtalign.training.validation import Validation, judge
+from nmtalign.translating.confidence import Calibration
 
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
@@ -38,3 +43,32 @@ def test_of_equal_bleu_the_lower_loss_is_better():
         found.append(judge([look], position, config, (1, 0.1, 1.0)).best)
     assert found == [True, True, False, True, False, False]
     assert (position.best, position.best_loss, position.since_best) == (1.0, 5.6, 2)
+
+
+def test_a_trained_model_knows_its_confidence(reversal, tmp_path):
+    config = dataclasses.replace(trainings.CONFIG, bleu_sentences=50, max_updates=60, validate_every="30")
+    events = trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
+    assert [event for event in events if isinstance(event, Validated)][-1].best
+    dev = reversal.splits["dev"]
+    translator = Translator.load(tmp_path / "model", beam=1, allow_unk=True, threads=1, device="cpu")
+    found = list(translator.translate([dev.source_text(index) for index in range(50)]))
+    chrf = [CHRF().sentence_score(each.text, [dev.target_text(index)]).score / 100 for index, each in enumerate(found)]
+    confidence = [each.confidence for each in found]
+    assert all(0 < each < 1 for each in confidence)
+    assert sum(confidence) / 50 == pytest.approx(sum(chrf) / 50, abs=0.02)
+    assert translator.loaded.calibration == str(Calibration.fit([math.exp(each.score) for each in found], chrf))
+    export_model(tmp_path / "model", tmp_path / "slim")
+    exported = Translator.load(tmp_path / "slim", beam=1, allow_unk=True, threads=1, device="cpu")
+    assert [each.confidence for each in exported.translate([dev.source_text(0)])] == confidence[:1]
+    assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 50
+    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config, stop_at=40)
+    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config)
+    best = [(tmp_path / name / "best.safetensors").read_bytes() for name in ("model", "again")]
+    assert best[0] == best[1]
+    last = Translator.load(tmp_path / "model", which="last", device="cpu")
+    assert next(last.translate(["w1"])).confidence is None
+
+
+def test_few_dev_sentences_give_no_confidence(reversal, tmp_path):
+    trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))  # translates 5 sentences
+    assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None

@@ -42,6 +42,7 @@ class FaultyTranslator:
 
     def __init__(self, translator: Translator, fault: Callable[[list[Any]], list[Any]]) -> None:
         self.loaded, self._translator, self._fault = translator.loaded, translator, fault
+        self.notices = translator.notices
 
     def translate_rest(self, *arguments: Any) -> list[Any]:
         return self._fault(list(self._translator.translate_rest(*arguments)))

@@ -1,5 +1,7 @@
 """Pieces: cutting long lines, searching pieces, batches that do not fit into memory, joining translations."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.pieces import Piece, PieceDecoder, cut, join
+from nmtalign.translating.pieces import Piece, PieceDecoder, combine, cut, join
 
 
 @settings(max_examples=80, deadline=None)
@@ -50,6 +52,36 @@ def test_joined_pieces() -> None:
     expected = [[0.5, 0.25, 0, 0, 0.25], [0.1, 0.7, 0, 0, 0.2], [0, 0, 0, 0.75, 0.25], [0, 0, 0, 0.5, 0.5]]
     assert joined.weights == pytest.approx(np.array(expected))
     assert join([first], Scoring(1.0)) is first
+
+
+def test_phrases_of_joined_pieces_keep_their_places() -> None:
+    parts = [
+        Hypothesis((5, 6), -1.0, -1.0, (0.0, 0.0, -1.0), phrase_at=(1, -1)),
+        Hypothesis((7, 8, 9), -1.0, -1.0, (0.0, 0.0, 0.0, -1.0), phrase_at=()),
+        Hypothesis((4, 3), -1.0, -1.0, (0.0, 0.0, -1.0), phrase_at=(0, 1)),
+    ]
+    assert join(parts, Scoring()).phrase_at == (1, -1, 5, 6)
+
+
+@given(
+    st.lists(st.lists(st.integers(-20, 0), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.integers(1, 5),
+)
+def test_combined_translations_have_the_largest_sums(scores: list[list[int]], count: int) -> None:
+    found = [
+        [Hypothesis((place,), float(score), float(score), (0.0, float(score))) for place, score in enumerate(piece)]
+        for piece in (sorted(piece, reverse=True)[:count] for piece in scores)
+    ]
+    combined = combine(found, count, sampled=False)
+    every = sorted((sum(each.score for each in chosen) for chosen in itertools.product(*found)), reverse=True)
+    assert [sum(each.score for each in chosen) for chosen in combined] == every[:count]
+    assert combined[0] == [piece[0] for piece in found]
+    assert len({tuple(each.tokens for each in chosen) for chosen in combined}) == len(combined)
+
+
+def test_samples_are_combined_in_the_order_in_which_they_were_drawn() -> None:
+    first, second = ([hypothesis([word], [-word, 0], [[1, 0]] * 2) for word in words] for words in ((3, 5), (8, 7)))
+    assert combine([first, second], 2, sampled=True) == [[first[0], second[0]], [first[1], second[1]]]
 
 
 def test_pieces_without_weights() -> None:

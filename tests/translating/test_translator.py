@@ -224,8 +224,8 @@ def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
     assert short.pieces == 1
     assert whole.text == " ".join(part.text for part in parts)
     assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
-    assert len(whole.n_best) == 1
-    assert len(short.n_best) == 2
+    assert len(whole.n_best) == len(short.n_best) == 2
+    assert whole.n_best[0].text != whole.n_best[1].text
 
 
 def test_weights_of_a_long_line(loaded: LoadedModel) -> None:
@@ -263,6 +263,136 @@ def test_phrases_are_in_the_translation(loaded: LoadedModel) -> None:
     assert "sees Zorglub" in replaced.text
     assert "red boat" in given.text
     assert plain.text == found_by(loaded, ["the fox ."])[0].text
+
+
+PARAGRAPH = ["the fox sees a red boat. ", "sees the boat! ", "is the fox red? ", "a fox."]
+
+
+def test_sentences_are_translated_one_by_one(loaded: LoadedModel) -> None:
+    lines = ["".join(PARAGRAPH), "", "the fox .", "  the fox.  a boat. "]
+    whole, blank, one, spaced = found_by(loaded, lines, split_sentences=True)
+    parts = found_by(loaded, PARAGRAPH)
+    assert whole.text == " ".join(part.text for part in parts if part.text)
+    assert whole.tokens == tuple(token for part in parts for token in part.tokens)
+    assert whole.source_tokens == tuple(token for part in parts for token in part.source_tokens)
+    assert whole.source_unknown == sum(part.source_unknown for part in parts)
+    assert (whole.sentences, whole.pieces) == (4, 4)
+    assert (spaced.sentences, spaced.pieces) == (2, 2)
+    assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+    assert sum(whole.n_best[0].token_log_probs) == pytest.approx(whole.log_prob, abs=1e-4)
+    assert len(whole.n_best[0].token_log_probs) == len(whole.tokens) + 1
+    row = column = 0
+    for part in parts:  # the weights of each sentence are a block
+        height, width = len(part.tokens), len(part.source_tokens)
+        block = whole.alignment[row : row + height, column : column + width]
+        assert block == pytest.approx(part.alignment[:height, :width], abs=1e-5)
+        row, column = row + height, column + width
+    assert blank.text == ""
+    assert whole.alignment.sum(1) == pytest.approx(1, abs=1e-5)
+    plain_blank, plain = found_by(loaded, ["", "the fox ."])
+    for found, expected in ((one, plain), (blank, plain_blank)):
+        assert (found.text, found.score, found.n_best[0].token_log_probs) == (
+            expected.text,
+            expected.score,
+            expected.n_best[0].token_log_probs,
+        )
+
+
+def test_translations_of_sentences_have_the_spaces_of_their_language(subwords: LoadedModel) -> None:
+    line = "the fox sees. a red boat."
+    first, second = (part.text for part in found_by(subwords, ["the fox sees. ", "a red boat."]))
+    for language, between in (("fr", " "), ("zh", "")):
+        settings = {**subwords.settings, "target_language": language}
+        (found,) = found_by(replace(subwords, settings=settings), [line], split_sentences=True)
+        assert found.text == f"{first}{between}{second}"
+        assert found.source_tokens == tuple(subwords.tokenizers.source.tokenize(line))
+
+
+def test_n_best_and_samples_of_a_paragraph(loaded: LoadedModel) -> None:
+    line = "".join(PARAGRAPH)
+    best = found_by(loaded, [line], split_sentences=True)[0]
+    several = found_by(loaded, [line], split_sentences=True, n_best=3)[0]
+    assert several.text == best.text
+    assert len({entry.text for entry in several.n_best}) == 3
+    drawn = found_by(loaded, [line, line], split_sentences=True, n_best=2, sample=True)
+    again = found_by(loaded, [line, line], split_sentences=True, n_best=2, sample=True, batch_size=100)
+    assert [[entry.text for entry in each.n_best] for each in drawn] == [
+        [entry.text for entry in each.n_best] for each in again
+    ]
+    assert drawn[0].n_best[0].text != drawn[0].n_best[1].text
+
+
+def test_a_long_sentence_of_a_paragraph_is_cut(loaded: LoadedModel) -> None:
+    (found,) = found_by(loaded, ["".join(PARAGRAPH)], split_sentences=True, max_source_length=4)
+    assert (found.sentences, found.pieces) == (4, 5)
+    assert found.alignment.shape == (len(found.tokens) + 1, len(found.source_tokens) + 1)
+
+
+def test_tokenised_text_is_not_split() -> None:
+    with pytest.raises(UsageError, match="tokenised text is not split"):
+        translate_config(("test", {"split_sentences": True, "tokenized": True}))
+
+
+def terms_file(folder: Path, text: str = "fox\tred boat\nboat\tZorglub the\n") -> str:
+    (folder / "terms.tsv").write_text(text, encoding="utf-8")
+    return str(folder / "terms.tsv")
+
+
+def test_terms_of_the_glossary_are_in_the_translation(loaded: LoadedModel, tmp_path: Path) -> None:
+    lines = ["the fox .", "a fox and a Boat", "sees", "", "fox fox"]
+    plain = found_by(loaded, lines)
+    given = found_by(loaded, lines, glossary=terms_file(tmp_path), n_best=2)
+    assert all("red boat" in entry.text for entry in given[0].n_best)
+    assert "red boat" in given[1].text
+    assert "Zorglub the" in given[1].text
+    assert given[4].text.count("red boat") >= 2
+    for number in (2, 3):
+        assert (given[number].text, given[number].score) == (plain[number].text, plain[number].score)
+    empty = found_by(loaded, lines, glossary=terms_file(tmp_path, ""))
+    assert [found.text for found in empty] == [found.text for found in plain]
+
+
+def test_a_glossary_needs_no_wide_beam(loaded: LoadedModel, tmp_path: Path) -> None:
+    (found,) = found_by(loaded, ["the fox sees a boat ."], glossary=terms_file(tmp_path), beam=1)
+    assert "red boat" in found.text
+    assert "Zorglub the" in found.text
+
+
+def test_a_phrase_of_the_request_counts_for_the_glossary(loaded: LoadedModel, tmp_path: Path) -> None:
+    requests = [Request("the fox .", phrases=("sees", "red boat")), Request("the fox .", phrases=("sees",))]
+    both, joined = Translator(loaded, config(glossary=terms_file(tmp_path))).translate(requests)
+    expected = next(Translator(loaded, config()).translate(requests))
+    assert (both.text, both.score) == (expected.text, expected.score)
+    assert "sees" in joined.text
+    assert "red boat" in joined.text
+
+
+def test_the_glossary_follows_the_sentences(loaded: LoadedModel, tmp_path: Path) -> None:
+    terms = terms_file(tmp_path)
+    lines = ["sees the red. ", "the fox sees. ", "a boat sees the fox."]
+    parts = found_by(loaded, lines, glossary=terms)
+    (whole,) = found_by(loaded, ["".join(lines)], glossary=terms, split_sentences=True)
+    assert whole.text == " ".join(part.text for part in parts if part.text)
+    long = "sees a a the fox sees"
+    (pieces,) = found_by(loaded, [long], glossary=terms, max_source_length=4)
+    assert pieces.text == " ".join(part.text for part in found_by(loaded, ["sees a a the", "fox sees"], glossary=terms))
+
+
+def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
+    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path))).notices()
+    assert "1 of 2 translations have words that the model does not know, first in line 2: 'Zorglub'" in notice
+    assert Translator(loaded, config(glossary=terms_file(tmp_path, "fox\tboat\n"))).notices() == []
+    assert Translator(loaded, config()).notices() == []
+    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path, "# nothing\n"))).notices()
+    assert notice.endswith("terms.tsv: contains no term")
+
+
+def test_a_glossary_by_keyword(loaded: LoadedModel, tmp_path: Path) -> None:
+    translator = Translator(loaded, config())
+    (given,) = translator.translate(["the fox ."], glossary=Path(terms_file(tmp_path)))
+    assert "red boat" in given.text
+    with pytest.raises(UsageError, match=r"glossary = .*a sample cannot be made to contain given phrases"):
+        translator.translate(["the fox ."], glossary=terms_file(tmp_path), sample=True)
 
 
 def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

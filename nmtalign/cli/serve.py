@@ -1,0 +1,112 @@
+"""`nmtalign serve`: translation and alignment over HTTP."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.cli.stopping import Stopped, end_threads, exit_on_signals, stopping
+from nmtalign.errors import UsageError
+from nmtalign.model_files import Which, check_ahead
+from nmtalign.serving import need_server
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import field_names, naming
+from nmtalign.settings.presets import translate_config
+from nmtalign.settings.serve_settings import ServeConfig
+
+if TYPE_CHECKING:
+    from nmtalign.serving.http_server import HttpServer
+    from nmtalign.translating.translator import Translator
+
+Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
+Models = Annotated[
+    list[Path] | None,
+    own_option(
+        "Model directory; repeat it for other directions [dim]\\[default: the workspace's, or model/][/dim].",
+        "DIR",
+        "--model -m",
+    ),
+]
+_TRANSLATING = (
+    "beam", "split_sentences", "glossary", "replace_unk", "lexicon", "max_source_length", "max_memory", "device",
+    "precision", "threads",
+)  # fmt: skip
+_OPTIONS = (*field_names(ServeConfig), *_TRANSLATING)
+
+
+@with_settings(ServeConfig, TranslateConfig, section="serve", base="translate", only=_OPTIONS)
+def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", quiet: QuietOption = False) -> None:
+    """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
+
+    The address is printed on stdout when the server is ready. Only this machine reaches the server, unless you choose
+    another --host. It has no passwords and no encryption: put a server such as nginx or Caddy before it.
+
+    POST /translate and GET /languages work as those of LibreTranslate. POST /translate/json takes and gives the JSON
+    of translate, POST /align aligns pairs. Lines of requests that wait are translated together; each translation is
+    that of `nmtalign translate`. Other settings of the translation are those of section \\[translate] of nmtalign.toml.
+
+    Examples:
+
+      nmtalign serve -m model/
+
+      nmtalign serve -m en-fr/ -m fr-en/ --port 8080
+
+      curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
+    """
+    need_server()
+    exit_on_signals()
+    config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
+    choose_wait_policy()
+    bound_caches()
+    check_ahead(folders, which)
+    from nmtalign.serving.application import make_application
+    from nmtalign.serving.http_server import HttpServer, bind
+    from nmtalign.serving.served_models import ServedModels
+
+    with bind(config) as bound:
+        models = ServedModels(_translators(chosen, folders, which), chosen.workspace.resolve(AlignConfig, "align", {}))
+        application = make_application(models, config, say)
+        server = HttpServer(application, config, bound)
+        pairs = ", ".join(f"{one.source}-{one.target}" for one in models)
+        _run(server, pairs, quiet)
+
+
+def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
+    layers = chosen.workspace.section("translate"), *chosen.layers
+    config = translate_config(*layers)
+    if (config.lexicon or config.glossary) and len(folders) > 1:
+        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
+    from nmtalign.translating.translator import Translator, load_models
+
+    with naming(*layers):
+        translators = [Translator(loaded, config) for loaded in load_models(folders, config, which)]
+    for notice in translators[0].notices():
+        say(notice)
+    return translators
+
+
+def _run(server: "HttpServer", pairs: str, quiet: bool) -> None:
+    """Serves until a signal comes, and reports it."""
+    tell = notifier(quiet)
+
+    def ready() -> None:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        tell(f"serving {pairs}; Ctrl-C ends it")
+        if not server.is_local:
+            say("other machines can reach this server, and it has no password")
+
+    try:
+        with stopping(lambda reason: server.stop()) as came:
+            server.serve_until_stopped(ready)
+    except (KeyboardInterrupt, SystemExit):  # a second signal
+        end_threads(128 + came[-1], "ended at once")
+        raise
+    if came:
+        count = server.unanswered
+        stopped = Stopped(came[0], f"; {count} requests were not answered in time" if count else "")
+        end_threads(stopped.exit_code, f"error: {stopped}")
+        raise stopped

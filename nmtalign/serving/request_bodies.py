@@ -1,0 +1,176 @@
+"""The bodies of requests: read within limits, and parsed; nothing in them is trusted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from nmtalign.errors import InputError
+from nmtalign.settings.definition import byte_count
+from nmtalign.settings.serve_settings import ServeConfig
+from nmtalign.translating.inputs import checked_text, parse_line
+from nmtalign.translating.translation import Request as Line
+
+TOO_LARGE = 413
+_DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
+_FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 10_000  # of a form
+_MOST_WEIGHTS = 50_000_000  # 1,000 lines of 220 characters
+_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line
+
+
+@dataclass(frozen=True)
+class LibreQuery:
+    """What a client of LibreTranslate asks for."""
+
+    texts: Sequence[str]
+    is_list: bool
+    source: str
+    target: str
+    alternatives: int
+
+    def answer(self, values: Sequence[Any]) -> Any:
+        """One value per text as a list, or the only value, as the client gave the texts."""
+        return list(values) if self.is_list else values[0]
+
+
+@dataclass(frozen=True)
+class JsonBody:
+    """The values of a body of JSON: a list, or one value per line; `where` names each for messages."""
+
+    values: Sequence[tuple[str, Any]]
+    is_list: bool
+
+    def answer(self, lines: Sequence[str]) -> str:
+        """One line of JSON per value: as a list, or one per line, as the client gave them."""
+        return f"[{', '.join(lines)}]\n" if self.is_list else "".join(f"{line}\n" for line in lines)
+
+
+class BodyLimits:
+    """Reads bodies and checks lines; raises HTTPException for what exceeds the limits of the settings."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._bytes, self._lines = byte_count("max_body", config.max_body), config.max_lines
+        self._characters = config.max_characters
+
+    async def read(self, request: Request) -> bytes:
+        """The body; one that is too large is refused, and discarded as far as that is quick."""
+        length = request.headers.get("content-length", "")[:18]
+        if length.isdecimal() and int(length) > self._bytes + _DISCARDED:
+            raise self._too_large()
+        body, size = bytearray(), 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= self._bytes:
+                body += chunk
+            elif size > self._bytes + _DISCARDED:
+                break
+        if size > self._bytes:
+            raise self._too_large()
+        return bytes(body)
+
+    def check(self, lines: Sequence[Line]) -> None:
+        """Refuses too many lines, and a line that is too long or requires too many words."""
+        if len(lines) > self._lines:
+            raise HTTPException(TOO_LARGE, f"{len(lines)} lines: send at most {self._lines} in one request")
+        for number, line in enumerate(lines, 1):
+            if len(line.text) > self._characters:
+                raise HTTPException(TOO_LARGE, f"line {number}: longer than {self._characters} characters")
+            if len(line.prefix) + sum(map(len, line.phrases)) > _MOST_REQUIRED:
+                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters"
+                raise HTTPException(TOO_LARGE, f"line {number}: {rule}")
+
+    def check_weights(self, most: int) -> None:
+        """Refuses alignments with too many weights; `most` is their number if each character is a word."""
+        if most > _MOST_WEIGHTS:
+            raise HTTPException(TOO_LARGE, "the alignments would be too large; send fewer or shorter lines")
+
+    def _too_large(self) -> HTTPException:
+        return HTTPException(TOO_LARGE, f"the body is larger than {self._bytes} bytes")
+
+
+def libre_query(content_type: str, body: bytes, only_text: bool = False) -> LibreQuery:
+    """Reads a body of LibreTranslate, JSON or a form; raises InputError that names what is wrong."""
+    fields = {"source": "", "target": "", **_fields(content_type, body)}
+    if "q" not in fields:
+        raise InputError('"q" is missing: give the text, or a list of texts (/translate/json reads "text")')
+    if fields.get("format") not in (None, "", "text"):
+        raise InputError('"format" must be "text": markup is not translated')
+    found = fields["q"]
+    texts = [checked_text(text, '"q"') for text in (found if isinstance(found, list) else [found])]
+    languages = {name: checked_text(fields[name], f'"{name}"') for name in ("source", "target")}
+    if not only_text and "" in languages.values():
+        raise InputError('"source" and "target" must be languages, such as "en" and "fr"')
+    return LibreQuery(texts, isinstance(found, list), **languages, alternatives=_count(fields.get("alternatives")))
+
+
+def json_body(body: bytes) -> JsonBody:
+    """Reads a list of JSON values, or one value per line; raises InputError that names the line or the entry.
+
+    A blank line is a blank text. One value may extend over several lines.
+    """
+    text = _decoded(body)
+    if not text.strip():
+        raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
+    if text.lstrip().startswith("["):
+        found = parse_line(text, "the body")
+        return JsonBody([(f"entry {number}", value) for number, value in enumerate(found, 1)], is_list=True)
+    try:
+        lines = [(f"line {number}", line) for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)]
+        values = [(place, parse_line(line, place) if line.strip() else {"text": ""}) for place, line in lines]
+    except InputError as error:
+        try:
+            values = [("the body", parse_line(text, "the body"))]
+        except InputError:
+            raise error from None
+    return JsonBody(values, is_list=False)
+
+
+def pair_of(value: Any, where: str) -> tuple[str, str]:
+    """The lines of a pair to align; raises InputError, which begins with `where`."""
+    if not isinstance(value, dict) or "source" not in value or "target" not in value:
+        raise InputError(f'{where}: not a pair; write {{"source": "...", "target": "..."}}')
+    return checked_text(value["source"], f'{where}: "source"'), checked_text(value["target"], f'{where}: "target"')
+
+
+def _fields(content_type: str, body: bytes) -> Mapping[str, Any]:
+    """The fields of a form, of which a repeated one is a list, or those of a JSON object."""
+    text = _decoded(body)
+    if content_type.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
+        return _form(text)
+    if content_type.startswith("multipart/"):
+        raise HTTPException(415, f"multipart forms are not read: send application/json or {_FORM}")
+    found = parse_line(text, "the body")
+    if not isinstance(found, dict):
+        raise InputError('the body: not an object; write {"q": "...", "source": "en", "target": "fr"}')
+    return found
+
+
+def _form(text: str) -> Mapping[str, Any]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise InputError(f"the form is not readable: {error}") from None
+    texts = [value for name, value in pairs if name == "q"]
+    return {**dict(pairs), "q": texts[0] if len(texts) == 1 else texts} if texts else dict(pairs)
+
+
+def _count(value: Any) -> int:
+    """The number of alternatives."""
+    if value is None or value == "":
+        return 0
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError('"alternatives" must be a number such as 3')
+    return value
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"the body is not UTF-8: byte 0x{body[error.start]:02x} at position {error.start}") from None

@@ -1,0 +1,91 @@
+"""Sentences of paragraphs: sentencex finds their ends, and Moses' lists of abbreviations correct it.
+
+sentencex (Wikimedia, MIT licence) has rules for some 300 languages, among them Chinese and Japanese. It loses no
+character. On paragraphs of four lines of the large corpus, the F1 of the ends is 0.95 (news, English), 0.97 (news,
+French) and 0.99 (statutes, both); sentence-splitter has 0.97, 0.98 and 0.82, pysbd 0.94, 0.97 and 0.96. They are 6 to
+10 and 30 to 60 times slower, have fewer languages, and have had no release since 2019 and 2021.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from nmtalign.errors import UsageError
+from nmtalign.text.languages import has_no_spaces
+from nmtalign.text.moses import has_rules
+
+_WIDE_BLANK = re.compile(r"[^\S\x00-\x7f]")  # a blank that is not in ASCII, such as U+00A0
+_WINDOW = 4000  # characters
+_OPENING = "([{«„“”\"'‘¿¡"
+
+
+def separator(language: str) -> str:
+    """What is written between two sentences: a space, or nothing in languages that have no spaces between words."""
+    return "" if has_no_spaces(language) else " "
+
+
+class SentenceSplitter:
+    """Splits text of one language into sentences; a language without rules has those of English."""
+
+    def __init__(self, language: str) -> None:
+        """Raises UsageError if sentencex is not installed."""
+        try:
+            import sentencex
+        except ImportError:
+            raise UsageError(
+                "splitting text into sentences needs sentencex; install it with: pip install 'nmtalign[split]'"
+            ) from None
+        self._language, self._segment = language, sentencex.segment
+
+    def split(self, text: str) -> list[str]:
+        """The sentences in order, each with the blanks behind it; together they are the text.
+
+        sentencex ends a sentence after the French `M.` and after the number of a list. Such a part is joined with the
+        next one, and a last part without a letter with the one before it.
+        """
+        sentences: list[list[str]] = []
+        for part in self._parts(text):
+            if sentences and not self._ends(sentences[-1][-1], part):
+                sentences[-1].append(part)
+            else:
+                sentences.append([part])
+        if len(sentences) > 1 and not any(map(_has_letter, sentences[-1])):
+            sentences[-2:] = [sentences[-2] + sentences[-1]]
+        return ["".join(parts) for parts in sentences]
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """The sentences by sentencex, whose time grows with the square of a text that has no spaces.
+
+        It gets a window of the text at a time. The last sentence of a window begins the next one, which is larger if it
+        was the only one. Version 1.0.32 cannot read a blank outside ASCII between a letter and a full stop.
+        """
+        start, size = 0, _WINDOW
+        while start < len(text):
+            found = self._segment(self._language, _WIDE_BLANK.sub(" ", text[start : start + size]))
+            last = start + size >= len(text)
+            for part in found if last else found[:-1]:
+                yield text[start : start + len(part)]
+                start += len(part)
+            size = _WINDOW if len(found) > 1 else 2 * size
+
+    def _ends(self, part: str, following: str) -> bool:
+        """Whether a sentence ends after this part, and not only an abbreviation or a number."""
+        word = part.rsplit(maxsplit=1)[-1].lstrip(_OPENING) if _has_letter(part) else "."
+        if not word.endswith("."):
+            return True
+        return bool(word[:-1]) and word[:-1] not in self._abbreviations[following[:1].isdigit()]
+
+    @cached_property
+    def _abbreviations(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The abbreviations of Moses' list for the language: before any word, and before a number."""
+        from sacremoses.corpus import NonbreakingPrefixes
+
+        if not has_rules(self._language):
+            return frozenset(), frozenset()
+        entries = [line.split() for line in NonbreakingPrefixes().words(self._language)]
+        always = frozenset(entry[0] for entry in entries if len(entry) == 1)
+        return always, always.union(entry[0] for entry in entries if entry)
+
+
+def _has_letter(text: str) -> bool:
+    return any(map(str.isalpha, text))

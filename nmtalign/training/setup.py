@@ -1,0 +1,64 @@
+"""What a training needs before its first update: pairs, batches, model, optimiser and updater. No file is written."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.model import Activations
+from nmtalign.data.batches import BatchPolicy, Indices, eligible, plan_epoch
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import InputError
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.directions import directions_of, make_models
+from nmtalign.training.distributed import World
+from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.runs import Given, find_run, fingerprint_of
+from nmtalign.training.state import Checkpoint
+from nmtalign.training.updates import Updater
+
+
+class TrainingSetup:
+    """The parts of a training; `build` makes the large ones. The vocabulary sizes of the model are the corpus'."""
+
+    def __init__(
+        self, corpus: Corpus, folder: Path, model_config: ModelConfig, config: TrainingConfig, world: World
+    ) -> None:
+        """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
+        use_threads(config.threads)
+        keep_memory()
+        self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
+        self.device = world.device
+        self.bf16 = picks_bf16(config.precision, world.device)
+        sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
+        self.model_config = replace(model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
+        self.given = Given.read(corpus, self.model_config, config, folder)
+        self.fingerprint = fingerprint_of(corpus, self.model_config, config, self.given.identity)
+        self.pairs = corpus.splits["train"]
+        self.chosen = eligible(self.pairs, config.max_length)
+        if not len(self.chosen):
+            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
+        self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
+        self.guide = self.given.guide
+
+    def found(self) -> Checkpoint | None:
+        """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""
+        return find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)
+
+    def build(self, notice: Callable[[str], None]) -> None:
+        """Makes the model with its first weights, the optimiser and the updater; `notice` is that of `Updater`."""
+        torch.manual_seed(self.config.seed)
+        self.model = make_models(self.model_config, self.config)
+        self.directions = directions_of(self.model, self.folder, self.corpus)
+        self.given.start([direction.model for direction in self.directions])
+        self.model.to(self.device)
+        # With sparse gradients the processor neither fills nor reads a gradient of the complete vocabulary.
+        self.how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
+        self.optimizer = make_optimizer(self.model.parameters(), self.config)
+        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.how)
+
+    def plan(self, epoch: int) -> Sequence[Indices]:
+        """The minibatches of an epoch; this takes seconds for millions of pairs."""
+        return plan_epoch(self.pairs, self.chosen, self._policy, epoch)

@@ -1,0 +1,201 @@
+"""A model is adapted to other texts: their corpus has its vocabularies, and the training its architecture."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import nmtalign as api
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.model_files import read_settings
+from nmtalign.tensor_file import load_tensors
+from nmtalign.text.tokenizer import Tokenizers
+
+SIZES = {"hidden": 16, "embedding": 8, "attention_hidden": 12, "maxout": 8, "dropout": 0.3}
+QUICK = {"preset": "tiny", "epochs": 0, "bleu_sentences": 0, "metric": "loss", "device": "cpu", "threads": 1}
+LINES = {
+    "en": ["The old fox runs.", "A dog, two dogs!", "It's a red boat.", "The boat sees the fox."],
+    "fr": ["Le vieux renard court.", "Un chien, deux chiens !", "C'est un bateau rouge.", "Le bateau voit le renard."],
+}
+NEWS = {
+    "en": ["The red dog sees a zebra.", "Two boats."],
+    "fr": ["Le chien rouge voit un zèbre.", "Deux bateaux."],
+}
+
+
+def write(folder, name, lines, times):
+    for language, text in lines.items():
+        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in text) * times)
+    return folder / f"{name}.en", folder / f"{name}.fr"
+
+
+@pytest.fixture(scope="module", params=["word", "bpe"])
+def base(request, tmp_path_factory):
+    """A folder with the corpus `data`, the model `model` of it, and the texts of another domain."""
+    folder = tmp_path_factory.mktemp(request.param)
+    texts = write(folder, "train", LINES, 20)
+    api.prepare(*texts, folder / "data", languages=("en", "fr"), vocabulary=request.param, size="60", workers=1)
+    api.train(folder / "data", folder / "model", max_updates=3, **QUICK, **SIZES)
+    write(folder, "news", NEWS, 10)
+    return folder
+
+
+def prepared(base, folder, of, texts=None, languages=("en", "fr")):
+    texts = (texts or base) / "news.en", (texts or base) / "news.fr"
+    return api.prepare(*texts, folder, languages=languages, vocabulary_from=base / of, workers=1)
+
+
+def test_another_corpus_has_the_same_words(base, tmp_path):
+    summary = prepared(base, tmp_path / "news", "model")
+    first, news = Corpus.open(base / "data"), Corpus.open(tmp_path / "news")
+    assert news.source_vocabulary == first.source_vocabulary
+    assert news.target_vocabulary == first.target_vocabulary
+    assert {name: news.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")} == {
+        name: first.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")
+    }
+    for name in ("source.vocabulary.txt", "target.vocabulary.txt", *first.tokenizers.files()):
+        assert (tmp_path / "news" / name).read_bytes() == (base / "data" / name).read_bytes()
+    tokenizers = Tokenizers.load(base / "model")
+    tokens = [tokenizers.source.tokenize(line) for line in NEWS["en"]]
+    found = [news.source_vocabulary.decode(news.splits["train"].source.sentence(i)) for i in range(2)]
+    unknown = [[token if token in first.source_vocabulary else "<unk>" for token in line] for line in tokens]
+    assert found == unknown
+    share = sum(line.count("<unk>") for line in unknown) / sum(map(len, unknown))
+    assert share > 0  # the zebra
+    assert summary.splits["train"].source.unknown_rate == pytest.approx(share)
+    prepared(base, tmp_path / "same", "data")
+    assert (tmp_path / "same/corpus.h5").read_bytes() == (tmp_path / "news/corpus.h5").read_bytes()
+
+
+def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
+    shutil.copytree(base / "model", tmp_path / "model")
+    shown = nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", "model", "-o", "news")
+    assert "next: nmtalign train news --init-from model -o OTHER" in shown.stderr.decode()
+    assert "coverage" in shown.stdout.decode()
+    options = ["--preset", "tiny", "--epochs", "0", "--max-updates", "2", "--device", "cpu", "--learning-rate", "0.001"]
+    nmtalign("train", "news", "-o", "adapted", "--init-from", "model", *options)
+    assert read_settings(tmp_path / "adapted")["model"] == read_settings(tmp_path / "model")["model"]
+    assert nmtalign("translate", "-m", "adapted", stdin=b"The fox.\n").stdout.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("weights", ["fp32", "int8"])
+def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, weights):
+    slim = tmp_path / "slim"
+    api.export_model(base / "model", slim, weights=weights)
+    prepared(base, tmp_path / "news", "model")
+    prepared(base, tmp_path / "again", "model")
+    for budget in ({}, {"init_from": slim}):
+        with pytest.raises(UsageError, match=r"slim: an exported model has no training state, .* give --init-from"):
+            api.train(tmp_path / "news", slim, max_updates=2, **budget, **QUICK)
+    api.train(tmp_path / "news", tmp_path / "m", max_updates=1, learning_rate=1e-30, init_from=slim, **QUICK)
+    expected = load_tensors(slim / "best.safetensors")[0]
+    assert all(
+        torch.equal(tensor, expected[name]) for name, tensor in load_tensors(tmp_path / "m/last.safetensors")[0].items()
+    )
+
+
+def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
+    first, news, adapted = tmp_path / "first", tmp_path / "news", tmp_path / "adapted"
+    api.export_model(base / "model", first)
+    prepared(base, news, "model")
+    settings = {**QUICK, "init_from": first, "dropout": 0.1}
+    api.train(news, adapted, max_updates=2, **settings)
+    shutil.rmtree(first)
+    events: list = []
+    assert api.train(news, adapted, max_updates=4, events=events, **settings).update == 4
+    assert (events[0].resumed, events[0].update) == (True, 2)
+    assert read_settings(adapted)["model"]["dropout"] == 0.1
+    for folder, again in (("other", False), ("adapted", True)):
+        with pytest.raises(FormatError, match="first: no nmtalign model here"):
+            api.train(news, tmp_path / folder, max_updates=4, restart=again, **settings)
+    with pytest.raises(UsageError, match="with other settings"):
+        api.train(news, adapted, max_updates=4, **{**settings, "seed": 5})
+    assert api.train(news, adapted, max_updates=5, **settings).update == 5  # nothing was lost
+
+
+def test_words_and_architecture_must_be_those_of_the_model(base, tmp_path):
+    texts = base / "news.en", base / "news.fr"
+    api.prepare(*texts, tmp_path / "own", languages=("en", "fr"), shortlist="9", workers=1)
+    with pytest.raises(UsageError, match=r"has other words .*: nmtalign prep \.\.\. --vocabulary-from .*model$"):
+        api.train(tmp_path / "own", tmp_path / "m", init_from=base / "model", **QUICK)
+    with pytest.raises(UsageError, match=r"nmtalign\.train: hidden = 17: the model .*model has hidden = 16"):
+        api.train(tmp_path / "own", tmp_path / "m", init_from=base / "model", hidden=17, **QUICK)
+    assert not (tmp_path / "m").exists()
+
+
+def test_other_languages_are_refused(base, tmp_path, nmtalign):
+    for languages, fix in (
+        (("fr", "en"), "give the en text first, then the fr text"),
+        (("de", "fr"), "give texts in en and fr, or correct --source-language and --target-language"),
+    ):
+        with pytest.raises(
+            UsageError, match=f"its words are those of en-fr, and the texts are {'-'.join(languages)}; {fix}"
+        ):
+            api.prepare(
+                base / "news.en", base / "news.fr", tmp_path / "x", languages=languages, vocabulary_from=base / "model"
+            )
+    result = nmtalign("prep", base / "news.fr", base / "news.en", "--vocabulary-from", base / "data", check=False)
+    assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_languages_of_an_earlier_version_are_compared_by_their_codes(base, tmp_path):
+    shutil.copytree(base / "model", tmp_path / "model")
+    config = tmp_path / "model/config.json"
+    text = config.read_text()
+    for name in ("en_GB", ""):
+        config.write_text(text.replace('"source_language": "en"', f'"source_language": "{name}"'))
+        prepared(tmp_path, tmp_path / "news", "model", texts=base)
+    with pytest.raises(UsageError, match="its words are those of -fr, and the texts are en-de"):
+        prepared(tmp_path, tmp_path / "other", "model", texts=base, languages=("en", "de"))
+
+
+def test_options_that_contradict_are_named(base, tmp_path, nmtalign):
+    for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90"), ("--min-count", "2")):
+        words = "prep", base / "news.en", base / "news.fr", option, value, "--vocabulary-from", base / "data"
+        result = nmtalign(*words, check=False)
+        assert result.returncode == 2
+        assert f"{option} {value} does not go with --vocabulary-from" in result.stderr.decode()
+    toml = tmp_path / "nmtalign.toml"
+    toml.write_text(f'[prep]\nvocabulary_from = "{base}/data"\nsize = 50\n')
+    result = nmtalign("prep", base / "news.en", base / "news.fr", check=False)
+    assert "[prep] vocabulary_from =" in result.stderr.decode()
+    assert result.returncode == 2
+    toml.write_text("[prep]\nsize = 50\nshortlist = 9\n")  # the command line has precedence
+    nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", base / "data", "-o", "news")
+    assert Corpus.open(tmp_path / "news").source_vocabulary == Corpus.open(base / "data").source_vocabulary
+
+
+def test_a_folder_without_words_is_refused(base, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(base / "model", folder)
+    for path in (folder, Path(f"{folder}/../copy")):
+        with pytest.raises(
+            UsageError, match="the new corpus would replace files of this folder; give another one with -o"
+        ):
+            api.prepare(base / "news.en", base / "news.fr", folder, languages=("en", "fr"), vocabulary_from=path)
+    (folder / "source.vocabulary.txt").write_text("</s>\n<unk>\n")
+    for of, message in (
+        (folder, "was changed after training"),
+        (tmp_path, "contains neither a model"),
+        (base / "news.en", "news.en: "),
+    ):
+        with pytest.raises(FormatError, match=message):
+            api.prepare(base / "news.en", base / "news.fr", tmp_path / "x", languages=("en", "fr"), vocabulary_from=of)
+    config = json.loads((base / "model/config.json").read_text())
+    shutil.copy(base / "model/source.vocabulary.txt", folder)
+    for changes, message in (
+        ({"prep": {"size": [5]}}, r"copy: prep: size = \[5\]: must be a text"),
+        ({"prep": {"vocabulary": "x"}}, "copy: prep: vocabulary = .*: must be one of"),
+        ({"model": {**config["model"], "source_vocabulary_size": 3}}, "do not have the sizes"),
+        ({"given": []}, "'given' is not an object"),
+    ):
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        with pytest.raises(FormatError, match=message):
+            api.prepare(
+                base / "news.en", base / "news.fr", tmp_path / "x", languages=("en", "fr"), vocabulary_from=folder
+            )
+    assert not (tmp_path / "x").exists()

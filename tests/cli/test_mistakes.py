@@ -1,0 +1,249 @@
+"""Mistakes that users make, and the one line and the exit code that each gets: a table for all commands."""
+
+import gzip
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import nmtalign
+from nmtalign.cli.app import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A workspace with sample texts, a corpus, an untrained model and its alignments."""
+    from nmtalign.alignment.link_files import read_links
+    from nmtalign.sample.sample_corpus import write_sample
+
+    home = tmp_path_factory.mktemp("mistakes") / "home"
+    write_sample(home, 300)
+    texts = [(home / f"{name}.en", home / f"{name}.fr") for name in ("train", "dev", "test")]
+    nmtalign.prepare(*texts[0], home / "data", languages=("en", "fr"), dev=texts[1], test=texts[2])
+    nmtalign.train(home / "data", home / "model", preset="tiny", max_updates=1, learning_rate=0.002)
+    (home / "nmtalign.toml").unlink()
+    for name in ("train.en", "train.fr"):
+        shutil.copy(home / name, home / Path(name).with_suffix(".txt"))
+    for name in ("empty.en", "empty.fr"):
+        (home / name).touch()
+    paragraphs = {language: (home / f"train.{language}").read_text("utf-8").splitlines() for language in ("en", "fr")}
+    for language, lines in paragraphs.items():
+        (home / f"long.{language}").write_text(
+            "".join(f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5)), "utf-8"
+        )
+    (home / "test.en.gz").write_bytes(gzip.compress((home / "test.en").read_bytes()))
+    lines = [" ".join(f"{i}-{i}" for i, _ in zip(range(99), range(5), strict=False))] * 3
+    (home / "links.txt").write_text("".join(f"{line}\n" for line in lines))
+    gold = read_links(home / "test.align", "gold")
+    turned = (" ".join(f"{j}-{i}" for i, j in sorted(pair.sure)) for pair in gold.pairs)
+    (home / "turned.align").write_text("".join(f"{line}\n" for line in turned))
+    return home
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capfd):
+    """Runs a command line in the workspace and this process: (exit code, stdout, lines of stderr)."""
+
+    def run_inside(command: str) -> tuple[int, str, list[str]]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["nmtalign", *command.split()])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err.splitlines()
+
+    return run_inside
+
+
+ERRORS = [
+    # Options of other programs, and of other commands.
+    ("train --lr 0.1", 2, "no such option: --lr; nmtalign calls it --learning-rate"),
+    ("translate -b 5", 2, "no such option: -b; nmtalign calls it --beam"),
+    ("translate --beam-size 5", 2, "no such option: --beam-size; nmtalign calls it --beam"),
+    ("translate --beam_size=5", 2, "no such option: --beam_size; nmtalign calls it --beam"),
+    ("translate -n 5", 2, "no such option: -n; nmtalign calls it --n-best"),
+    ("translate --n-best-size 5", 2, "nmtalign calls it --n-best"),
+    ("translate --src in.en", 2, "no such option: --src; give the source text as an argument"),
+    ("align --tgt in.fr", 2, "no such option: --tgt; give the translation as the second argument"),
+    ("score --src in.en", 2, "no such option: --src; nmtalign calls it --source"),
+    ("translate --checkpoint model", 2, "no such option: --checkpoint; nmtalign calls it --model"),
+    ("train --model model", 2, "no such option: --model; nmtalign calls it --output"),
+    ("train --gpu", 2, "no such option: --gpu; nmtalign calls it --device cuda"),
+    ("translate --cpu", 2, "no such option: --cpu; nmtalign calls it --device cpu"),
+    ("train --epoch 3", 2, "no such option: --epoch; nmtalign calls it --epochs"),
+    ("train --max-epochs 3", 2, "nmtalign calls it --epochs"),
+    ("train --max-steps 3", 2, "nmtalign calls it --max-updates"),
+    ("train --steps 3", 2, "nmtalign calls it --max-updates"),
+    ("train --workers 3", 2, "nmtalign calls it --threads"),
+    ("train --seeds 3", 2, "nmtalign calls it --seed"),
+    ("train --learning_rate 3", 2, "nmtalign calls it --learning-rate"),
+    ("train --n-best 5", 2, "no such option: --n-best; --n-best belongs to `nmtalign translate`"),
+    ("prep --lr 5", 2, "no such option: --lr; --learning-rate belongs to `nmtalign train`"),
+    ("train --hiden 5", 2, "No such option: --hiden"),
+    # Arguments.
+    (
+        "prep train.en train.fr --dev dev.en -o x",
+        2,
+        "--dev needs two files, a text and its translation: --dev dev.en dev.fr",
+    ),
+    ("prep train.en train.fr --dev dev.en", 2, "--dev needs two files"),
+    ("prep train.en train.fr dev.en", 2, "dev.en: one argument too many: nmtalign prep takes only TRAIN_SRC TRAIN_TGT"),
+    ("prep train.en", 2, "train.en: one text is given; give its translation too"),
+    ("train data model", 2, "model: one argument too many: nmtalign train takes only DATA"),
+    ("train data --max-time 90", 2, "--max-time 90: give a time such as 60s, 15m, 2h or 1h30m"),
+    # Files of another kind.
+    ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
+    ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
+    ("translate -m train.en test.en", 4, "train.en: no nmtalign model here (no config.json), but a text file"),
+    (
+        "translate -m data test.en",
+        4,
+        "data: no nmtalign model here (no config.json), but a folder with a prepared corpus",
+    ),
+    ("translate model", 3, "model: is a folder with a model; give a text file, and the model with -m"),
+    ("align model test.fr", 3, "model: is a folder with a model; give a text file, and the model with -m"),
+    ("score-pairs test.en data", 3, "data: is a folder with a prepared corpus; give an existing text file"),
+    (
+        "prep data/corpus.h5 train.fr --source-language en -o x",
+        3,
+        "data/corpus.h5: is a prepared corpus, and not a text",
+    ),
+    ("plot train.en", 4, "train.en: not an alignment file (it is a text file)"),
+    ("view train.en", 4, "train.en: not an alignment file (it is a text file)"),
+    ("export train.en", 4, "train.en: not an alignment file (it is a text file)"),
+    ("lexicon train.en", 2, "train.en: one text is given; give the source and its translation"),
+    ("aer links.txt test.en", 3, "test.en: line 1:"),
+    ("symmetrize test.en test.fr", 3, "test.en: line 1:"),
+    ("align test.en test.fr --gold test.en.gz -o a.h5", 3, "test.en.gz: line 1:"),
+    ("translate missing.en", 3, "missing.en: cannot read: No such file or directory; give an existing text file"),
+    ("prep empty.en empty.fr -o x", 3, "empty.en and empty.fr: no lines; give files with text"),
+    ("score empty.fr -r test.fr", 3, "empty.fr: is empty; nothing to score"),
+    ("train data -o train.en", 5, "train.en: cannot write: a file is in the way"),
+    ("prep train.en train.fr -o train.txt", 5, "train.txt: cannot make the folder: a file is in the way"),
+    ("align test.en test.fr -o model", 2, "model: HDF5 needs a file: give a name such as alignments.h5"),
+    # Languages and order.
+    (
+        "prep train.txt train.fr -o x",
+        2,
+        "train.txt: its name tells no language; give --source-language CODE, such as en",
+    ),
+    (
+        "prep train.en train.fr --source-language e_n -o x",
+        2,
+        "'e_n' is not a language; give a code such as en, de or zh",
+    ),
+    (
+        "prep train.en train.fr --dev dev.fr dev.en -o x",
+        3,
+        "dev: dev.fr and dev.en seem to be fr and en, and en-fr is expected (",
+    ),
+    (
+        "prep train.en train.fr --test test.fr test.en -o x",
+        3,
+        "; give --test test.en test.fr; --force accepts it as it is",
+    ),
+    (
+        "prep train.fr train.en --source-language English --target-language fra -o x",
+        2,
+        "train.fr and train.en are fr-en by their names, and the languages given are en-fr; give the files in",
+    ),
+    ("align test.fr test.en -o x.h5", 2, "test.fr and test.en seem to be fr and en, and en-fr is expected ("),
+    ("score-pairs test.fr test.en", 2, "; give the two files in the other order"),
+    ("lexicon test.fr test.en -m model", 2, "; give the two files in the other order"),
+    # Gold links and resuming.
+    (
+        "align test.en test.fr --gold turned.align -o x.h5",
+        3,
+        "fit with source and target exchanged: give --reverse-gold",
+    ),
+    ("align test.en test.fr --gold test.align --reverse-gold -o x.h5", 3, "exchanged: leave out --reverse-gold"),
+    (
+        "train data -o model --preset tiny --learning-rate 0.001 --hidden 48",
+        2,
+        "model: contains a model trained with other settings: hidden was 128, is 48, learning_rate was 0.002, is "
+        "0.001; to continue it, give what it was trained with; else give another folder with -o, or replace it with "
+        "--restart",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "words"), ERRORS, ids=[command for command, *_ in ERRORS])
+def test_an_error_is_one_line_that_leads_to_the_fix(run, folder, command, code, words):
+    before = sorted(path.name for path in folder.iterdir())
+    found, out, lines = run(command)
+    assert (found, out) == (code, ""), lines
+    assert lines[-1].startswith("nmtalign: error: ")
+    assert words in lines[-1]
+    assert all("warning" in line for line in lines[:-1])
+    assert not {"x", "x.h5", "m"} & {path.name for path in folder.iterdir()} - set(before)
+
+
+WARNINGS = [
+    ("translate test.fr --beam 1 --max-length-ratio 1", "test.fr: seems to be fr, and the model translates en to fr: "),
+    ("score test.en -r test.fr -s test.en --metrics bleu", "test.en: 100% of its words are in the source, "),
+    ("score test.fr -r test.en -s test.fr --metrics bleu", "are source and reference in the right order?"),
+    ("score test.en -r test.fr --metrics bleu", "test.en is en by its name, and the reference test.fr is fr; give a"),
+    ("prep train.en train.fr --dev dev.fr dev.en -o forced --force", "dev: dev.fr and dev.en seem to be fr and en"),
+    ("prep train.en train.fr --dev train.en train.fr -o same", "300 of the 300 pairs of dev are also training pairs"),
+    (
+        "prep long.en long.fr -o long",
+        "long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "words"), WARNINGS, ids=[command for command, _ in WARNINGS])
+def test_an_uncertain_mistake_is_a_warning(run, command, words):
+    code, out, lines = run(command)
+    assert code == 0
+    assert out
+    assert [line for line in lines if line.startswith("nmtalign: warning: ") and words in line]
+
+
+def test_a_small_corpus_without_dev_set(run):
+    code, _, lines = run("prep train.en train.fr -o little")
+    assert code == 0
+    assert "nmtalign: 297 training pairs are few for a translation model: it can only repeat them" in lines
+    assert any(line.startswith("nmtalign: no dev set: ") and "--dev-lines 1000" in line for line in lines)
+    assert not any("warning" in line for line in lines)
+
+
+def test_no_warning_where_nothing_is_wrong(run):
+    for command in (
+        "prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o fine -q",
+        "prep train.txt train.txt --source-language de_DE --target-language German -o german -q --force",
+        "score test.fr -r test.fr -s test.en --metrics bleu -q",
+    ):
+        code, _, lines = run(command)
+        assert code == 0
+        assert not [line for line in lines if "seem" in line or "by its name" in line], lines
+
+
+def test_another_corpus_names_what_differs(run):
+    assert run("prep train.en train.fr -o other --shortlist 90:80 -q")[0] == 0
+    code, _, lines = run("train other -o model --preset tiny --learning-rate 0.002")
+    assert code == 2
+    assert 'model: contains a model trained on another corpus: shortlist of prep was "30000", is "90:80",' in lines[-1]
+    assert "the source vocabulary is another (" in lines[-1]
+    assert "words, now 90), the target vocabulary is another (" in lines[-1]
+
+
+def test_languages_without_spaces_get_subwords(run, folder):
+    for name, line in (("zh", "我 喜 欢 读 书 和 看 电 影"), ("en", "I like to read books and to watch films")):
+        words = line.split()
+        turned = (words[i % len(words) :] + words[: i % len(words)] for i in range(200))
+        joint = "" if name == "zh" else " "
+        (folder / f"asia.{name}").write_text("".join(f"{joint.join(one)}\n" for one in turned), "utf-8")
+    settings = "--size 12:25 -q -o"
+    assert run(f"prep asia.zh asia.en {settings} asia")[0] == 0
+    assert nmtalign.describe(folder / "asia")["settings"]["vocabulary"] == "unigram"
+    code, _, lines = run("prep asia.zh asia.en --size 12:25 -o asia")
+    assert code == 0
+    assert "nmtalign: zh is written without spaces between words: the vocabulary is unigram pieces" in lines
+    warning = "nmtalign: warning: asia.zh: has no spaces between words, so each line becomes a few long words; give "
+    for options in ("--vocabulary word", "--source-language de"):
+        code, _, lines = run(f"prep asia.zh asia.en {options} -o asia --force")
+        assert code == 0
+        assert f"{warning}--vocabulary unigram" in lines

@@ -1,0 +1,221 @@
+"""`nmtalign serve` as a process: its address, 200 clients at once, signals, and the errors of its start."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers.command_line import command, environment_with_nmtalign
+from helpers.servers import PATIENCE, Client
+
+import nmtalign as nmtalign_package
+from nmtalign.cli.app import main
+
+CLIENTS = 200
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts `nmtalign serve ARGUMENTS` on a free port; (process, client) when it is ready."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            process = subprocess.Popen(
+                command("serve", "--port", "0", *arguments),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=tmp_path,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process, Client(process.stdout.readline().strip())
+
+        yield start
+
+
+def ended(process, number):
+    """Sends a signal; (exit code, stderr)."""
+    process.send_signal(number)
+    _, messages = process.communicate(timeout=PATIENCE)
+    return process.returncode, messages
+
+
+def at_once(count, work):
+    """The results of `work(number)` in this number of threads, which begin together."""
+    results, gate = [None] * count, threading.Barrier(count)
+
+    def run(number):
+        gate.wait(PATIENCE)
+        results[number] = work(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return results
+
+
+def line_of(number):
+    """Lines of 3 to 12 words, all different."""
+    words = ["the", "fox", "sees", "a", "red", "boat"]
+    return " ".join([*(words[number // 6**place % 6] for place in range(3 + number % 10)), f"n{number}", "."])
+
+
+def test_200_clients_at_once_get_what_translate_prints(serve, random_model, nmtalign):
+    """None is lost, none is mixed up, and two settings are mixed; each sends two requests."""
+    lines = [line_of(number) for number in range(2 * CLIENTS)]
+    assert len(set(lines)) == 2 * CLIENTS
+    text = "".join(f"{line}\n" for line in lines).encode()
+    expected = {
+        beam: [
+            json.loads(line)
+            for line in nmtalign(
+                "translate", "-m", random_model, "--beam", beam, "--format", "json", "--replace-unk", "--threads", "1",
+                stdin=text,
+            ).stdout.splitlines()
+        ]
+        for beam in (12, 2)
+    }  # fmt: skip
+    process, client = serve("-m", random_model, "--replace-unk")
+
+    def work(number):
+        query = {"beam": 2} if number % 3 == 0 else {}
+        objects = [{"text": lines[2 * number + place], "id": 2 * number + place} for place in range(2)]
+        if number % 2:
+            status, found, _ = client.ask("translate/json", objects, **query)
+            texts = [(one["id"], one["source"], one["translation"]) for one in found]
+        else:
+            body = {"q": [one["text"] for one in objects], "source": "en", "target": "fr"}
+            status, found, _ = client.ask("translate", body, **query)
+            texts = [(one["id"], one["text"], text) for one, text in zip(objects, found["translatedText"], strict=True)]
+        return status, texts
+
+    results = at_once(CLIENTS, work)
+    for number, (status, texts) in enumerate(results):
+        wanted = expected[2 if number % 3 == 0 else 12][2 * number : 2 * number + 2]
+        assert status == 200
+        assert texts == [(one["id"], one["source"], one["translation"]) for one in wanted]
+    assert len({text for _, texts in results for *_, text in texts}) > CLIENTS / 2
+    assert ended(process, signal.SIGTERM) == (143, "nmtalign: serving en-fr; Ctrl-C ends it\n"
+                                              "nmtalign: error: ended by SIGTERM\n")  # fmt: skip
+
+
+def test_an_overloaded_server_answers_everybody(serve, random_model):
+    process, client = serve("-m", random_model, "--max-queue", "20", "-q")
+    body = {"q": [line_of(number) for number in range(20)], "source": "en", "target": "fr"}
+    results = at_once(60, lambda number: client.ask("translate", body)[0])
+    counts = Counter(results)
+    assert counts[200] >= 1
+    assert counts[503] >= 1
+    assert set(counts) == {200, 503}
+    assert client.ask("translate", body)[0] == 200
+    assert ended(process, signal.SIGINT) == (130, "nmtalign: error: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_that_is_ended_under_load(serve, random_model, number):
+    """Each client gets its translation or an error, and none waits forever."""
+    process, client = serve("-m", random_model, "-q")
+    begun = threading.Event()
+    body = {"q": [line_of(place) for place in range(40)], "source": "en", "target": "fr"}
+
+    def work(place):
+        begun.set()
+        try:
+            status, found, _ = client.ask("translate", body)
+        except (OSError, ValueError):
+            return "refused"
+        return status if status != 200 or len(found["translatedText"]) == 40 else "incomplete"
+
+    results = []
+    load = threading.Thread(target=lambda: results.extend(at_once(30, work)))
+    load.start()
+    assert begun.wait(PATIENCE)
+    code, messages = ended(process, number)
+    load.join(PATIENCE)
+    assert len(results) == 30
+    assert set(results) <= {200, 503, "refused"}
+    assert "Traceback" not in messages
+    assert code == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+
+
+def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
+    (tmp_path / "nmtalign.toml").write_text(
+        f'model = "{random_model}"\n[translate]\nbeam = 2\nlength_penalty = 0.2\n[serve]\nmax_lines = 2\n'
+    )
+    line = line_of(7)
+    process, client = serve("-q")
+    _, found, _ = client.ask("translate", {"q": line, "source": "en", "target": "fr"})
+    assert found["translatedText"] == nmtalign("translate", stdin=f"{line}\n".encode()).stdout.decode().strip("\n")
+    assert client.ask("translate", {"q": ["a"] * 3, "source": "en", "target": "fr"})[0] == 413
+    assert client.raw("", None)[0] == 200
+    shown = nmtalign("serve", "--show-settings", "--port", "7").stdout.decode()
+    assert "beam = 2  # nmtalign.toml: [translate]" in shown
+    assert "max_lines = 2  # nmtalign.toml: [serve]" in shown
+    assert "port = 7  # --port" in shown
+    assert ended(process, signal.SIGTERM)[0] == 143
+
+
+def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = nmtalign("serve", "-m", random_model, "--port", port, check=False)
+    assert result.returncode == 5
+    assert result.stderr.decode() == (
+        f"nmtalign: error: cannot listen on 127.0.0.1, port {port}: address already in use; give another --port "
+        "(0 chooses a free one) or --host\n"
+    )
+    for arguments, code, message in (
+        (["-m", tmp_path], 4, "no nmtalign model here"),
+        (["-m", random_model, "--host", "no host"], 2, "--host no host: there is no such address"),
+        (["-m", random_model, "--host", "192.0.2.1"], 5, "cannot listen on 192.0.2.1"),
+        (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
+        (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
+        (["-m", random_model, "--time-limit", "5"], 2, "--time-limit 5: give a time such as 60s"),
+        (["-m", random_model, "-m", random_model, "--lexicon", "x"], 2, "a lexicon or glossary is for one direction"),
+    ):
+        result = nmtalign("serve", "--port", 0, *arguments, check=False)
+        assert (result.returncode, result.stdout) == (code, b""), arguments
+        assert message in result.stderr.decode()
+        assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+def test_the_documented_requests(random_model, tmp_path):
+    """The shell code of the section in details.md works, and each request has an answer."""
+    page = (Path(nmtalign_package.__file__).parent / "docs" / "details.md").read_text(encoding="utf-8")
+    code = page.split("\n## Serving\n")[1].split("```sh\n")[1].split("```")[0]
+    (tmp_path / "model").symlink_to(random_model)
+    environment = environment_with_nmtalign(tmp_path)
+    result = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code + "wait"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(answers) == code.count("curl")
+    assert answers[0]["translatedText"]
+    assert len(answers[1]["alternatives"]) == 2
+    assert (answers[2]["id"], answers[2]["tokens"][0]) == (7, "Le")
+    assert answers[3][0]["target"] == ["Le", "chat", "dort", "."]
+    assert answers[4]["status"] == "ok"
+
+
+def test_a_missing_library_is_named(random_model, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setattr(sys, "argv", ["nmtalign", "serve", "-m", str(random_model)])
+    with pytest.raises(SystemExit) as ended_with:
+        main()
+    assert ended_with.value.code == 2
+    assert capsys.readouterr().err == (
+        'nmtalign: error: a server needs Starlette and uvicorn: pip install "nmtalign[serve]"\n'
+    )

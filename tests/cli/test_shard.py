@@ -1,0 +1,120 @@
+"""`--shard I/N` of translate and align: blocks of the input, whose outputs one after the other are the complete one."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from helpers.command_line import run_nmtalign
+
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.core.devices import products_are_reproducible
+from nmtalign.errors import UsageError
+from nmtalign.text.shard import Shard
+
+LINES = ["the fox sees a red boat .", "", "a boat", "the fox", "red", "the the a .", "fox boat fox", "a", "sees ."]
+FORMS = [(), ("--n-best", "2", "--format", "json"), ("--n-best", "2"), ("--sample", "--n-best", "2")]
+
+
+def assert_same(found: str, expected: str) -> None:
+    """Requires equal texts; where products depend on the rows of a batch, equal log-probabilities within rounding."""
+    if products_are_reproducible():
+        assert found == expected
+    number = re.compile(r"(-\d+\.\d+)")
+    ours, theirs = number.split(found), number.split(expected)
+    assert ours[::2] == theirs[::2]
+    assert [float(text) for text in ours[1::2]] == pytest.approx([float(text) for text in theirs[1::2]], abs=1e-5)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Two files of the same 9 lines, one of them compressed, and their translations."""
+    text = "".join(f"{line}\n" for line in LINES)
+    (tmp_path / "in.en").write_text(text)
+    (tmp_path / "more.en.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "out.fr").write_text("le renard voit\n" * 9)
+    (tmp_path / "prefix").write_text("".join(f"{word}\n" for word in ["le", "", "un", "renard", "", "."] * 3))
+    return tmp_path
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 40])
+@pytest.mark.parametrize("lines", [0, 1, 9, 1000])
+def test_blocks_are_equal_and_cover_all_lines(lines: int, count: int) -> None:
+    blocks = [Shard(number, count).block(lines) for number in range(1, count + 1)]
+    assert [line for block in blocks for line in block] == list(range(lines))
+    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "٣/٤", "1/99999999999"]
+)
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give I/N"):
+        Shard.parse(text)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0].strip("-") if form else "text")
+def test_the_translations_of_all_blocks_in_order_are_those_of_the_text(random_model, texts, inside, form) -> None:
+    arguments = "-m", random_model, "--beam", 3, *form, "--prefix-file", "prefix", "in.en", "more.en.gz"
+    whole = inside(*arguments).stdout.decode()
+    assert whole.count("\n") >= 18
+    for count in (4, 25):
+        parts = [inside(*arguments, "--shard", f"{number}/{count}").stdout for number in range(1, count + 1)]
+        assert_same(b"".join(parts).decode(), whole)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0].strip("-") if form else "text")
+def test_a_block_that_was_cut_off_is_continued(random_model, texts, inside, form) -> None:
+    arguments = "-m", random_model, "--beam", 3, *form, "in.en", "--shard", "2/2", "-o", "part"
+    assert inside(*arguments).returncode == 0
+    whole = (texts / "part").read_bytes()
+    (texts / "part").unlink()
+    (texts / "part.partial").write_bytes(whole[: len(whole) // 2])
+    done = inside(*arguments, "--resume")
+    assert (done.returncode, b"differently" in done.stderr) == (0, False)
+    assert (texts / "part").read_bytes() == whole
+    assert b"already done: it contains the translations of all 5 lines" in inside(*arguments, "--resume").stderr
+
+
+def test_an_empty_block_has_an_empty_output(random_model, texts, inside) -> None:
+    done = inside("-m", random_model, "in.en", "--shard", "1/20", "-o", "part", "--resume")
+    assert (done.returncode, (texts / "part").read_bytes()) == (0, b"")
+
+
+def test_saved_alignments_are_numbered_as_in_the_text(random_model, texts, inside) -> None:
+    arguments = "-m", random_model, "in.en", "-o", "part", "--save-alignments", "part.h5"
+    assert inside(*arguments, "--shard", "2/3").returncode == 0
+    with AlignmentFile(texts / "part.h5") as alignments:
+        assert [record.sentence_id for record in alignments] == [3, 4, 5]
+
+
+def test_a_pipe_has_no_blocks_but_a_file_on_stdin_has(random_model, texts) -> None:
+    arguments = "translate", "-m", random_model, "--shard", "1/3", "-q"
+    done = run_nmtalign(*arguments, cwd=texts, stdin=b"the fox\n")
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == [
+        "nmtalign: error: a shard needs files, because their lines are counted first: standard input is a pipe"
+    ]
+    assert run_nmtalign(*arguments, texts / "in.en", cwd=texts).stdout.count(b"\n") == 3
+
+
+def test_the_links_of_all_blocks_in_order_are_those_of_the_text(random_model, texts) -> None:
+    def align(*arguments):
+        return run_nmtalign("align", "in.en", "out.fr", "-m", random_model, "-q", *arguments, cwd=texts)
+
+    whole = align("--pharaoh").stdout
+    assert whole.count(b"\n") == 9
+    assert b"".join(align("--pharaoh", "--shard", f"{number}/4").stdout for number in range(1, 5)) == whole
+    assert align("-o", "part.h5", "--shard", "2/3").returncode == 0
+    with AlignmentFile(texts / "part.h5") as alignments:
+        assert [record.sentence_id for record in alignments] == [3, 4, 5]
+    (texts / "gold").write_text("0-0\n" * 9)
+    for arguments, code, message in (
+        (("--shard", "1/2", "--gold", "gold"), 2, b"--gold has the links of all pairs"),
+        (("--shard", "2/1"), 2, b"give I/N"),
+    ):
+        done = align(*arguments)
+        assert (done.returncode, done.stderr.count(b"\n"), message in done.stderr) == (code, 1, True)
+    (texts / "out.fr").write_text("le renard voit\n" * 8)
+    done = align("--pharaoh", "--shard", "1/3")
+    assert (done.returncode, done.stdout, b"has no line 9" in done.stderr) == (3, b"", True)

@@ -1,0 +1,135 @@
+"""`prep --clean` and sentences that are set aside: each noisy pair is counted under its reason, and no set leaks."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from nmtalign.data.cleaning import Cleaner, bare
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import PrepConfig
+
+LANGUAGES = ("en", "fr")
+Pairs = list[tuple[str, str]]
+WORDS = ("red", "green", "old", "small", "quiet", "round", "tall", "blue", "white", "poor")
+MOTS = ("rouge", "verte", "vieille", "petite", "calme", "ronde", "haute", "bleue", "blanche", "pauvre")
+GOOD = [
+    (f"The {WORDS[i]} {WORDS[j]} house is by the river.", f"La maison {MOTS[i]} {MOTS[j]} est au bord de l'eau.")
+    for i in range(10)
+    for j in range(10)
+]
+NOISE = {
+    "broken text": [
+        ("It was summer.", "C'Ã©tait l'Ã©tÃ©."),
+        ("A \ufffd dog.", "Un chien."),
+        ("A\x07 cat.", "Un chat."),
+    ],
+    "no letters": [("1990", "1990"), ("- ...", "Un point.")],
+    "copy": [("Introduction to the work", "Introduction to the work."), ("ACME 12", "Acme")],
+    "wrong script": [("Привет, как дела?", "Bonjour, comment ça va ?"), ("How are you?", "Τι κάνεις σήμερα;")],
+    "markup": [("<a href='x.html'><b>go</b></a>", "<a href='x.html'><b>va</b></a>"), ("www.a.org", "Le site")],
+    "length ratio": [("Yes.", "Oui, et c'est pourquoi nous avons décidé de partir demain matin très tôt.")],
+    "near-duplicate": [("the RED red house is by the river 7!", "La maison rouge rouge est au bord de l'eau, 7")],
+}
+
+
+def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.fr"
+    for number, path in enumerate(paths):
+        path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
+    return paths
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def cleaned(folder: Path, train: Pairs, dev: Pairs | None = None, **settings: object) -> dict[str, int]:
+    config = PrepConfig(clean=True, workers=1, **settings)  # type: ignore[arg-type]
+    others = write_pairs(folder, "dev", dev) if dev else None
+    summary = prepare(write_pairs(folder, "train", train), folder / "data", config, LANGUAGES, others, force=True)
+    return dict(summary.splits["train"].dropped)
+
+
+def test_each_filter_drops_its_noise_and_nothing_else(tmp_path: Path) -> None:
+    mixed = [*GOOD, *(pair for pairs in NOISE.values() for pair in pairs)]
+    random.Random(1).shuffle(mixed)
+    counts = {name: count for name, count in cleaned(tmp_path, mixed).items() if count}
+    assert counts == {name: len(pairs) for name, pairs in NOISE.items()}
+    assert cleaned(tmp_path, GOOD) == dict.fromkeys(cleaned(tmp_path, GOOD), 0)
+
+
+def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path: Path) -> None:
+    noisy = [(GOOD[3][0].upper(), "autre chose"), ("1990", "1990"), ("x", "x"), ("", "")]
+    assert cleaned(tmp_path, GOOD, noisy)["in dev or test"] == 1
+    assert json.loads((tmp_path / "data/summary.json").read_text("utf-8"))["splits"]["dev"]["kept"] == len(noisy)
+
+
+def test_a_language_outside_the_table_has_the_script_of_its_text(tmp_path: Path) -> None:
+    sample = [("ᐃᓄᒃᑎᑐᑦ ᐅᖃᐅᓯᖅ", "one text")] * 9 + [("one", "another")]
+    cleaner = Cleaner(("iu", "en"), sample)
+    reasons = [cleaner.reason(pair, (bare(pair[0]), bare(pair[1]))) for pair in sample[-2:]]
+    assert reasons == ["", "wrong script"]
+    serbian = Cleaner(("uk", "en"), [("dobar dan", "good day")])  # text that is written in another script
+    assert serbian.reason(("dobro jutro", "good morning"), ("dobrojutro", "goodmorning")) == ""
+    japanese = ("日本語のテキストです", "this is a text in Japanese")
+    assert Cleaner(("ja", "en"), [japanese]).reason(japanese, (bare(japanese[0]), bare(japanese[1]))) == ""
+
+
+def test_letters_keep_their_marks() -> None:
+    assert bare("E\u0301te\u0301 1990, «हिन्दी» — ÉTÉ!") == "e\u0301te\u0301हिन्दीété"
+
+
+@pytest.mark.parametrize("vocabulary", ["word", "bpe"])
+def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path: Path, vocabulary: str) -> None:
+    pairs = [*GOOD, *(("Yes.", f"Oui, {i}.") for i in range(20)), *GOOD[:30], ("", "x")]
+    config = PrepConfig(dev_lines=20, test_lines=15, workers=1, vocabulary=vocabulary, size="90")  # type: ignore[arg-type]
+    texts = write_pairs(tmp_path, "train", pairs)
+    summary = prepare(texts, tmp_path / "data", config, LANGUAGES)
+    sets = {}
+    for name in ("dev", "test"):
+        sides = [(tmp_path / f"data/{name}.{one}").read_text("utf-8").splitlines() for one in LANGUAGES]
+        sets[name] = list(zip(*sides, strict=True))
+        assert all(pair in pairs for pair in sets[name])
+    drawn = sets["dev"] + sets["test"]
+    assert (len(sets["dev"]), len(sets["test"]), len(set(drawn))) == (20, 15, 35)
+    rest = [p for p in pairs if p[0] and p[0] not in {s for s, _ in drawn} and p[1] not in {t for _, t in drawn}]
+    train = summary.splits["train"]
+    assert (train.pairs, train.kept, train.dropped["set aside"]) == (len(pairs), len(rest), 35)
+    assert train.dropped["in dev or test"] == len(pairs) - 1 - 35 - len(rest)
+    assert {name: split.kept for name, split in summary.splits.items()} == {"train": len(rest), "dev": 20, "test": 15}
+    prepare(texts, tmp_path / "again", config, LANGUAGES)
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "again")
+
+
+def test_near_duplicates_of_sets_that_are_set_aside_are_dropped_with_clean(tmp_path: Path) -> None:
+    pairs = [pair for source, target in GOOD for pair in ((source, target), (source.upper() + " 1", target + " !"))]
+    counts = cleaned(tmp_path, pairs, dev_lines=10)
+    assert (counts["near-duplicate"], counts["set aside"], counts["in dev or test"]) == (100, 10, 0)
+
+
+def test_what_cannot_be_set_aside(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", GOOD)
+    with pytest.raises(
+        UsageError, match="dev_lines = 90 does not go with test_lines = 10: too large for 100 different"
+    ):
+        prepare(texts, tmp_path / "data", PrepConfig(dev_lines=90, test_lines=10), LANGUAGES)
+    with pytest.raises(UsageError, match="dev_lines = 5: there is a dev text, too"):
+        prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, texts)
+    assert not (tmp_path / "data").exists()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/dev.en").write_text("mine\n")
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"data/dev\.en: would be replaced by the dev set"):
+            prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, force=force)
+    (tmp_path / "data/dev.en").unlink()
+    for lines in (5, 6):
+        prepare(texts, tmp_path / "data", PrepConfig(dev_lines=lines), LANGUAGES, force=True)  # it may replace its own
+        assert len((tmp_path / "data/dev.en").read_text().splitlines()) == lines
+
+
+def test_new_settings_at_their_defaults_are_not_recorded() -> None:
+    assert set(PrepConfig(dev_lines=3).identity()) - set(PrepConfig().identity()) == {"dev_lines"}
+    assert not {"clean", "dev_lines", "test_lines", "columns", "workers"} & set(PrepConfig().identity())

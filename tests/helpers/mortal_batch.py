@@ -1,0 +1,62 @@
+"""A TranslateBatch whose process is killed once, in the middle of a run; and a program that runs an example with it.
+
+`python mortal_batch.py ENGINE FOLDER EXAMPLE ARGUMENTS...` runs a script on a local cluster of two workers. Each worker
+process that translates leaves a file with its number in FOLDER.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import nmtalign
+
+FATAL_ID = 700
+
+
+class MortalBatch(nmtalign.TranslateBatch):
+    """Ends its process with SIGKILL when it has translated row FATAL_ID for the first time, before it returns it."""
+
+    def __init__(self, *arguments, **settings):
+        super().__init__(*arguments, **settings)
+        self.folder = Path(os.environ["WORKERS"])
+
+    def __call__(self, batch):
+        result = super().__call__(batch)
+        (self.folder / str(os.getpid())).touch()
+        if FATAL_ID in list(batch["id"]):
+            try:
+                (self.folder / "killed").touch(exist_ok=False)
+            except FileExistsError:
+                return result
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+
+def main(engine: str, folder: str, *arguments: str) -> None:
+    """Runs an example, in which this class replaces TranslateBatch."""
+    from helpers.mortal_batch import MortalBatch as Imported  # workers cannot import it from __main__
+
+    os.environ["WORKERS"] = folder
+    nmtalign.TranslateBatch = Imported
+    sys.argv = list(arguments)
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as short:  # names of sockets are short
+        if engine == "ray":
+            import ray
+
+            ray.init(
+                num_cpus=2,
+                include_dashboard=False,
+                object_store_memory=100 << 20,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=short,
+            )
+        runpy.run_path(arguments[0], run_name="__main__")
+        if engine == "ray":
+            ray.shutdown()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

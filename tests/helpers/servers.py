@@ -1,0 +1,94 @@
+"""A server of nmtalign in a thread of the test, and a client that asks it over a real connection."""
+
+import contextlib
+import json
+import math
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from nmtalign.serving.application import make_application
+from nmtalign.serving.http_server import HttpServer, bind
+from nmtalign.serving.served_models import ServedModels
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.serve_settings import ServeConfig
+from nmtalign.translating.translator import Translator
+
+PATIENCE = 120  # seconds: a busy machine is slow, and a server that hangs is found nevertheless
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Requires equal JSON; numbers may differ by the rounding of other batches, which MKL's strict mode excludes."""
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        assert_same(list(found.values()), list(expected.values()))
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, float):
+        assert math.isclose(found, expected, abs_tol=1e-3, rel_tol=1e-4)
+    else:
+        assert found == expected
+
+
+class Client:
+    """Asks a server; `ask` returns (status, value of the JSON, headers)."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.host, self.port = str(urlsplit(url).hostname), int(urlsplit(url).port or 0)
+
+    def raw(self, path: str, body: bytes | None = None, kind: str = "", method: str | None = None, **headers: str):
+        """(status, bytes, headers) of an address."""
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if kind:
+            headers["Content-Type"] = kind
+        request = urllib.request.Request(self.url + path, body, headers, method=method)  # noqa: S310
+        try:
+            with _DIRECT.open(request, timeout=PATIENCE) as reply:
+                return reply.status, reply.read(), reply.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read(), error.headers
+
+    def ask(self, path: str, value: Any = None, **query: Any) -> tuple[int, Any, Any]:
+        """Posts a value as JSON, or gets an address without one."""
+        body = None if value is None else json.dumps(value).encode()
+        status, found, headers = self.raw(path + (f"?{urlencode(query)}" if query else ""), body, "application/json")
+        return status, json.loads(found), headers
+
+    def lines(self, objects: list[Any], **query: Any) -> list[Any]:
+        """The results of /translate/json for one object per line."""
+        body = "".join(json.dumps(one) + "\n" for one in objects).encode()
+        status, found, _ = self.raw(f"translate/json?{urlencode(query)}", body, "application/x-ndjson")
+        assert status == 200, found
+        return [json.loads(line) for line in found.decode().splitlines()]
+
+
+@contextlib.contextmanager
+def serving(*folders: Path, translators=(), notes: list[str] | None = None, **settings: Any) -> Iterator[Client]:
+    """Serves models on a free port of this machine until the end of the block."""
+    loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders)]
+    config = ServeConfig(port=0, **settings)
+    with bind(config) as bound:
+        models = ServedModels(loaded, AlignConfig())
+        server = HttpServer(
+            make_application(models, config, (notes if notes is not None else []).append), config, bound
+        )
+        ready = threading.Event()
+        thread = threading.Thread(target=server.serve_until_stopped, args=(ready.set,))
+        thread.start()
+        try:
+            assert ready.wait(PATIENCE)
+            yield Client(server.url)
+        finally:
+            server.stop()
+            thread.join(PATIENCE)
+            assert not thread.is_alive()

@@ -1,0 +1,38 @@
+"""What the tests of the server share: a model for each direction."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+SOURCE = ["the", "fox", "sees", "a", "red", "boat", "."]
+TARGET = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
+
+
+def disturb(model) -> None:
+    for parameter in model.parameters():
+        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
+    model.readout.output_bias[0] -= 3  # words rather than none
+
+
+@pytest.fixture(scope="session")
+def english(tmp_path_factory, random_model_directory) -> Path:
+    """A random model, English to French."""
+    return random_model_directory(tmp_path_factory.mktemp("english"), SOURCE, TARGET, disturb)
+
+
+@pytest.fixture(scope="session")
+def french(tmp_path_factory, random_model_directory) -> Path:
+    """A random model, French to English."""
+    folder = random_model_directory(tmp_path_factory.mktemp("french"), TARGET, SOURCE, disturb, seed=4)
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"source_language": "fr", "target_language": "en"}
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def blind(tmp_path_factory, random_model_directory) -> Path:
+    """A random model without attention."""
+    return random_model_directory(tmp_path_factory.mktemp("blind"), SOURCE, TARGET, disturb, "none")

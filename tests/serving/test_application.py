@@ -1,0 +1,557 @@
+"""The addresses of the server, asked over real connections on this machine; the oracle is the command line."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from urllib.parse import urlencode
+
+import pytest
+from helpers.command_line import run_nmtalign
+from helpers.servers import PATIENCE, assert_same, serving
+
+from nmtalign import application
+from nmtalign.errors import UsageError
+from nmtalign.serving.served_models import ServedModels
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.translating.translator import Translator
+
+LINES = [
+    "the fox sees a red boat .",
+    "a boat",
+    "",
+    "the Fox & the boat sees.",
+    "unknown words here",
+    "a " * 30,
+    "The fox sees. A boat sees.",
+]
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def client(english, french):
+    with serving(english, french) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def translate(english, tmp_path_factory):
+    """The lines that `nmtalign translate` prints."""
+    folder = tmp_path_factory.mktemp("expected")
+
+    def run(lines, *options, model=english):
+        text = "".join(f"{line}\n" for line in lines).encode()
+        result = run_nmtalign("translate", "-m", model, "--threads", "1", "-q", *options, cwd=folder, stdin=text)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.decode().removesuffix("\n").split("\n")
+
+    return run
+
+
+# LibreTranslate
+
+
+def test_a_text_and_a_list_of_texts_as_libretranslate(client, translate):
+    expected = translate(LINES)
+    assert len(set(expected)) > 3
+    status, found, headers = client.ask("translate", {"q": LINES[0], "source": "en", "target": "fr", "api_key": "x"})
+    assert (status, found) == (200, {"translatedText": expected[0]})
+    assert headers["content-type"] == "application/json"
+    assert "access-control-allow-origin" not in headers
+    _, found, _ = client.ask("translate", {"q": LINES, "source": "en", "target": "fr", "format": "text"})
+    assert found == {"translatedText": expected}
+    _, found, _ = client.ask("translate", {"q": "\r\n".join(LINES), "source": "en", "target": "fr"})
+    assert found == {"translatedText": "\n".join(expected)}
+    assert client.ask("translate", {"q": [], "source": "en", "target": "fr"})[1] == {"translatedText": []}
+
+
+@pytest.mark.parametrize("kind", [FORM, f"{FORM}; charset=utf-8"])
+def test_a_form_as_libretranslate(client, translate, kind):
+    fields = {"q": LINES[3], "source": "en", "target": "fr", "alternatives": ""}
+    _, found, _ = client.raw("translate", urlencode(fields).encode(), kind)
+    assert json.loads(found) == {"translatedText": translate(LINES)[3]}
+    fields["q"] = LINES[:2]
+    _, found, _ = client.raw("translate", urlencode(fields, doseq=True).encode(), kind)
+    assert json.loads(found) == {"translatedText": translate(LINES)[:2]}
+
+
+def test_alternatives_are_those_of_the_n_best_list(client, translate):
+    body = {"q": [LINES[0], LINES[1]], "source": "en", "target": "fr", "alternatives": 3}
+    _, found, _ = client.ask("translate", body)
+    lists = [json.loads(line)["n_best"] for line in translate(LINES[:2], "--n-best", "4", "--format", "json")]
+    texts = [[entry["translation"] for entry in entries] for entries in lists]
+    assert found["translatedText"] == [entries[0] for entries in texts]
+    assert found["alternatives"] == [list(dict.fromkeys(entries))[1:] for entries in texts]
+    _, found, _ = client.ask("translate", {**body, "q": LINES[0]})
+    assert found["alternatives"] == list(dict.fromkeys(texts[0]))[1:]
+
+
+def test_the_direction_is_that_of_the_request(client, translate, french):
+    line = "le renard voit un bateau rouge ."
+    _, found, _ = client.ask("translate", {"q": line, "source": "fr", "target": "en"})
+    assert found == {"translatedText": translate([line], model=french)[0]}
+    _, found, _ = client.ask("translate", {"q": line, "source": "fr-CA", "target": "English"})
+    assert found == {"translatedText": translate([line], model=french)[0]}
+
+
+def test_the_language_is_detected(client, translate, french):
+    english_line, french_line = "the fox sees a boat", "le renard voit un bateau"
+    _, found, _ = client.ask("detect", {"q": french_line.split()})
+    assert found[0] == {"confidence": 100.0, "language": "fr"}
+    assert found[1] == {"confidence": 0.0, "language": "en"}
+    _, found, _ = client.ask("translate", {"q": french_line, "source": "auto", "target": "en"})
+    expected = translate([french_line], model=french)[0]
+    assert found == {"translatedText": expected, "detectedLanguage": {"confidence": 100.0, "language": "fr"}}
+    _, found, _ = client.ask("translate", {"q": [english_line] * 2, "source": "auto", "target": "fr"})
+    assert found["translatedText"] == translate([english_line] * 2)
+    assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
+
+
+def test_languages_as_libretranslate(client):
+    _, found, _ = client.ask("languages")
+    assert found == [
+        {"code": "en", "name": "English", "targets": ["fr"]},
+        {"code": "fr", "name": "French", "targets": ["en"]},
+    ]
+
+
+def test_a_real_client_of_libretranslate(client, translate, monkeypatch):
+    api = pytest.importorskip("libretranslatepy").LibreTranslateAPI(client.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert api.translate(LINES[0], "en", "fr", timeout=PATIENCE) == translate(LINES)[0]
+    assert api.detect("le bateau")[0]["language"] == "fr"
+    assert {one["code"] for one in api.languages()} == {"en", "fr"}
+
+
+# JSON lines and alignments
+
+
+OBJECTS = [
+    {"text": LINES[0], "prefix": "le bateau", "reviewer": "Ann"},
+    {"source": LINES[1], "phrases": ["rouge"], "id": "x7"},
+    {"text": ""},
+    {"text": LINES[3], "constraints": ["un", "voit"], "prefix": None},
+]
+
+
+def test_json_lines_are_those_of_the_command(client, translate):
+    lines = [json.dumps(one) for one in OBJECTS]
+    expected = translate(lines, "--input-format", "json", "--format", "json")
+    direction = {"source": "en", "target": "fr"}
+    body = "".join(f"{line}\n" for line in lines).encode()
+    status, found, _ = client.raw(f"translate/json?{urlencode(direction)}", body)
+    assert status == 200
+    objects = [json.loads(line) for line in expected]
+    assert_same([json.loads(line) for line in found.decode().splitlines()], objects)
+    _, found, _ = client.ask("translate/json", OBJECTS, **direction)
+    assert_same(found, objects)
+    pretty = json.dumps(OBJECTS[0], indent=2).encode()
+    _, found, _ = client.raw(f"translate/json?{urlencode(direction)}", pretty)
+    assert_same([json.loads(line) for line in found.decode().splitlines()], objects[:1])
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ({"beam": 1}, ["--beam", "1"]),
+        (
+            {"beam": 4, "n_best": 3, "length_penalty": "0.3"},
+            ["--beam", "4", "--n-best", "3", "--length-penalty", "0.3"],
+        ),
+        ({"alignment": "soft", "word_scores": "true"}, ["--alignment", "soft", "--word-scores"]),
+        ({"alignment": "hard", "search": "paper"}, ["--alignment", "hard", "--search", "paper"]),
+        ({"replace_unk": "true", "tokenized": "true"}, ["--replace-unk", "--tokenized"]),
+        ({"split_sentences": "true"}, ["--split-sentences"]),
+        ({"sample": "true", "seed": 3, "n_best": 20}, ["--sample", "--seed", "3", "--n-best", "20"]),
+    ],
+)
+def test_settings_of_a_request_are_those_of_the_command(client, translate, query, options):
+    expected = [json.loads(line) for line in translate(LINES, "--format", "json", *options)]
+    assert_same(client.lines([{"text": line} for line in LINES], source="en", target="fr", **query), expected)
+
+
+PAIRS = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red boat", "un bateau rouge"), ("", "le")]
+
+
+@pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "weights": "float32"}])
+def test_alignments_are_those_of_the_command(client, english, tmp_path, options):
+    for number, name in enumerate(("a.en", "a.fr")):
+        (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in PAIRS))
+    flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+    assert run_nmtalign("align", "a.en", "a.fr", "-m", english, *flags, cwd=tmp_path).returncode == 0
+    result = run_nmtalign("export", "alignments.h5", "--format", "json", cwd=tmp_path)
+    expected = [json.loads(line) for line in result.stdout.decode().splitlines()]
+    assert any(one["links"] for one in expected)
+    objects = [{"source": source, "target": target} for source, target in PAIRS]
+    query = {"source": "en", "target": "fr", **options}
+    status, found, _ = client.ask("align", objects, **query)
+    assert status == 200
+    assert_same(found, expected)
+    body = "".join(json.dumps(one) + "\n" for one in objects).encode()
+    _, found, _ = client.raw(f"align?{urlencode(query)}", body)
+    assert_same([json.loads(line) for line in found.decode().splitlines()], expected)
+
+
+def test_health(client, english):
+    from nmtalign import __version__
+    from nmtalign.model_directory import load_model
+
+    _, found, _ = client.ask("health")
+    assert (found["status"], found["version"], found["requests"], found["lines"]) == ("ok", __version__, 0, 0)
+    assert found["models"][0] == {
+        "source": "en",
+        "target": "fr",
+        "hash": load_model(english).hash,
+        "alignments": True,
+    }
+    assert str(english) not in json.dumps(found)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, '"q" is missing'),
+        ({"text": "a"}, "/translate/json"),
+        ({"q": "a", "target": "fr"}, '"source" and "target" must be languages'),
+        ({"q": "a", "source": "en", "target": "de"}, "no model translates en-de; the models are en-fr, fr-en"),
+        ({"q": "a", "source": "auto", "target": "\ud800"}, "is not a language"),
+        ({"q": 3, "source": "en", "target": "fr"}, '"q" is a number'),
+        ({"q": ["a", None], "source": "en", "target": "fr"}, '"q" is null'),
+        ({"q": {"a": 1}, "source": "en", "target": "fr"}, '"q" is an object'),
+        ({"q": "a", "source": ["en"], "target": "fr"}, '"source" is a list'),
+        ({"q": "<b>", "source": "en", "target": "fr", "format": "html"}, '"format" must be "text"'),
+        ({"q": "a", "source": "en", "target": "fr", "alternatives": -1}, '"alternatives" must be a number'),
+        ({"q": "a", "source": "en", "target": "fr", "alternatives": True}, '"alternatives" must be a number'),
+        ({"q": "a", "source": "en", "target": "fr", "alternatives": 10**6}, "must be at most"),
+        (["a"], "not an object"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
+    status, found, _ = client.ask("translate", value)
+    assert status == 400
+    assert list(found) == ["error"]
+    assert message in found["error"]
+    assert "\n" not in found["error"]
+    assert "Traceback" not in found["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("translate", b"", "not JSON"),
+        ("translate", b"{", "not JSON"),
+        ("translate", b'{"q": NaN}', "NaN is no number"),
+        ("translate", b"[" * 100_000, "nested too deeply"),
+        ("translate", b'{"q": ' + b"9" * 5000 + b"}", "too many digits"),
+        ("translate", b"caf\xe9", "not UTF-8: byte 0xe9 at position 3"),
+        ("translate/json", b"", "the body is empty"),
+        ("translate/json", b'{"text": "a"}\nnonsense\n', "line 2: not JSON"),
+        ("translate/json", b'{"text": "a"}\n{"texts": "a"}\n', 'line 2: the object has no "text"'),
+        ("translate/json", b'[{"text": "a"}, 7]', "entry 2: a number, not an object"),
+        ("translate/json", b'{"text": ["a"]}', 'line 1: "text" is a list'),
+        ("translate/json", b'"a"', "line 1: a text, not an object"),
+        ("align", b'{"source": "a"}', "line 1: not a pair"),
+        ("align", b'{"source": "a", "target": 3}', 'line 1: "target" is a number'),
+        ("translate/json?beams=3", b'{"text": "a"}', "unknown setting 'beams'; the nearest known one is 'beam'"),
+        ("translate/json?beam=0", b'{"text": "a"}', "request: beam = 0: must be at least 1"),
+        ("translate/json?beam=x", b'{"text": "a"}', "must be a whole number"),
+        ("translate/json?beam=101", b'{"text": "a"}', "must be at most 100"),
+        ("translate/json?n_best=20", b'{"text": "a"}', "at most as many translations as the beam is wide"),
+        ("translate/json?sample=yes", b'{"text": "a"}', "must be true or false"),
+        ("translate/json?lexicon=/etc/passwd", b'{"text": "a"}', "unknown setting 'lexicon'"),
+        ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
+        ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
+        ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
+    ],
+)
+def test_malformed_and_hostile_bodies(client, path, body, message):
+    direction = "" if path == "translate" else f"{'&' if '?' in path else '?'}source=en&target=fr"
+    status, found, _ = client.raw(path + direction, body, "application/json")
+    assert status == 400, found
+    error = json.loads(found)
+    assert list(error) == ["error"]
+    assert message in error["error"]
+
+
+def test_other_refusals(client):
+    assert client.ask("nothing")[0] == 404
+    assert client.raw("translate")[0] == 405
+    assert client.raw("translate", b"x", "multipart/form-data; boundary=x")[0] == 415
+    assert client.raw("translate", b"q=%FF", FORM)[0] == 400
+    status, found, _ = client.raw("translate/json", b'{"text": "a"}')
+    assert (status, json.loads(found)["error"][:18]) == (400, "several models fit")
+    status, found, _ = client.raw("translate/../../../etc/passwd")
+    assert status == 404
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1@evil", ""])
+def test_other_host_names_are_refused(client, host):
+    """A page of a stranger, whose name begins to mean this machine, reaches nothing."""
+    assert client.raw("health", Host=host)[0] == 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:5000", "LOCALHOST:99"])
+def test_the_names_of_this_machine_are_accepted(client, host):
+    assert client.raw("health", Host=host)[0] == 200
+
+
+def test_names_that_are_allowed(english):
+    with serving(english, allowed_hosts="translate.example, *.inside.example") as client:
+        assert [client.raw("health", Host=host)[0] for host in ("translate.example", "a.inside.example:9")] == [
+            200,
+            200,
+        ]
+        assert client.raw("health", Host="example")[0] == 400
+
+
+def test_limits_of_size(english):
+    with serving(english, max_body="4K", max_lines=3, max_characters=50) as client:
+        language = {"source": "en", "target": "fr"}
+        assert client.ask("translate", {"q": ["a"] * 3, **language})[0] == 200
+        status, found, _ = client.ask("translate", {"q": ["a"] * 4, **language})
+        assert (status, found) == (413, {"error": "4 lines: send at most 3 in one request"})
+        status, found, _ = client.ask("translate", {"q": "a\n" + "a" * 51, **language})
+        assert (status, found) == (413, {"error": "line 2: longer than 50 characters"})
+        for size in (5000, 3_000_000):
+            status, found, _ = client.ask("translate", {"q": "a" * size, **language})
+            assert (status, found) == (413, {"error": "the body is larger than 4096 bytes"})
+        status, found, _ = client.ask("align", {"source": "a", "target": "b" * 51})
+        assert status == 413
+        status, found, _ = client.ask("translate/json", {"text": "a", "prefix": "b" * 1001})
+        assert (status, found["error"][:7]) == (413, "line 1:")
+        status, found, _ = client.ask("translate/json", {"text": "a", "phrases": ["b" * 10] * 150})
+        assert (status, found["error"][:8]) == (413, "line 1: ")
+        assert client.ask("health")[0] == 200
+
+
+def test_alignments_that_are_too_large_are_refused(english):
+    with serving(english) as client:
+        line = {"text": "the " * 2000, "source": "the " * 2000, "target": "le " * 3000}
+        for path in ("translate/json?alignment=soft", "align?weights=float32"):
+            status, found, _ = client.ask(path, line)
+            assert (status, found["error"][:35]) == (413, "the alignments would be too large; "), path
+        assert client.ask("translate/json?alignment=soft", {"text": "the fox"})[0] == 200
+
+
+def test_a_declared_length_that_is_too_large_is_not_read(english):
+    with serving(english) as client, socket.create_connection((client.host, client.port), PATIENCE) as connection:
+        connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")
+        assert b" 413 " in connection.recv(1000)
+
+
+def test_a_model_without_attention(blind):
+    with serving(blind) as client:
+        assert client.ask("health")[1]["models"][0]["alignments"] is False
+        assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
+        for path in ("align", "translate/json?alignment=soft"):
+            status, found, _ = client.ask(path, {"source": "a", "target": "b", "text": "a"})
+            assert (status, found["error"][:27]) == (400, "this model has no attention")
+
+
+def test_two_models_of_one_direction_and_none(english):
+    translator = Translator.load(english, device="cpu")
+    with pytest.raises(UsageError, match="one model per direction"):
+        ServedModels([translator, translator], AlignConfig())
+    with pytest.raises(UsageError, match="no model"):
+        ServedModels([], AlignConfig())
+
+
+def test_the_application_from_python(english, blind):
+    """It is an ASGI application with keyword arguments for the settings of section [serve]."""
+    with pytest.raises(UsageError, match=r"application: unknown setting 'max_bdy'"):
+        application([Translator.load(blind)], max_bdy="1K")
+    with pytest.raises(UsageError, match=r"allowed_hosts = \"a\*b\": give names such as translate.example"):
+        application([Translator.load(blind)], allowed_hosts="a*b")
+    with pytest.raises(UsageError, match='max_body = "x"'):
+        application([Translator.load(blind)], max_body="x")
+    app = application([Translator.load(english, device="cpu", beam=2)], allowed_hosts="inside.example", max_lines=1)
+    sent: list[dict] = []
+
+    async def ask(path, body, host=b"inside.example"):
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive():
+            found = next(messages, None)
+            return found if found else await asyncio.sleep(PATIENCE)
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", host)], "query_string": b""}
+        await app({**scope, "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}, receive, send)
+        return sent[-2]["status"], sent[-1]["body"]
+
+    line = LINES[0]
+    status, body = asyncio.run(ask("/translate/json", json.dumps({"text": line}).encode()))
+    assert status == 200
+    assert (
+        json.loads(body)["translation"] == next(Translator.load(english, device="cpu").translate([line], beam=2)).text
+    )
+    assert asyncio.run(ask("/translate/json", b'[{"text": "a"}, {"text": "b"}]'))[0] == 413
+    assert asyncio.run(ask("/translate/json", b"", b"elsewhere.example"))[0] == 400
+
+
+# Time
+
+
+class Held(Translator):
+    """A translator that waits before each batch until `free` is set; `batches` records the lines."""
+
+    def hold(self):
+        self.free, self.begun, self.batches = threading.Event(), threading.Event(), []
+        return self
+
+    def changed(self, settings, origin="x"):
+        return self
+
+    def translate(self, lines, **settings):
+        self.batches.append([line.text for line in lines])
+        self.begun.set()
+        assert self.free.wait(PATIENCE)
+        return super().translate(lines)
+
+
+@pytest.fixture
+def held(english, monkeypatch):
+    """A translator whose batches wait."""
+    found = Held.load(english, device="cpu").hold()
+    monkeypatch.setattr("nmtalign.serving.served_models.Translator", lambda *arguments: found)
+    yield found
+    found.free.set()
+
+
+def in_thread(work):
+    """Starts work; returns a function that waits for its result."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+
+    def result():
+        thread.join(PATIENCE)
+        return results[0]
+
+    return result
+
+
+def text_request(line):
+    return {"q": line, "source": "en", "target": "fr"}
+
+
+def test_requests_that_wait_are_translated_together(held, english):
+    with serving(translators=[held]) as client:
+        first = in_thread(lambda: client.ask("translate", text_request("a")))
+        assert held.begun.wait(PATIENCE)
+        others = [in_thread(lambda line=line: client.ask("translate", text_request(line))) for line in LINES[:2] * 5]
+        while client.ask("health")[1]["requests"] < 11:
+            time.sleep(0.01)
+        held.free.set()
+        assert first()[0] == 200
+        assert all(one()[0] == 200 for one in others)
+    assert list(map(len, held.batches)) == [1, 10]
+
+
+def test_overload_is_refused_and_passes(held):
+    with serving(translators=[held], max_queue=3) as client:
+        first = in_thread(lambda: client.ask("translate", text_request("a")))
+        assert held.begun.wait(PATIENCE)
+        second = in_thread(lambda: client.ask("translate", text_request("a\nb")))
+        while client.ask("health")[1]["lines"] < 3:
+            time.sleep(0.01)
+        status, found, headers = client.ask("translate", text_request("a"))
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert found == {"error": "the server has too much to do; try again later"}
+        held.free.set()
+        assert (first()[0], second()[0]) == (200, 200)
+        assert client.ask("translate", text_request("a"))[0] == 200
+
+
+def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
+    with serving(translators=[held], time_limit="1s") as client:
+        first = in_thread(lambda: client.ask("translate", text_request("first")))
+        assert held.begun.wait(PATIENCE)
+        status, found, _ = client.ask("translate", text_request("late"))
+        assert (status, found["error"][:27]) == (504, "no result within 1 seconds;")
+        assert first()[0] == 504
+        assert client.ask("health")[1]["lines"] == 0
+        held.free.set()
+        assert client.ask("translate", text_request("next"))[0] == 200
+    assert held.batches == [["first"], ["next"]]
+
+
+def test_the_request_of_a_client_that_has_gone_is_dropped(held):
+    with serving(translators=[held]) as client:
+        first = in_thread(lambda: client.ask("translate", text_request("first")))
+        assert held.begun.wait(PATIENCE)
+        body = json.dumps(text_request("gone")).encode()
+        with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+            head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body)
+            while client.ask("health")[1]["requests"] < 2:
+                time.sleep(0.01)
+        while client.ask("health")[1]["requests"] > 1:
+            time.sleep(0.01)
+        held.free.set()
+        assert first()[0] == 200
+    assert held.batches == [["first"]]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /translate HT",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HT",
+    ],
+    ids=["nothing", "a part of a line", "a part of the header", "a part of the body", "a chunk", "the next request"],
+)
+def test_a_connection_that_sends_too_slowly_is_closed(english, sent):
+    with serving(english, time_limit="1s") as client:
+        with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+            connection.sendall(sent)
+            received = b""
+            with_end = False
+            while not with_end:
+                try:
+                    part = connection.recv(10_000)
+                except ConnectionResetError:
+                    part = b""
+                received += part
+                with_end = not part
+        assert (b" 408 " in received) == (b"\r\n\r\n" in sent and b"health" not in sent)
+        assert client.ask("health")[0] == 200
+
+
+def test_an_error_inside_is_reported_without_details(english, monkeypatch):
+    def fail(self, lines):
+        raise RuntimeError("secret\x1b[31m of the machine")
+
+    monkeypatch.setattr("nmtalign.serving.served_models.LineTranslator.translate", fail)
+    notes: list[str] = []
+    with serving(english, notes=notes) as client:
+        status, found, _ = client.ask("translate", text_request("a"))
+    assert (status, found) == (500, {"error": "an error inside the server, which reports it"})
+    assert len(notes) == 1
+    assert notes[0].startswith("POST /translate: RuntimeError: secret")
+
+
+def test_a_server_that_ends_answers_what_waits(held):
+    with serving(translators=[held]) as client:
+        first = in_thread(lambda: client.ask("translate", text_request("a")))
+        assert held.begun.wait(PATIENCE)
+        threading.Timer(1, held.free.set).start()
+    assert first()[0] == 200
+
+
+def test_a_server_that_ends_drops_what_takes_too_long(held):
+    with serving(translators=[held], shutdown_time="1s") as client:
+        first = in_thread(lambda: client.ask("translate", text_request("a")))
+        assert held.begun.wait(PATIENCE)
+    status, found, _ = first()
+    assert (status, found) == (503, {"error": "the server is shutting down"})

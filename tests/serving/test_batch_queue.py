@@ -1,0 +1,154 @@
+"""The queue merges jobs of the same work, shares batches among them, and drops what nobody waits for."""
+
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+
+from nmtalign.serving.batch_queue import BatchQueue, QueueFullError
+
+SECONDS = 60
+
+
+class Recorder:
+    """Work that records its batches, and can be held."""
+
+    def __init__(self):
+        self.batches, self.free, self.begun = [], threading.Event(), threading.Event()
+        self.free.set()
+
+    def work(self, items):
+        self.begun.set()
+        assert self.free.wait(SECONDS)
+        self.batches.append(list(items))
+        if "bad" in items:
+            raise ValueError("a bad item")
+        return [f"<{item}>" for item in items]
+
+
+def submit(queue, recorder, *items, **more):
+    return queue.submit(recorder.work, items, [len(item) for item in items], **more)
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def queue():
+    found = BatchQueue(1000)
+    yield found
+    found.close()
+
+
+def held(queue, recorder):
+    """The future of a job that the thread works on until `recorder.free` is set."""
+    recorder.free.clear()
+    future = submit(queue, recorder, "first")
+    assert recorder.begun.wait(SECONDS)
+    return future
+
+
+def test_waiting_jobs_are_merged_and_each_gets_its_results(queue, recorder):
+    first = held(queue, recorder)
+    others = [submit(queue, recorder, *(f"{name}{place}" for place in range(3))) for name in "abc"]
+    recorder.free.set()
+    assert first.result(SECONDS) == ["<first>"]
+    assert [job.result(SECONDS) for job in others] == [[f"<{name}{place}>" for place in range(3)] for name in "abc"]
+    assert [len(batch) for batch in recorder.batches] == [1, 9]
+
+
+def test_a_small_job_does_not_wait_for_all_of_a_large_one(queue, recorder):
+    first = held(queue, recorder)
+    large = submit(queue, recorder, *(f"l{number}" for number in range(500)))
+    small = submit(queue, recorder, "s")
+    recorder.free.set()
+    assert large.result(SECONDS) == [f"<l{number}>" for number in range(500)]
+    assert small.result(SECONDS) == ["<s>"]
+    assert first.result(SECONDS)
+    assert "s" in recorder.batches[1]
+    assert max(map(len, recorder.batches)) <= 128
+
+
+def test_long_lines_make_small_batches(queue, recorder):
+    lines = ["x" * 15_000 + str(number) for number in range(4)]
+    assert submit(queue, recorder, *lines).result(SECONDS) == [f"<{line}>" for line in lines]
+    assert [len(batch) for batch in recorder.batches] == [2, 2]
+
+
+def test_other_work_takes_turns(queue, recorder):
+    other = Recorder()
+    first = held(queue, recorder)
+    large = submit(queue, recorder, *(f"l{number}" for number in range(300)))
+    different = submit(queue, other, "o")
+    different.add_done_callback(lambda future: recorder.batches.append(["other"]))
+    recorder.free.set()
+    assert large.result(SECONDS)
+    assert different.result(SECONDS) == ["<o>"]
+    assert first.result(SECONDS)
+    assert recorder.batches[2] == ["other"]
+
+
+def test_work_alone_is_not_merged(queue, recorder):
+    first = held(queue, recorder)
+    jobs = [submit(queue, recorder, *(f"{name}{place}" for place in range(200)), alone=True) for name in "ab"]
+    recorder.free.set()
+    assert all(len(job.result(SECONDS)) == 200 for job in [*jobs])
+    assert first.result(SECONDS)
+    assert [len(batch) for batch in recorder.batches] == [1, 200, 200]
+
+
+def test_one_bad_item_fails_only_its_job(queue, recorder):
+    first = held(queue, recorder)
+    good, bad, fine = (submit(queue, recorder, item) for item in ("good", "bad", "fine"))
+    recorder.free.set()
+    assert good.result(SECONDS) == ["<good>"]
+    assert fine.result(SECONDS) == ["<fine>"]
+    with pytest.raises(ValueError, match="bad item"):
+        bad.result(SECONDS)
+    assert first.result(SECONDS)
+    assert submit(queue, recorder, "after").result(SECONDS) == ["<after>"]
+
+
+def test_a_full_queue_refuses_and_recovers(recorder):
+    queue = BatchQueue(3)
+    first = held(queue, recorder)
+    two = submit(queue, recorder, "a", "b")
+    with pytest.raises(QueueFullError):
+        submit(queue, recorder, "c")
+    assert queue.size() == (2, 3)
+    recorder.free.set()
+    assert first.result(SECONDS)
+    assert two.result(SECONDS)
+    assert submit(queue, recorder, *"12345").result(SECONDS)  # larger than the queue, which is empty
+    assert queue.size() == (0, 0)
+    queue.close()
+
+
+def test_a_cancelled_job_is_dropped(queue, recorder):
+    first = held(queue, recorder)
+    dropped, kept = submit(queue, recorder, "dropped"), submit(queue, recorder, "kept")
+    assert dropped.cancel()
+    recorder.free.set()
+    assert kept.result(SECONDS)
+    assert first.result(SECONDS)
+    assert recorder.batches == [["first"], ["kept"]]
+
+
+def test_a_closed_queue_cancels_what_waits(recorder):
+    queue = BatchQueue(10)
+    first = held(queue, recorder)
+    waiting = submit(queue, recorder, "waiting")
+    queue.close()
+    recorder.free.set()
+    with pytest.raises(CancelledError):
+        waiting.result(SECONDS)
+    with pytest.raises(QueueFullError):
+        submit(queue, recorder, "later")
+    assert first.cancelled() or first.result(SECONDS)
+
+
+def test_no_items_need_no_work(queue, recorder):
+    assert submit(queue, recorder).result(SECONDS) == []
+    assert recorder.batches == []

@@ -1,0 +1,143 @@
+"""The page of `nmtalign serve` in a real headless browser; skipped where Debian's chromium is not installed."""
+
+import pytest
+from helpers import browser as driver
+from helpers.servers import serving
+
+from nmtalign.translating.translator import Translator
+
+pytestmark = [
+    pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),
+    pytest.mark.timeout(900),
+]
+
+LINE = "the fox sees a red boat ."
+HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
+
+
+@pytest.fixture(scope="module")
+def client(english, french):
+    with serving(english, french) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(english):
+    """The translation of a line, with its weights."""
+    return next(Translator.load(english, device="cpu").translate([LINE]))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with driver.Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def translate(browser, client, text):
+    """Opens the page, types a text and waits for its translation."""
+    browser.size(1200, 900)
+    browser.open(client.url)
+    browser.run("document.getElementById('text').value = arguments[0]", text)
+    browser.point("#translate", click=True)
+    browser.until("return !document.getElementById('translate').disabled && !document.getElementById('result').hidden")
+
+
+def texts(browser, selector):
+    return browser.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
+
+
+def weights(browser, side):
+    return browser.run(
+        "return [...document.querySelectorAll(`.words.${arguments[0]} .word`)]"
+        ".map(e => +e.style.getPropertyValue('--w'))",
+        side,
+    )
+
+
+def test_a_text_is_translated_and_a_word_shows_its_weights(browser, client, expected):
+    browser.requests()
+    translate(browser, client, LINE)
+    assert texts(browser, ".text") == [expected.text]
+    assert texts(browser, ".words.source .word") == list(expected.source_tokens)
+    assert texts(browser, ".words.target .word") == list(expected.tokens)
+    browser.point(".words.target .word", index=1)
+    browser.until("return document.querySelector('.words.target .chosen')")
+    assert weights(browser, "source") == pytest.approx(expected.alignment[1, :-1].tolist(), abs=1e-3)
+    browser.point(".words.source .word", index=2)
+    browser.until("return document.querySelector('.words.source .chosen')")
+    assert weights(browser, "target") == pytest.approx(expected.alignment[:-1, 2].tolist(), abs=1e-3)
+    assert not any(weights(browser, "source"))
+    asked = [url for url in browser.requests() if not url.startswith(("about:", "data:", "chrome"))]
+    assert [url for url in asked if not url.startswith(client.url)] == []
+    assert browser.log() == []
+
+
+def test_the_keyboard_suffices(browser, client, expected):
+    browser.open(client.url)
+    assert browser.run("return document.activeElement.id") == "text"
+    browser.press(*LINE, "Tab", "Enter")
+    browser.until("return !document.getElementById('result').hidden")
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.textContent") == expected.source_tokens[0]
+    browser.press("Right", "Right")
+    assert browser.run("return document.activeElement.textContent") == expected.source_tokens[2]
+    assert weights(browser, "target") == pytest.approx(expected.alignment[:-1, 2].tolist(), abs=1e-3)
+    browser.press("End", "Right")
+    assert browser.run("return document.activeElement.textContent") == expected.source_tokens[-1]
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.textContent") == expected.tokens[0]
+    assert expected.tokens[0] in texts(browser, "#status")[0]
+
+
+def test_markup_is_text(browser, client):
+    translate(browser, client, f"{HOSTILE}\n\n{LINE}")
+    assert len(texts(browser, ".pair")) == 3
+    assert browser.run("return document.title") == "nmtalign"
+    assert browser.run("return document.querySelectorAll('#result img, #result script').length") == 0
+    assert browser.log() == []
+
+
+def test_the_security_policy_runs_no_other_script(browser, client):
+    browser.open(client.url)
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'document.title = 1'; document.body.append(s)"
+    )
+    assert browser.run("return document.title") == "nmtalign"
+    assert any("Content Security Policy" in line for line in browser.log())
+
+
+def test_the_other_direction_the_beam_and_an_error(browser, client, french):
+    line = "le renard voit un bateau"
+    browser.open(client.url)
+    assert texts(browser, "#model option") == ["en → fr", "fr → en"]
+    browser.run("document.getElementById('model').value = 'fr-en'; document.getElementById('beam').value = 2")
+    browser.run("document.getElementById('text').value = arguments[0]", line)
+    browser.point("#translate", click=True)
+    browser.until("return document.querySelector('.text')")
+    assert texts(browser, ".text") == [next(Translator.load(french, device="cpu").translate([line], beam=2)).text]
+    browser.run("document.getElementById('text').value = 'a\\n'.repeat(1001)")
+    browser.point("#translate", click=True)
+    browser.until("return document.querySelector('#status.error')")
+    assert texts(browser, "#status") == ["1002 lines: send at most 1000 in one request"]
+    browser.log()
+
+
+def test_a_model_without_attention_has_only_text(browser, blind):
+    with serving(blind) as client:
+        translate(browser, client, LINE)
+        assert len(texts(browser, ".text")) == 1
+        assert texts(browser, ".word") == []
+        assert browser.run("return document.getElementById('legend').hidden")
+        assert browser.log() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_and_both_colour_schemes(browser, client, scheme, tmp_path):
+    browser.media(prefers_color_scheme=scheme)
+    translate(browser, client, f"{LINE}\n{'x' * 300}")
+    browser.size(360, 700)
+    assert browser.run("return document.documentElement.scrollWidth") <= 360
+    dark = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, dark.strip("rgb()").split(","))) < 200) == (scheme == "dark")
+    browser.picture(tmp_path / "page.png")
+    browser.size(1200, 900)

@@ -1,0 +1,56 @@
+"""Presets with a budget in epochs fit a small corpus; the presets of the article never change."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from helpers.trainings import CONFIG, sizes, train
+
+from nmtalign.settings.presets import PRESETS, budget_of, preset, small_corpus
+from nmtalign.training.fit import count_words, fit_preset
+
+
+@pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
+def test_the_paper_presets_never_change(words):
+    assert not any(small_corpus(name, words) for name in PRESETS if name.startswith("rnn"))
+
+
+@pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
+def test_a_small_corpus_gets_more_updates(name, updates, enough):
+    assert small_corpus(name, enough) == {}
+    for words in (enough - 1, enough // 2, enough // 5, enough // 10):
+        found = small_corpus(name, words)
+        assert found["batch_size"] <= preset(name)["batch_size"]
+        assert found["epochs"] >= preset(name)["epochs"]
+        assert found["epochs"] * words / found["batch_size"] >= updates * 0.99
+    assert small_corpus(name, 1)["epochs"] == 200
+
+
+def test_the_budget_of_a_preset_in_words():
+    assert budget_of("rnnsearch-50") == "288,000 updates"
+    assert budget_of("small") == "20 epochs, on a small corpus 5,000 updates"
+
+
+def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal, tmp_path):
+    layers = ("preset tiny", preset("tiny")), ("command line", {"epochs": 3.0})
+    found = fit_preset(layers, "tiny", reversal, tmp_path / "model")
+    assert [found[0], found[2]] == [*layers]
+    assert found[1][0] == f"preset tiny for a corpus of {count_words(reversal):,} words"
+    assert found[1][1] == small_corpus("tiny", count_words(reversal))
+
+
+def test_a_training_from_another_model_keeps_the_preset(reversal, tmp_path):
+    layers = ("preset tiny", preset("tiny")), ("command line", {"init_from": "other"})
+    assert fit_preset(layers, "tiny", reversal, tmp_path / "model") == layers
+
+
+def test_a_run_of_an_earlier_version_keeps_its_batches(reversal, tmp_path):
+    """It began with the preset's values; with others it could not resume."""
+    layers = (("preset tiny", preset("tiny")),)
+    values = {name: preset("tiny")[name] for name in ("batch_size", "learning_rate")}
+    train(reversal, tmp_path, sizes(reversal), replace(CONFIG, **values, max_updates=1, batch_unit="tokens"))
+    fitted = fit_preset(layers, "tiny", reversal, tmp_path)[1][1]
+    assert set(fitted) == {"epochs", "validate_every"}
+    assert "batch_size" in fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1]
+    other = SimpleNamespace(splits=reversal.splits, hash="another corpus")
+    assert "batch_size" in fit_preset(layers, "tiny", other, tmp_path)[1][1]

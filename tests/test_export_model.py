@@ -1,0 +1,201 @@
+"""A model is exported completely, exactly or in eight bits, without the files of its training, or not at all."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from helpers.command_line import run_nmtalign
+
+from nmtalign.api import describe, export_model
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.model_directory import load_model
+from nmtalign.tensor_file import load_tensors, save_tensors
+from nmtalign.translating.translator import Translator
+
+WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
+
+
+def disturb(model):
+    for parameter in model.parameters():
+        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
+    model.readout.output_bias[0] -= 6
+
+
+@pytest.fixture
+def model(tmp_path, random_model_directory):
+    """A model directory with everything that a training, its user and other programs leave there."""
+    folder = random_model_directory(tmp_path / "made", WORDS, list(map(str.upper, WORDS)), disturb)
+    random_model_directory(tmp_path / "other", list(map(str.upper, WORDS)), WORDS, disturb)
+    save_tensors(folder / "best.safetensors", *weights(folder, more="metadata"))
+    for name in ("last", "training_state", "training_state.previous", "best.previous"):
+        save_tensors(folder / f"{name}.safetensors", {"a": torch.ones(3)}, {})
+    (folder / "train.jsonl").write_text("{}\n")
+    (folder / "confidence.json").write_text("{}")
+    (folder / "README.md").write_text("My model.\n")
+    (folder / ".best.safetensors.1.partial").write_text("")
+    (folder / "corpus.h5").write_text("")
+    (folder / "translations").mkdir()
+    (folder / "translations/a.txt").write_text("")
+    (tmp_path / "secret").write_text("")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "pipe")
+    shutil.copytree(tmp_path / "other/model", folder / "backward")
+    return folder
+
+
+def weights(folder, **more):
+    """The best weights, and their metadata without those that describe the file."""
+    tensors, metadata = load_tensors(folder / "best.safetensors")
+    return tensors, {**{name: metadata[name] for name in metadata.keys() & {"update", "more"}}, **more}
+
+
+KEPT = ["README.md", "best.safetensors", "config.json", "confidence.json"]
+KEPT += ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def translations(folder):
+    lines = ["the fox sees a boat .", "a red fox", "boat", "sees the"]
+    translator = Translator.load(folder, beam=3, device="cpu", threads=1)
+    return [(t.text, t.log_prob, t.alignment.tolist()) for t in translator.translate(lines)]
+
+
+def test_an_exact_copy(model, tmp_path):
+    export_model(model, tmp_path / "new/slim")
+    assert names(tmp_path / "new") == ["slim"]
+    assert names(tmp_path / "new/slim") == sorted(["backward", *KEPT])
+    for folder in ("", "backward"):
+        there, here = model / folder, tmp_path / "new/slim" / folder
+        assert (here / "best.safetensors").read_bytes() == (there / "best.safetensors").read_bytes()
+        settings = json.loads((here / "config.json").read_text())
+        assert settings.pop("exported") == "fp32"
+        assert settings == json.loads((there / "config.json").read_text())
+        assert translations(here) == translations(there)
+    facts = describe(tmp_path / "new/slim")
+    assert (facts["weights"], facts["training_state"]) == ("fp32", "none; it was exported")
+    assert describe(model)["training_state"] == "kept"
+    assert describe(tmp_path / "other/model")["training_state"] == "none"
+
+
+def test_a_copy_in_eight_bits(model, tmp_path):
+    export_model(model, tmp_path / "slim", weights="int8")
+    exact, rough = (load_model(folder, device="cpu") for folder in (model, tmp_path / "slim"))
+    assert names(tmp_path / "slim") == sorted(["backward", *KEPT])
+    assert exact.hash != rough.hash
+    assert weights(tmp_path / "slim")[1] == weights(model)[1] == {"more": "metadata"}
+    for (name, tensor), other in zip(exact.model.state_dict().items(), rough.model.state_dict().values(), strict=True):
+        near = tensor.abs().amax(-1, keepdim=True) / 253 if tensor.dim() > 1 else 0.0
+        assert bool(((tensor - other).abs() <= near).all()), name
+    assert describe(tmp_path / "slim")["weights"] == "int8"
+    assert describe(tmp_path / "slim")["parameters"] == describe(model)["files"]["best.safetensors"]["parameters"]
+    assert [len(found) for found in translations(tmp_path / "slim")] == [3] * 4
+    export_model(tmp_path / "slim", tmp_path / "again", weights="fp32")
+    assert all(map(torch.equal, *(load_model(tmp_path / n).model.state_dict().values() for n in ("slim", "again"))))
+
+
+def test_what_exists_is_replaced_only_if_nothing_is_lost(model, tmp_path):
+    slim = tmp_path / "slim"
+    slim.mkdir()
+    export_model(model, slim)
+    (slim / "mine").write_text("")
+    export_model(model, slim)  # the same again
+    assert "mine" in names(slim)
+    with pytest.raises(UsageError, match=r"slim: contains another exported model, .* or --force to replace it"):
+        export_model(model, slim, weights="int8")
+    export_model(model, slim, weights="int8", force=True)
+    assert "mine" not in names(slim)
+    before = names(model)
+    for folder in (model, tmp_path / "other", tmp_path):
+        with pytest.raises(UsageError, match="contains other files, which would be lost; give a new folder with -o"):
+            export_model(model, folder, force=True)
+    assert names(model) == before
+    with pytest.raises(UsageError, match="secret: is a file; give the name of a folder with -o"):
+        export_model(model, tmp_path / "secret", force=True)
+    (tmp_path / "link").symlink_to(tmp_path / "further")
+    export_model(model, tmp_path / "link")
+    assert names(tmp_path / "further") == names(slim)
+    assert not [name for name in names(tmp_path) if name.endswith(".partial")]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda m: (m / "best.safetensors").write_bytes((m / "best.safetensors").read_bytes()[:-1]),
+            "best.safetensors: ",
+        ),
+        (lambda m: (m / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "was changed after training"),
+        (lambda m: (m / "backward/tokenizer.json").unlink(), "tokenizer.json: missing"),
+        (lambda m: [path.unlink() for path in m.glob("*.safetensors")], "has no weights yet"),
+        (lambda m: (m / "config.json").write_text("{}"), "not a model of nmtalign"),
+    ],
+)
+def test_a_damaged_model_is_refused_and_nothing_is_written(model, tmp_path, damage, message):
+    damage(model)
+    before = names(tmp_path)
+    with pytest.raises(FormatError, match=message):
+        export_model(model, tmp_path / "slim")
+    assert names(tmp_path) == before
+
+
+def test_weights_that_are_not_finite_have_no_scale(model, tmp_path):
+    tensors = {name: tensor.clone() for name, tensor in load_tensors(model / "best.safetensors")[0].items()}
+    tensors["readout.output_weight"][3, 2] = torch.nan
+    save_tensors(model / "best.safetensors", tensors, {})
+    with pytest.raises(FormatError, match=r"readout.output_weight has a value that is not finite; export it with fp32"):
+        export_model(model, tmp_path / "slim", weights="int8")
+    export_model(model, tmp_path / "slim")
+
+
+def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
+    export_model(model, tmp_path / "slim", weights="int8")
+    path = tmp_path / "slim/best.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "checksum does not match" in describe(tmp_path / "slim")["files"]["best.safetensors"]["damaged"]
+    with pytest.raises(FormatError, match="its checksum does not match"):
+        load_model(tmp_path / "slim")
+    config = tmp_path / "slim/config.json"
+    config.write_text(config.read_text().replace('"exported": "int8"', '"exported": 8'))
+    with pytest.raises(FormatError, match="damaged: 'exported' is not a text"):
+        load_model(tmp_path / "slim")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("made/model",), 2, "made/model: the copy of a model needs a folder: give -o FOLDER"),
+        (("made/model", "-o", "-"), 2, "give -o FOLDER"),
+        (("made/model", "-o", "x", "--format", "json"), 2, "made/model: is a model directory; leave out --format"),
+        (
+            ("secret", "--weights", "int8", "--force"),
+            2,
+            "secret: is no model directory; leave out --weights and --force",
+        ),
+        (("made/model", "-o", "x", "--weights", "int4"), 2, "--weights int4: must be one of fp32, int8"),
+        (("made", "-o", "x"), 4, "made: no nmtalign model here (no config.json)"),
+        (("made/model", "-o", "made/corpus"), 2, "made/corpus: contains other files"),
+        (("absent", "-o", "x"), 4, "absent"),
+    ],
+)
+def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
+    result = run_nmtalign("export", *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (code, b"", 1)
+    assert message in result.stderr.decode()
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_command_line(model, tmp_path):
+    (tmp_path / "nmtalign.toml").write_text('[export]\nweights = "int8"\n')
+    result = run_nmtalign("export", model, "-o", "slim", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, b"")
+    assert b"wrote slim: 0.0 MB, int8 weights; next: nmtalign translate -m slim" in result.stderr
+    shown = run_nmtalign("info", "slim", cwd=tmp_path).stdout.decode()
+    assert "\nweights: int8\n" in shown
+    assert "\ntraining_state: none; it was exported\n" in shown
+    assert run_nmtalign("translate", "-m", "slim", cwd=tmp_path, stdin=b"the fox\n").stdout.count(b"\n") == 1

@@ -1,0 +1,113 @@
+"""Facts about the machine: with and without /proc, control groups, PyTorch, and optional packages."""
+
+import sys
+from email.message import Message
+from importlib import metadata
+
+import pytest
+
+from nmtalign import machine
+from nmtalign.machine import describe_machine
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(machine, "_SECONDS", 0.01)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """The files of a Linux system whose control group has 1.5 cores and 4 GB."""
+    group = tmp_path / "sys/fs/cgroup/pod/job"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/pod/job\n")
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: Fast 9000\nflags\t\t: fpu avx2 amx_tile\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 16000000 kB\nMemAvailable: 12000000 kB\n")
+    (group / "cpu.max").write_text("max 100000\n")
+    (group.parent / "cpu.max").write_text("50000 100000\n")
+    (group / "memory.max").write_text("max\n")
+    (group.parent / "memory.max").write_text("4000000000\n")
+    (group / "memory.current").write_text("900000000\n")
+    (group.parent / "memory.current").write_text("1000000000\n")
+    return tmp_path
+
+
+def test_the_limits_of_control_groups_count(root):
+    facts = describe_machine(root=root)
+    assert facts["processor"]["name"] == "Fast 9000"
+    assert {"AVX2", "AMX"} <= set(facts["processor"]["instructions"].split(", "))
+    assert facts["cores"]["usable"] == 0.5
+    assert facts["memory"] == {"free_gb": 3.0, "total_gb": 4.0}
+
+
+def test_a_system_without_these_files(tmp_path):
+    facts = describe_machine(root=tmp_path)
+    assert facts["cores"]["usable"] >= 1
+    assert facts["speed"]["fp32"] > 0
+    assert facts["versions"]["torch"]
+
+
+def test_a_machine_without_pytorch_is_described(monkeypatch, root):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    facts = describe_machine(root=root)
+    (problem,) = (one for one in facts["problems"] if one.get("unusable"))
+    assert problem["problem"].startswith("PyTorch cannot be loaded")
+    assert facts["processor"]["name"] == "Fast 9000"
+    assert "speed" not in facts
+
+
+def test_extras_are_those_of_the_package(monkeypatch, tmp_path):
+    about = Message()
+    for name in ("moon", "sun", "old"):
+        about["Provides-Extra"] = name
+    for text in ("numpy>=1", "absent-package", "h5py; extra == 'sun'", 'not-there>=2; extra == "moon"'):
+        about["Requires-Dist"] = text
+    about["Requires-Dist"] = "not-there; python_version < '3.4' and extra == 'old'"
+    monkeypatch.setattr(metadata, "metadata", lambda name: about)
+    facts = describe_machine(root=tmp_path)
+    assert facts["extras"] == {
+        "moon": "not installed: pip install 'nmtalign[moon]'",
+        "sun": "installed",
+        "old": "installed",
+    }
+    assert facts["versions"]["absent-package"] == "missing"
+    assert {
+        "problem": "absent-package is not installed",
+        "fix": "pip install absent-package",
+        "unusable": True,
+    } in facts["problems"]
+
+
+def test_run_from_a_checkout_without_an_installation(monkeypatch, tmp_path):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "metadata", missing)
+    facts = describe_machine(root=tmp_path)
+    assert facts["extras"] == {}
+    assert {"torch", "sentencepiece", "sacrebleu", "h5py", "numpy"} <= set(facts["versions"])
+
+
+def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
+    import torch
+
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(machine, "_usable_cores", lambda root: 8)
+    monkeypatch.setattr(machine, "_disk", lambda folder: {"free_gb": 0.5})
+    torch.set_num_threads(1)
+    found = {one["problem"]: one["fix"] for one in describe_machine(root=tmp_path)["problems"]}
+    torch.set_num_threads(before)
+    assert found["OMP_NUM_THREADS limits PyTorch to 1 of 8 cores"] == "unset it, or give --threads"
+    assert "disk: only 0.5 GB are free" in found
+
+
+def test_random_numbers_of_the_caller_stay(root):
+    import torch
+
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    describe_machine(root=root)
+    assert torch.equal(torch.rand(3), expected)

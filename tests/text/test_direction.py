@@ -1,0 +1,158 @@
+"""In which language a text is, judged by two vocabularies: sample text, and real text if there is some."""
+
+import itertools
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import nmtalign
+from nmtalign.errors import UsageError
+from nmtalign.text.direction import InputCheck, TextFit, check_pairs
+
+ENGLISH = [
+    "The old bank accepted the new law and the minister signed it with a black pen.",
+    "A small cat sleeps on the chair of the king, and the dog looks at the moon.",
+    "Where is the red house that the children saw in the village yesterday?",
+]
+FRENCH = [
+    "La vieille banque a accepté la nouvelle loi et le ministre l'a signée avec un stylo noir.",
+    "Un petit chat dort sur la chaise du roi, et le chien regarde la lune.",
+    "Où est la maison rouge que les enfants ont vue dans le village hier ?",
+]
+
+
+@pytest.fixture(scope="module", params=["word", "bpe"])
+def folder(request, tmp_path_factory) -> Path:
+    """A corpus prepared from a few sentences, each in several variants."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for name, lines in (("en", ENGLISH), ("fr", FRENCH)):
+        (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in lines * 5), "utf-8")
+    size = {} if request.param == "word" else {"size": "90"}
+    nmtalign.prepare(
+        folder / "text.en", folder / "text.fr", folder, languages=("en", "fr"), vocabulary=request.param, **size
+    )
+    return folder
+
+
+def fit_of(folder: Path, lines: list[str], side: int = 0) -> TextFit:
+    fit = TextFit.load(folder, side)
+    for line in lines:
+        fit.add(line)
+    return fit
+
+
+def test_text_of_the_other_side_is_noticed(folder):
+    for side, (own, other) in enumerate([(ENGLISH, FRENCH), (FRENCH, ENGLISH)]):
+        assert fit_of(folder, own, side).fits_own()
+        assert not fit_of(folder, own, side).fits_other()
+        assert fit_of(folder, other, side).fits_other()
+        assert not fit_of(folder, other, side).fits_own()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Mary Smith, John Miller, Anna Brown"] * 10,
+        ["12 + 345 = 357 ; 7 * 6 = 42"] * 10,
+        ["for i in range(len(xs)): xs[i] += 1"] * 10,
+        ["", " ", "!"],
+        ["OÙ EST LA MAISON ROUGE QUE LES ENFANTS ONT VUE ?"] * 10,
+        [line for pair in zip(ENGLISH, FRENCH, strict=True) for line in pair] * 3,
+        FRENCH[2:],  # too short
+    ],
+)
+def test_no_false_alarm(folder, lines):
+    assert not fit_of(folder, lines).fits_other()
+
+
+def test_one_line_for_a_stream_at_the_end_or_as_soon_as_it_is_known(folder):
+    heard: list[str] = []
+    check = InputCheck(TextFit.load(folder), "in.txt", heard.append)
+    for line in FRENCH * 3:
+        check.add(line)
+    assert heard == []
+    check.finish(100, 10)
+    assert len(heard) == 1
+    assert re.match(
+        "warning: in.txt: seems to be fr, and the model translates en to fr: .* as en, .* as fr; ", heard[0]
+    )
+
+    heard.clear()
+    check = InputCheck(TextFit.load(folder), "in.txt", heard.append)
+    for line in FRENCH * 20:
+        check.add(line)
+    assert len(heard) == 1
+    check.finish(900, 50)
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize(("unknown", "warned"), [(40, False), (41, True)])
+def test_above_40_percent_unknown_words_there_is_always_a_warning(folder, unknown, warned):
+    heard: list[str] = []
+    check = InputCheck(TextFit.load(folder), "in.txt", heard.append)
+    for line in ENGLISH:
+        check.add(line)
+    check.finish(100, unknown)
+    ending = "is the text in en, and tokenised and cased like the training text?"
+    assert heard == ([f"warning: in.txt: 41% of the words are unknown: {ending}"] if warned else [])
+
+
+def test_exchanged_texts(folder):
+    def checked(names, pairs, ahead):
+        heard: list[str] = []
+        fits = [TextFit.load(folder, side) for side in (0, 1)]
+        assert list(check_pairs(iter(pairs), tuple(map(Path, names)), fits, heard.append, ahead)) == pairs
+        return heard
+
+    right, wrong = list(zip(ENGLISH, FRENCH, strict=True)), list(zip(FRENCH, ENGLISH, strict=True))
+    for ahead in (True, False):
+        assert checked(("a.en", "a.fr"), right, ahead) == []
+        assert checked(("a.fr", "a.en"), right, ahead) == []  # the words decide
+        assert checked(("a.en", "a.fr"), wrong, ahead)[0].startswith("warning: a.en and a.fr seem to be fr and en")
+        assert "seems to be fr, not en" in checked(("a.en", "-"), [(one, one) for one in FRENCH], ahead)[0]
+    assert checked(("a.fr", "a.en"), wrong, False)[0].startswith("warning: a.fr and a.en seem to be fr and en")
+    with pytest.raises(
+        UsageError, match=r"^a.fr and a.en seem to be fr and en, .*; give the two files in the other order"
+    ):
+        checked(("a.fr", "a.en"), wrong, True)
+
+
+def test_pairs_of_a_stream_are_not_delayed(folder):
+    fits = [TextFit.load(folder, side) for side in (0, 1)]
+    read = []
+
+    def stream():
+        for pair in zip(ENGLISH, FRENCH, strict=True):
+            read.append(pair)
+            yield pair
+
+    pairs = check_pairs(stream(), (Path("-"), Path("a.fr")), fits, lambda note: None, ahead=False)
+    next(pairs)
+    assert len(read) == 1
+
+
+DATA = os.environ.get("NMTALIGN_TEST_DATA")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="needs NMTALIGN_TEST_DATA")
+@pytest.mark.parametrize("language", ["fr", "de"])
+@pytest.mark.parametrize("vocabulary", ["word", "bpe", "unigram"])
+def test_real_text_in_slices(tmp_path, language, vocabulary):
+    """Vocabularies of captions; slices of captions and, in French, of news and laws that they hardly cover."""
+    folder = Path(DATA or "") / "multi30k"
+    for code in ("en", language):
+        with (folder / f"train.{code}").open(encoding="utf-8") as lines:
+            (tmp_path / f"train.{code}").write_text("".join(itertools.islice(lines, 10_000)), "utf-8")
+    train = tmp_path / "train.en", tmp_path / f"train.{language}"
+    nmtalign.prepare(*train, tmp_path, languages=("en", language), vocabulary=vocabulary, size="3000")
+    texts = [folder / "test_2016_flickr"]
+    texts += [folder.parent / "large" / "test-news", folder.parent / "large" / "test-laws"] if language == "fr" else []
+    for text, (side, code) in itertools.product(texts, enumerate(("en", language))):
+        lines = Path(f"{text}.{code}").read_text("utf-8").split("\n")[:1000]
+        for size in (20, 50, 200):
+            for start, expected in itertools.product(range(0, len(lines) - size + 1, size), (0, 1)):
+                fit = fit_of(tmp_path, lines[start : start + size], expected)
+                assert fit.fits_other() == (side != expected), (text, code, start, size)

@@ -1,0 +1,72 @@
+"""Names of languages, languages in file names, and text without spaces between words."""
+
+from pathlib import Path
+
+import pytest
+
+from nmtalign.errors import UsageError
+from nmtalign.text.languages import has_no_spaces, is_unspaced, language_code, language_name, suffix_language
+
+
+@pytest.mark.parametrize("name", ["de", "DE", "de_DE", "de-DE", "de-AT", "German", "german", "deu", "ger"])
+def test_all_names_of_german_mean_de(name):
+    assert language_code(name) == "de"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("zh_CN", "zh"), ("zh-Hans", "zh"), ("cmn", "zh"), ("pt_BR", "pt"), ("fre", "fr"), ("tlh", "tlh"), ("xx", "xx")],
+)
+def test_other_names(name, code):
+    assert language_code(name) == code
+
+
+@pytest.mark.parametrize("name", ["", "12", "e", "en fr", "en/fr", "$", "-"])
+def test_what_cannot_be_a_language_is_refused(name):
+    with pytest.raises(UsageError, match="is not a language; give a code such as en, de or zh"):
+        language_code(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("train.en", "en"),
+        ("train.EN", "en"),
+        ("corpus.en.txt.gz", "en"),
+        ("train.fr.tok.bpe32k.xz", "fr"),
+        ("train.de_DE", "de"),
+        ("train.German", "de"),
+        ("europarl-v7.fr-en.en", "en"),
+        ("dev.zh_CN.txt", "zh"),
+        ("news-fr.txt", "fr"),
+        ("news_german.txt", "de"),
+        ("en.txt", "en"),
+        ("train.tgt", "tgt"),
+        # No language:
+        *((name, "") for name in ("train.txt", "train.tsv", "train.tok", "train.gz", "train.clean", "train.bpe")),
+        *((name, "") for name in ("train", "en", "-", "my.text", "train-no.txt", "train.en-fr", "train.sentences")),
+    ],
+)
+def test_the_language_in_a_file_name(name, language):
+    assert suffix_language(Path("some.fr") / name) == language
+
+
+def test_the_name_of_a_language():
+    names = {"de": "German", "et": "Estonian", "lo": "Lao", "ms": "Malay", "zh": "Chinese", "xx": "xx"}
+    assert {code: language_name(code) for code in names} == names
+
+
+def test_languages_and_texts_without_spaces():
+    assert [has_no_spaces(code) for code in ("zh", "zh_TW", "ja", "th", "lo", "km", "my")] == [True] * 7
+    assert not any(map(has_no_spaces, ("en", "ko", "vi", "hi", "ar", "")))
+    for text in (
+        "我喜欢读书。",
+        "私は本を読むのが好きです。",
+        "ฉันชอบอ่านหนังสือ",
+        "ຂ້ອຍມັກອ່ານ",
+        "ខ្ញុំចូលចិត្តអាន",
+        "ကျွန်တော်စာဖတ်ရတာ",
+    ):
+        assert is_unspaced([text])
+        assert not is_unspaced([f"The sign reads {text[:5]}, which means that somebody likes to read many long books."])
+    assert not any(is_unspaced([text]) for text in ("나는 책을 읽는다", "Я люблю читать", "मुझे पढ़ना पसंद है", "", "12 %"))

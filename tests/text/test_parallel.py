@@ -1,0 +1,125 @@
+"""One file with both languages: TSV with and without a header, and TMX, read without trust."""
+
+import gzip
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmtalign.errors import InputError, UsageError
+from nmtalign.text.lines import LONGEST_LINE
+from nmtalign.text.parallel import ParallelText
+
+TMX = """<?xml version="1.0" encoding="{encoding}"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en-US" datatype="xml"/><body>
+<tu><prop type="x">p</prop><tuv xml:lang="en-US"><note>n</note><seg>A <bpt i="1">&lt;b&gt;</bpt>big<ept i="1">&lt;/b&gt;
+<sub>sub</sub></ept> <hi>wor<hi>ld</hi></hi>
+   &amp; more<ph type="lb"/>end<it pos="end">x</it><ut>y</ut></seg></tuv>
+<tuv xml:lang="fr"><seg>Un monde était</seg></tuv><tuv lang="de"><seg>x</seg></tuv></tu>
+<tu><tuv lang="en-GB"><seg>1st</seg></tuv><tuv lang="EN"><seg>best</seg></tuv><tuv lang="FR_ca"><seg>un</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>alone</seg></tuv></tu>
+</body></tmx>
+"""
+PAIRS = [("A big world & more end", "Un monde était"), ("best", "un")]
+
+
+def text(folder: Path, content: str | bytes, columns: str = "") -> ParallelText:
+    path = folder / "c"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return ParallelText(path, None, ("en", "fr"), columns)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "pairs"),
+    [
+        ("a b\tc d\ne\tf\n", "", [("a b", "c d"), ("e", "f")]),
+        ("fr\ten\nun\tone\n", "", [("one", "un")]),
+        ("id\tEnglish\tfr-FR\n1\tone\tun\n", "", [("one", "un")]),
+        ("target\tscore\tsource\nun\t1\tone\n", "", [("one", "un")]),
+        ("source\tcible\n", "", [("source", "cible")]),  # a pair of a dictionary
+        ("a\tb\tc\n", "3,1", [("c", "a")]),
+        ("x\ty\tz\na\tb\tc\n", "y,z", [("b", "c")]),
+        ("fr\ten\tde\nun\tone\teins\n", "2,3", [("one", "eins")]),
+        ('"a ""b"""\t"c"\r\n\r\n', "", [('"a ""b"""', '"c"'), ("", "")]),
+        ("\ufeffa\tb", "", [("a", "b")]),
+        ("", "", []),
+    ],
+)
+def test_columns(tmp_path: Path, content: str, columns: str, pairs: list[tuple[str, str]]) -> None:
+    assert list(text(tmp_path, content, columns)) == pairs
+    assert list(text(tmp_path, gzip.compress(b"\xff\xfe" + content.encode("utf-16-le")), columns)) == pairs
+
+
+def test_the_choice_is_told(tmp_path: Path) -> None:
+    for content, note in (
+        ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),
+        ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
+        (TMX.format(encoding="utf-8"), "c: TMX, en is the source, fr the target"),
+    ):
+        found = text(tmp_path, content)
+        list(found)
+        assert found.note.endswith(note)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "error", "message"),
+    [
+        ("a\tb\tc\n", "", UsageError, "3 columns, and line 1 does not name en and fr; choose two with --columns"),
+        ("a\tb\n", "1,5", UsageError, "--columns: .*c has no column 5; it has 2 columns: a, b"),
+        ("a\tb\n", "1,x", UsageError, "--columns: .*c has no column x"),
+        ("only\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),
+        ("a\tb\nc\n", "", InputError, "c: line 2: 1 column, but line 1 has 2"),
+        ("a\tb\nc\td\te\n", "", InputError, "c: line 2: 3 columns, but line 1 has 2"),
+        (b"a\tb\nc\t\xe9\n", "", InputError, "c: line 2: not UTF-8"),
+    ],
+)
+def test_what_is_unclear(
+    tmp_path: Path, content: str | bytes, columns: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        list(text(tmp_path, content, columns))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_tmx(tmp_path: Path, encoding: str) -> None:
+    found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
+    assert list(found) == PAIRS
+    assert found.skipped == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (TMX[:-60], r"line 9: not valid XML: (no element found|unclosed token)"),
+        (TMX.replace("</hi></hi>", "</hi>"), "line 6: not valid XML: mismatched tag"),
+        (TMX.replace("&amp;", "&nbsp;"), "line 6: the entity &nbsp; is not defined"),
+        ('<?xml version="1.0"?>\n<!DOCTYPE tmx [<!ENTITY a "x">]><tmx>&a;</tmx>', "line 2: a document type with decl"),
+        ('<!DOCTYPE tmx [<!ENTITY % a SYSTEM "file:///etc/passwd">%a;]><tmx></tmx>', "line 1: a document type"),
+        ("<tmx>" + "<a>" * 1000, "line 1: nested too deeply"),
+        ("<tmx><body><tu " + "a" * 6_000_000, "line 1: a tag of more than 4,194,304 bytes"),
+        ("<tmx><tu><tuv><seg>" + "a\n" * 3_000_000, r"line \d+: a segment of more than 4,194,304 characters"),
+        ("<?xml version='1.0'?><html></html>", "line 1: the XML is <html>, not <tmx>"),
+        (TMX.replace('xml:lang="fr"', 'xml:lang="es"').replace("FR_ca", "pt"), "no unit has both en and fr; its lang"),
+    ],
+)
+def test_tmx_that_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"c: {message}"):
+        list(text(tmp_path, content.replace("{encoding}", "utf-8")))
+
+
+def test_a_long_tmx_takes_no_more_memory(tmp_path: Path) -> None:
+    def units() -> Iterator[str]:
+        yield "<tmx><body>"
+        for i in range(60_000):
+            yield f"<tu><tuv lang='en'><seg>a house {i}</seg></tuv><tuv lang='fr'><seg>maison {i}</seg></tuv></tu>\n"
+        yield "</body></tmx>"
+
+    path = tmp_path / "long.tmx"
+    path.write_text("".join(units()))
+    tracemalloc.start()
+    assert sum(1 for _ in ParallelText(path, None, ("en", "fr"))) == 60_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * LONGEST_LINE < path.stat().st_size * 2

@@ -1,0 +1,76 @@
+"""Sentences of paragraphs: no character is lost, abbreviations and numbers end none, long text is split in time."""
+
+import builtins
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtalign.errors import UsageError
+from nmtalign.text.sentences import SentenceSplitter, separator
+
+TEXT = st.text(st.sampled_from("aB1. !?«»\"'()。!?你は\t\n\xa0\u2028…é-"), max_size=80)
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("en", ["Mr. Smith went to Washington, D.C. on Jan. 5th. ", "He met Dr. Jones. ", "He left."]),
+        ("en", ['"Really?" she asked. ', "He paid $3.50, i.e. too much (see No. 5). ", "Wow!!! ", "What?"]),
+        ("en", ["The Act applies. ", "1. First item.  ", "2. Second item.\t", "It ends. 3."]),
+        ("fr", ["Bonjour ! ", "Ça va ? ", "M. Dupont est là. ", "Il a dit : « Oui. Je viens. » ", "Voilà… "]),
+        ("de", ["Am 3. Mai kam Dr. Müller. z. B. heute. ", "Das ist die 2. Sitzung. ", "Er sagte: „Ja.“ ", "Gut."]),
+        ("zh", ["你好。", "你叫什么名字?", "我叫小明!", "很高兴认识你。"]),
+        ("ja", ["今日は良い天気です。", "明日は雨でしょう。"]),
+        ("xx", ["Abc def. ", "Ghi jkl."]),
+        ("en", ["one line without an end"]),
+        ("en", ["  "]),
+        ("en", ["1. 2. 3."]),
+        ("en", []),
+    ],
+)
+def test_sentences_of_a_paragraph(language: str, sentences: list[str]) -> None:
+    assert SentenceSplitter(language).split("".join(sentences)) == sentences
+
+
+@given(TEXT, st.sampled_from(["en", "fr", "zh", "xx"]))
+def test_no_character_is_lost(text: str, language: str) -> None:
+    sentences = SentenceSplitter(language).split(text)
+    assert "".join(sentences) == text
+    assert len(sentences) < 2 or all(any(map(str.isalpha, sentence)) for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("The cat, no. 5, sat. " * 3000, 3000), ("你好。" * 3000, 3000), ("1. " * 30_000, 1), ("a" * 30_000, 1)],
+)
+def test_long_text_is_split_in_parts(text: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sentencex takes the square of the time for text without spaces."""
+    splitter = SentenceSplitter("en")
+    segment, lengths = splitter._segment, []
+    monkeypatch.setattr(splitter, "_segment", lambda language, part: lengths.append(len(part)) or segment("en", part))
+    sentences = splitter.split(text)
+    assert "".join(sentences) == text
+    assert len(sentences) == count
+    assert sum(lengths) < 4 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("language", "between"), [("fr", " "), ("zh", ""), ("zh_TW", ""), ("ja", ""), ("th-TH", ""), ("", " "), ("ko", " ")]
+)
+def test_the_separator_of_sentences(language: str, between: str) -> None:
+    assert separator(language) == between
+
+
+def test_without_sentencex_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    importing = builtins.__import__
+
+    def refuse(name: str, *arguments: Any) -> Any:
+        if name == "sentencex":
+            raise ImportError(name)
+        return importing(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(UsageError, match=r"pip install 'nmtalign\[split\]'"):
+        SentenceSplitter("en")

@@ -1,0 +1,74 @@
+"""A dry run: it counts what a training will do, measures a few updates, and writes nothing."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers.trainings import CONFIG, sizes, train, weights
+
+from nmtalign.errors import UsageError
+from nmtalign.training.distributed import World
+from nmtalign.training.dry_run import dry_run
+from nmtalign.training.setup import TrainingSetup
+
+
+def rehearse(corpus, folder, config=CONFIG, **settings):
+    setup = TrainingSetup(corpus, folder, sizes(corpus), config, World(torch.device("cpu")))
+    return dry_run(setup, "tiny", seconds=0.05, **settings), setup
+
+
+def test_it_counts_what_the_training_will_do_and_writes_nothing(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=0, epochs=2.0)
+    found, setup = rehearse(reversal, tmp_path / "model", config)
+    assert list(tmp_path.iterdir()) == []
+    assert sum(found.parameters.values()) == sum(weight.numel() for weight in setup.model.parameters())
+    assert set(found.parameters) == {"source embedding", "target embedding", "encoder", "decoder", "readout"}
+    assert (found.updates, found.passes) == (2 * 75, 2.0)  # 3,000 pairs in batches of 40
+    assert found.seconds == pytest.approx(150 * found.update_seconds)
+    assert found.budget.startswith("2 epochs = 150 updates")
+    assert "a useful model needs" in found.advice[0]
+    assert found.memory["optimiser"] == 2 * found.memory["parameters"] == 8 * sum(found.parameters.values())
+    assert found.memory["activations of the largest batch"] > 0
+
+
+def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tmp_path):
+    train(reversal, tmp_path / "model", sizes(reversal))
+    before = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    found, setup = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=30))
+    assert (found.done.update, found.updates) == (12, 30)
+    assert found.seconds == pytest.approx(18 * found.update_seconds)
+    assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
+    kept = weights(tmp_path / "model")
+    assert all(torch.equal(value, kept[name]) for name, value in setup.model.state_dict().items())
+    again, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=30), restart=True)
+    assert again.done.update == 0
+
+
+def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
+    found, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=0, max_time="1h"))
+    assert found.seconds == pytest.approx(3600)
+    assert found.updates == pytest.approx(3600 / found.update_seconds)
+
+
+def test_a_time_limit_that_suffices_gives_no_advice(reversal, tmp_path):
+    enough, short = (
+        rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=0, max_time=time))[0]
+        for time in ("10h", "1s")
+    )
+    assert enough.updates > 1000
+    assert not enough.advice
+    assert "the budget ends after" in short.advice[0]
+    assert "inf" not in short.advice[0]
+
+
+def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_path):
+    train(reversal, tmp_path / "model", sizes(reversal))
+    with pytest.raises(UsageError, match="--restart"):
+        rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
+
+
+def test_the_memory_grows_with_the_largest_batch(reversal, tmp_path):
+    key = "activations of the largest batch"
+    small, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, batch_size=10))
+    large, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, batch_size=80))
+    assert 4 < large.memory[key] / small.memory[key] < 12
