@@ -15,7 +15,8 @@ from nmtalign.untrusted import read_regular
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
-COPY_SHIFT = 32  # bits of a source id below the id of what it copies
+COPY_SHIFT = 32  # the lowest bits of a source id are its word, those above are what a copying model copies there
+WORD_BITS = (1 << COPY_SHIFT) - 1
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 
@@ -119,8 +120,8 @@ def pair_ids(
 ) -> tuple[list[int], list[int]]:
     """The ids of the tokens of a pair, without `</s>`, as a model reads them.
 
-    A copying model reads in each source id also what it copies there: the lowest 32 bits are the source word, and the
-    others are the word or the place that `target_vocabulary.encode(source, source)` gives.
+    A source id of a model that copies is word + (copied << COPY_SHIFT), where `copied` is the id that
+    `target_vocabulary.encode(source, source)` gives: a target word, or a place of the source.
     """
     words, others = vocabularies
     if not copy:

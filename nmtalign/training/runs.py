@@ -44,6 +44,7 @@ _AGREEING = frozenset({"agreement", "agreement_weight"})
 # Settings of the model that earlier versions did not have, with the values that those versions used.
 LATER: Mapping[str, object] = {
     "attention_temperature": 1.0,
+    "copy": False,
     "coverage": "none",
     "readout_previous_word": True,
     "reverse_source": False,

@@ -15,7 +15,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, Vocabulary, pair_ids
+from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS, Vocabulary, pair_ids
 
 SPECIALS = ("</s>", "<unk>")
 CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")
@@ -43,7 +43,7 @@ def test_equal_words_get_equal_ids() -> None:
     own, there = pair_ids(
         (source, target), words, ["Zoe", "le", "Bob", "in", "Paris", "the", "<unk>", "</s>"], copy=True
     )
-    assert [number & ((1 << COPY_SHIFT) - 1) for number in own] == source.encode(words)
+    assert [number & WORD_BITS for number in own] == source.encode(words)
     # `Paris` and `2` are words of the target side; every other word is copied from its first place.
     assert [number >> COPY_SHIFT for number in own] == [5 + 0, 5 + 1, 5 + 2, 3, 4, 5 + 1, 5 + 6]
     assert there == [5 + 1, 2, UNK_ID, 5 + 2, 3, 5 + 0, UNK_ID, 5 + 6]
