@@ -1,12 +1,13 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
+import functools
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier, own_option
+from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
@@ -58,6 +59,7 @@ def reproduce(
         sentences=line_numbers("sentences", settings.sentences),
         flags={name: getattr(settings, name) for name in ("beam", "device", "precision", "threads")},
         models=settings.models,
+        systems=settings.systems,
         ablations=settings.ablations,
         seeds=settings.seeds,
         long=settings.long,
@@ -76,7 +78,8 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
 
     tell = notifier(quiet)
     begin_folder(plan)
-    reproduction = Reproduction(plan, tell, lambda folder: make_listener(folder, quiet, None))
+    listener_of = functools.partial(make_listener, quiet=quiet, tensorboard=None)
+    reproduction = Reproduction(plan, tell, listener_of, functools.partial(advancing, quiet))
     with stopping(reproduction.stop) as came:
         try:
             outcome = reproduction.run()

@@ -222,11 +222,11 @@ def _align(results: Results) -> None:
     """Adds the error rates of every model with attention, and the alignments to draw."""
     outcome, plan = results.outcome, results.plan
     gold = plan.workspace.gold if "test" in plan.tests else None
-    attentive = [system for system in outcome.translated() if system.model.attention != "none"]
+    attentive = [system for system in outcome.translated() if system.attends]
     seen = min(attentive, key=lambda system: system.name != FLAGSHIP, default=None)
     for key in outcome.finished:
         system = plan.named(key[0])
-        if system.model.attention == "none" or (gold is None and system is not seen):
+        if not system.attends or (gold is None and system is not seen):
             continue
         loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
         if gold is not None and system.prep.vocabulary in ("bpe", "unigram"):

@@ -22,7 +22,7 @@ def test_what_was_translated_before_an_interruption_is_not_translated_again(plan
 
     given = []
     make = KeepingTranslator.make
-    monkeypatch.setattr(KeepingTranslator, "make", lambda self, lines: (given.append(len(lines)), make(self, lines))[1])
+    monkeypatch.setattr(KeepingTranslator, "make", lambda self, lines, *more: (given.append(len(lines)), make(self, lines, *more))[1])
     work = TextTranslation(model, asked.systems[0].search, lines, tmp_path / "out" / "one.txt")
     assert work.found() is None
     assert work.seconds() == 0
