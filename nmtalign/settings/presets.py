@@ -90,12 +90,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 DEFAULT_PRESET = "small"
 
-# The settings in which the architecture of each system around the article differs from that of RNNsearch.
-SYSTEMS: Mapping[str, Mapping[str, Any]] = {
-    "rnnsearch": {},
-    "rnnencdec": {"attention": "none", "bidirectional": False},
-}
-
 # The updates that a preset makes at least, and its other settings for a corpus on which its epochs give fewer. Such a
 # corpus is seen often, so that the model needs more dropout. tests/bench/README.md has the measurements.
 _SMALL_CORPUS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
