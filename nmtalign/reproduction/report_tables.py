@@ -161,9 +161,9 @@ def systems(results: Results) -> Iterator[Block]:
         return
     yield Heading("Systems")
     rows = [(Span(system.name), Span(system.experiment.what)) for system in compared]
-    yield DataTable(("system", "settings on top of those of RNNsearch and of the scale"), rows, words=2)
+    yield DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
     for scored in results.scored:
-        metric, parts = scored.paper.metrics[-1], scored.paper.systems[0].everything.breakdowns[0].parts
+        metric, parts = scored.paper.metrics[-1], _buckets(scored.paper.systems[0])
         head = [
             "system",
             *scored.paper.metrics,
@@ -180,18 +180,23 @@ def systems(results: Results) -> Iterator[Block]:
         yield DataTable(head, [_system_row(results, scored, system) for system in compared], caption)
 
 
+def _buckets(system: SystemReport) -> list[Part]:
+    """The parts by length that have sentences."""
+    return [part for part in system.everything.breakdowns[0].parts if part.sentences]
+
+
 def _system_row(results: Results, scored: Scored, system: SystemPlan) -> list[Inline]:
     key = system.name, results.plan.seeds[0]
     found, trained = by_name(scored.paper).get(system.name), results.trained.get((system.trained_as, key[1]))
-    first, last = scored.paper.systems[0].everything, len(scored.paper.metrics) - 1
+    first, last = scored.paper.systems[0], len(scored.paper.metrics) - 1
     cells: list[Inline] = [Span(system.name)]
     if found:
         cells += [score(found.everything.whole, metric) for metric in range(last + 1)]
         cells += [number(found.no_unk.whole.values[last]) if found.no_unk else NOTHING]
-        cells += [p_value(found.everything.whole, first.whole, last)]
-        cells += [number(part.values[last]) for part in found.everything.breakdowns[0].parts]
+        cells += [p_value(found.everything.whole, first.everything.whole, last)]
+        cells += [number(part.values[last]) for part in _buckets(found)]
     else:
-        cells += [NOTHING] * (last + 3 + len(first.breakdowns[0].parts))
+        cells += [NOTHING] * (last + 3 + len(_buckets(first)))
     if results.rates:
         rates = results.rates.get((system.trained_as, key[1]))
         cells += [number(100 * rates.aer, 1) if rates else NOTHING if system.attends else "none"]

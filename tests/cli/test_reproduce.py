@@ -87,6 +87,7 @@ def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, fol
         (("--updates", 5, "--words", 1e6), "--updates 5 does not go with --words 1000000: give one budget"),
         (("--hours", 0), "--hours 0: must be greater than 0"),
         (("--ablations", "spell"), "--ablations spell: unknown; give all, none, or some of encoder,context"),
+        (("--systems", "spell"), "--systems spell: unknown; give all, none, or some of rnnsearch,"),
         (("--models", "Moses"), "--models Moses: unknown"),
         (("--sentences", "a"), "--sentences a: give lines of the test set, counted from 1, as in 3,17"),
         (("--sentences", "99"), "test.en has lines 1 to 8"),
