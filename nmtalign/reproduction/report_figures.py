@@ -109,7 +109,7 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         metric = scored.paper.metrics[-1]
         file = f"{FIGURES}/length-{scored.test.name}.png"
         draw_by_length(scored.paper, folder / file, metric)
-        caption = f"{metric} by words of the source, {scored.test.name}; bands are 95% intervals"
+        caption = f"{metric} by words of the source, {scored.test.name}"
         yield Figure(file, caption, breakdown_svg(scored.paper, metric))
         if not any(system.experiment.system for system in results.plan.systems):  # else it is in their table
             yield _length_table(scored, results.plan.baseline.name)
