@@ -115,7 +115,7 @@ def _updates(plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, config:
         return max(1, round(plan.budget.amount))
     base, train = Corpus.open(plan.base_corpus).splits["train"], corpus.splits["train"]
     counted = base.target_lengths[eligible(base, int(preset(system.experiment.preset)["max_length"]))]
-    chosen = eligible(train, config.max_length)
+    chosen = eligible(train, corpus.tokenizers.most_tokens(config.max_length))
     if not len(chosen) or not len(counted):
         raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
     policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)

@@ -23,7 +23,7 @@ from nmtalign.settings.definition import Layer, SettingError, field_names, namin
 from nmtalign.settings.presets import translate_config
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
 from nmtalign.translating.confidence import Calibration
@@ -91,7 +91,7 @@ class Translator:
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._reader = RequestReader(self.loaded, self.config)
-        self._subwords = isinstance(self.loaded.tokenizers.source, SentencePieces)
+        self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         target = SpacedWords() if self.config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
         replaces = self.config.replace_unk and self.config.lexicon
@@ -163,6 +163,11 @@ class Translator:
     def _read_candidates(self) -> CandidateLists | None:
         if not self.config.candidates:
             return None
+        if isinstance(self.loaded.tokenizers.source, TextBytes):
+            raise SettingError(
+                "this model writes bytes, which a lexicon of words cannot restrict; leave it out",
+                lexicon=self.config.lexicon,
+            )
         vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
         return CandidateLists.read(Path(self.config.lexicon), *vocabularies, self.config.candidates)
 
