@@ -108,17 +108,8 @@ class SideReader:
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-<<<<<<< HEAD
-        words = "".join(tokens).split(WORD_START)
-        if words and not words[0]:
-            del words[0]
-        if len(words) != len(starts):  # a piece has the mark inside
-            words = self._tokenizer.words(tokens)
-        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]), tokens)
-=======
         words = tuple(self._tokenizer.words(tokens))
-        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]))
->>>>>>> main
+        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]), tokens)
 
     def _of_words(self, words: list[str]) -> ModelSide:
         """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""

@@ -6,6 +6,7 @@ target id from K is a place of the source, whose word the target vocabulary lack
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.step import DecoderPass
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
 
@@ -54,25 +56,39 @@ class Copying(Initialised):
         total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
         return (total + F.linear(word.to(dtype), self.word_weight.to(dtype))).squeeze(-1)
 
+    def of(self, run: DecoderPass, target: Tensor) -> tuple[Tensor, Tensor]:
+        """(log p_gen, log((1 - p_gen) * copied weight)) of target words (Ty, B), with a gradient.
 
-def copied(gate: Tensor, weights: Tensor, copies: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """(log p_gen, log((1 - p_gen) * copied weight)) of target words (Ty, B), with a gradient.
+        The second is -inf for a word that cannot be copied.
+        """
+        if run.weights is None or run.memory.copies is None:
+            raise ValueError("a copying model has weights and words to copy")
+        equal = run.memory.copies == target[..., None]
+        mass = (run.weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
+        gate = self(run.states, run.words, run.contexts)
+        return F.logsigmoid(gate), F.logsigmoid(-gate) + mass
 
-    gate (Ty, B) are logits, weights (Ty, B, Tx), copies (B, Tx). The second is -inf for a word that is not copied.
-    """
-    equal = copies == target[..., None]
-    mass = (weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
-    return F.logsigmoid(gate), F.logsigmoid(-gate) + mass
 
+@dataclass(frozen=True)
+class CopyColumns:
+    """The columns of a search step that belong to the words which B sentences can copy."""
 
-def mix(log_probs: Tensor, gate: Tensor, weights: Tensor, columns: Tensor) -> None:
-    """Mixes log-probabilities (N, U) of the vocabulary with those of copying, in place, without a gradient.
+    columns: Tensor  # (B, Tx)
+    first: Tensor  # (B, Tx), the first place that has the same column
 
-    gate (N,) are logits, weights (N, Tx); columns (N, Tx) are those of the words that are copied from each place. A
-    column that belongs to no word of the vocabulary is -inf before.
-    """
-    first = (columns[:, :, None] == columns[:, None]).int().argmax(2)
-    mass = torch.zeros_like(weights).scatter_add_(1, first, weights).to(log_probs.dtype)
-    log_probs += F.logsigmoid(gate)[:, None]
-    both = torch.logaddexp(log_probs.gather(1, columns), mass.log() + F.logsigmoid(-gate)[:, None])
-    log_probs.scatter_(1, columns, both.gather(1, first))
+    @classmethod
+    def of(cls, columns: Tensor) -> "CopyColumns":
+        """Those of columns (B, Tx)."""
+        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
+
+    def mix(self, logits: Tensor, log_sums: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> Tensor:
+        """Changes logits (N, U) so that logits - (the returned log_sums (N, 1)) are those of the mixture.
+
+        gate (N,) are logits, weights (N, Tx), sentences (N,) the sentence of each row. Without a gradient.
+        """
+        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(logits.dtype)[:, None]
+        mass = torch.zeros_like(weights, dtype=logits.dtype).scatter_add_(1, first, weights.to(logits.dtype))
+        log_sums = log_sums - F.logsigmoid(gate)
+        both = torch.logaddexp(logits.gather(1, columns), mass.log() + F.logsigmoid(-gate) + log_sums)
+        logits.scatter_(1, columns, both.gather(1, first))
+        return log_sums

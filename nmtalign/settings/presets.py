@@ -64,6 +64,7 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
         "attention_layer": "first",
         "readout": "direct",
     },
+    "copy": {"copy": True},
     "light": {"cell": "light"},
 }
 

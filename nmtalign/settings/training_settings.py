@@ -88,6 +88,7 @@ class ModelConfig:
     readout_previous_word: bool = setting(
         True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
     )
+    copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
     dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
@@ -101,6 +102,8 @@ class ModelConfig:
             )
         if self.coverage != "none" and self.attention not in ("additive", "concat"):
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
+        if self.copy and self.attention == "none":
+            raise SettingError("copying needs a model with attention", copy=True, attention=self.attention)
         if self.reverse_source and self.bidirectional:
             raise SettingError(
                 "only a unidirectional encoder can read from the last word to the first",

@@ -76,6 +76,17 @@ VARIANTS += [
     ),
 ]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
+# For a copying model: a source id also has the target word that is copied, or a place of the source (from 13).
+COPYING_PAIRS = [
+    ([3 | 13 << 32, 4 | 5 << 32, 1 | 15 << 32, 6 | 5 << 32, 1 | 15 << 32], [15, 5, 13, 2, 1, 15]),
+    ([7 | 13 << 32], [5, 13, 7, 8]),
+    ([2 | 3 << 32] * 3, [3, 12]),
+    ([1 | 13 << 32, 9, 9 | 15 << 32], [1, 1, 15]),
+]
+
+
+def pairs_of(config: ModelConfig) -> list[tuple[list[int], list[int]]]:
+    return COPYING_PAIRS if config.copy else PAIRS
 
 
 def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
