@@ -191,8 +191,8 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """As `force`, but the weights are posteriors given each target word.
 
-        Decoders that are not the paper's have none (`Decoder.has_posterior`), and a copying model, which copies with the
-        weights themselves, has none either: their weights are those of `force`.
+        Decoders that are not the paper's have none (`Decoder.has_posterior`), nor has a copying model, which copies
+        with the weights themselves: their weights are those of `force`.
 
         The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
         y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
@@ -231,7 +231,7 @@ class TranslationModel(nn.Module):
     def _features(
         self, run: DecoderPass, target: Tensor, chosen: Tensor | None
     ) -> tuple[Tensor, Tensor, Sequence[Tensor] | None]:
-        """(features (N, r), targets (N,), `Copying.of` (N,)) of the chosen (B, Ty) words, or of all, ordered by step."""
+        """(features (N, r), targets (N,), `Copying.of`) of the chosen (B, Ty) words, or of all, ordered by step."""
         copying = () if self.copying is None else self.copying.of(run, target.t())
         rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t(), *copying)]
         if chosen is not None and not bool(chosen.all()):

@@ -51,8 +51,8 @@ def log_probs_and_weights(
         context = change(step, context)
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
-        given = state[:n], word_vector, context
-        log_probs.append(word_log_prob(model, word, given, source, weights[-1] if attends else None))
+        seen = state[:n], word_vector, context
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
             state = cell_step(decoder.cell, word_vector, state, context)
@@ -83,8 +83,8 @@ def stack_log_probs_and_weights(
                 weights.append(row)
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
-        given = x, word_vector, context
-        log_probs.append(word_log_prob(model, word, given, source, weights[-1] if weights else None))
+        seen = x, word_vector, context
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None))
         fed = context
         word_vector = embedded(model, word)
     return torch.stack(log_probs), torch.stack(weights) if weights else None
@@ -205,8 +205,9 @@ def word_log_prob(
     state, word_vector, context = given
     sums = copying.context_weight @ context + copying.state_weight @ state + copying.word_weight @ word_vector
     p_gen = sigmoid(sums + copying.bias)[0]
-    copied = sum(weight for weight, number in zip(weights, source, strict=True) if number >> COPY_SHIFT == word)
-    return (p_gen * (log_probs[word].exp() if word < len(log_probs) else 0) + (1 - p_gen) * copied).log()
+    generated = log_probs[word].exp() if word < len(log_probs) else torch.zeros_like(p_gen)
+    equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
+    return (p_gen * generated + (1 - p_gen) * (weights * equal).sum()).log()
 
 
 def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from helpers import core_models as models
+from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable
 from nmtalign.core.model import TranslationModel
@@ -20,10 +21,17 @@ def scores(inference: Inference, features: torch.Tensor) -> torch.Tensor:
     return (logits.to(inference.output_bias.dtype) + inference.output_bias).log_softmax(-1)
 
 
+def with_copies(found: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor, copies: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (N, 13) as those of the mixture with copies (B, Tx), word by word."""
+    generated = gate.sigmoid()[:, None] * F.pad(found.exp(), (0, 9))
+    copies = copies.repeat_interleave(len(gate) // len(copies), 0)
+    return generated.scatter_add(1, copies, (1 - gate.sigmoid())[:, None] * weights).log()
+
+
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
     model = make_model(config)
-    batch = make_batch(PAIRS)
+    batch = make_batch(models.pairs_of(config))
     forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
     rows = 3
     inference = Inference(model)
@@ -32,9 +40,12 @@ def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
         state = inference.start(encoded).select(torch.arange(len(PAIRS)).repeat_interleave(rows))
         previous = None
         for step in range(batch.target.shape[1]):
-            state, features, weights, _ = inference.step(encoded, state, previous)
+            state, features, weights, gate = inference.step(encoded, state, previous)
             previous = batch.target[:, step].repeat_interleave(rows)
-            found = scores(inference, features).gather(1, previous[:, None]).view(-1, rows)
+            found = scores(inference, features)
+            if gate is not None:
+                found = with_copies(found, gate, weights, encoded.copies)
+            found = found.gather(1, previous[:, None]).view(-1, rows)
             real = batch.target_mask[:, step]
             for copy in range(rows):
                 torch.testing.assert_close(found[real, copy], forced.log_probs[real, step])

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from helpers import core_models as models
+from torch.nn import functional as F
 
 from nmtalign.core import reference
 from nmtalign.core.attention import KEPT_BYTES
@@ -165,13 +166,19 @@ def test_dropout_is_on_in_training_alone():
 @pytest.mark.parametrize("static", [False, True])
 def test_label_smoothing_of_a_copying_model(static):
     """The smoothing of a word has the weight of the vocabulary's share in its probability, a constant."""
-    model, smoothing = make_model(models.SYSTEM_VARIANTS["copy"]), 0.3
-    batch, size = make_batch(models.COPYING_PAIRS), TINY.target_vocabulary_size
+    model, batch = make_model(models.SYSTEM_VARIANTS["copy"]), make_batch(models.COPYING_PAIRS)
     arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    objective = torch.zeros(())
-    for source, target in models.COPYING_PAIRS:
-        pair = [*source, 0], [*target, 0]
-        log_probs, _ = reference.log_probs_and_weights(model, *pair)
-        silent = dataclasses.replace(model.config, copy=False)
-        plain = TranslationModel(silent).double()
-        plain.load_state_dict({name: value for name, value in model.state_dict().items() if "copying" not in name})
+    found = model.loss(*arguments, 0.3, Activations(static_shapes=static))
+    run = model._run(*arguments[:3], Activations())
+    features, targets, (generated, copied) = model._features(run, batch.target, batch.target_mask)
+    vocabulary = F.linear(features, model.readout.output_weight, model.readout.output_bias).log_softmax(-1)
+    known, beyond = targets.where(targets < 13, torch.tensor(1)), targets >= 13
+    generated = generated + vocabulary.gather(1, known[:, None])[:, 0].masked_fill(beyond, -torch.inf)
+    log_probs = torch.logaddexp(generated, copied)
+    share = (generated - log_probs).exp().detach()
+    assert 0 < share[~beyond].min() < share.max() < 1 + 1e-12
+    objective = -(0.7 * log_probs + 0.3 * share * vocabulary.mean(-1)).sum()
+    torch.testing.assert_close(found.objective, objective)
+    torch.testing.assert_close(found.nll, -log_probs.sum())
+    expected = torch.autograd.grad(objective, list(model.parameters()))
+    torch.testing.assert_close(torch.autograd.grad(found.objective, list(model.parameters())), expected)
