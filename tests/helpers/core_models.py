@@ -75,6 +75,11 @@ VARIANTS += [
         SYSTEM_VARIANTS["luong-global"], layers=3, attention="concat", input_feeding="context", residual=True
     ),
 ]
+VARIANTS += [
+    dataclasses.replace(SYSTEM_VARIANTS["luong-global"], copy=True),
+    dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
+    dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 # For a copying model: a source id also has the target word that is copied, or a place of the source (from 13).
 COPYING_PAIRS = [
@@ -133,4 +138,4 @@ def named(config: ModelConfig) -> str:
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
     layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
-    return kind + sharpness + coverage + fewer + layers
+    return kind + sharpness + coverage + fewer + layers + "-copy" * config.copy
