@@ -229,7 +229,7 @@ def _align(results: Results) -> None:
         if not system.attends or (gold is None and system is not seen):
             continue
         loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
-        if gold is not None and system.prep.vocabulary in ("bpe", "unigram"):
+        if gold is not None and system.prep.vocabulary in ("bpe", "unigram", "bytes"):
             results.notes.append(
                 f"{system.name} has no alignment error rate: its words are not those of the gold links."
             )
