@@ -47,6 +47,12 @@ def attend(
     return (weights.to(values.dtype) @ values)[..., :rows, :], weights[..., :rows, :]
 
 
+def self_attention(parts: Tensor, padding: Tensor | None = None, causal: bool = False) -> Tensor:
+    """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
+    queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+    return attend(queries, keys, values, padding, causal)[0].transpose(1, 2).flatten(2)
+
+
 def _extended(x: Tensor, least: int) -> Tensor:
     """x (..., T, d) with zeros after the last position, if there are fewer than `least`; see MIN_ROWS."""
     return F.pad(x, (0, 0, 0, least - x.shape[-2])) if x.shape[-2] < least else x
@@ -138,8 +144,6 @@ class TransformerLayer(Initialised):
 class TransformerStack(Initialised):
     """What encoder and decoder share: the layers, the positions before them, and the norm after them."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"memory_weight": Role.MATRIX}
-
     def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
         super().__init__()
         self._dropout, self.output_size = config.dropout, config.embedding
@@ -148,8 +152,7 @@ class TransformerStack(Initialised):
 
     def with_positions(self, vectors: Tensor, first: int = 0) -> Tensor:
         """The input of the first layer, wide, of word vectors (B, T, m) at the positions from `first`."""
-        count, width = vectors.shape[1:]
-        dtype = wide(vectors.dtype)
+        (_, count, width), dtype = vectors.shape, wide(vectors.dtype)
         x = vectors.to(dtype) * math.sqrt(width) + sinusoids(first, count, width, vectors.device).to(dtype)
         return fast_dropout(x, self._dropout if self.training else 0.0)
 
@@ -162,33 +165,31 @@ class TransformerEncoder(TransformerStack):
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
-
-        def attend_self(parts: Tensor) -> Tensor:
-            return _joined(attend(*parts.permute(2, 0, 3, 1, 4), padding)[0])
-
         x = self.with_positions(embedded)
         for layer in self.layers:
-            x, _ = layer(x, embedded.dtype, attend_self)
+            x, _ = layer(x, embedded.dtype, partial(self_attention, padding=padding))
         return Encoded(self.norm(x).to(embedded.dtype), ())
 
 
 @dataclass(frozen=True)
-class CachedState:
-    """The keys and values of all positions so far, so that a step of search computes only its own."""
+class CachedState(DecoderState):
+    """The keys and values of all positions so far, `hidden` (t, N', A, L, 2, d) for L layers; each step adds its own."""
 
-    cache: Tensor  # (t, N', A, L, 2, d), for L layers
-    rows: Tensor | None = None  # (N,), the row of the cache that each row continues; None = each its own
+    rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = each its own
+
+    def __len__(self) -> int:
+        return self.hidden.shape[1] if self.rows is None else len(self.rows)
 
     def select(self, rows: Tensor) -> "CachedState":
-        """The states of some rows (indices), in their order; the next step copies the cache."""
+        """The states of some rows (indices), in their order; only the next step copies keys and values."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
 
 class TransformerDecoder(TransformerStack):
     """Every layer attends to the words so far and to the annotations; one layer gives the weights of the alignment."""
 
-    is_papers = False
-    attention = None
+    roles: ClassVar[Mapping[str, Role]] = {"memory_weight": Role.MATRIX}
+    is_papers = has_posterior = False  # as in `Decoder`
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, of_decoder=True)
@@ -210,29 +211,26 @@ class TransformerDecoder(TransformerStack):
 
         The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
         """
-
-        def attend_self(number: int, parts: Tensor) -> Tensor:
-            return _joined(attend(*parts.permute(2, 0, 3, 1, 4), causal=True)[0])
-
-        states, weights = self._run(memory, self.with_positions(words.transpose(0, 1)), words.dtype, attend_self)
+        x = self.with_positions(words.transpose(0, 1))
+        states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, causal=True))
         return DecoderPass(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
         """The state of one row per sentence."""
-        batch, heads, layers, _, _, size = memory.keys.shape
-        return CachedState(memory.keys.new_empty(0, batch, heads, layers, 2, size))
+        shape = self._heads, len(self.layers), 2, self.output_size // self._heads
+        return CachedState(memory.values.new_empty(0, len(memory.values), *shape))
 
     def advance(self, memory: Memory, state: CachedState, words: Tensor, first: bool) -> Advance:
         """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
 
         The rows of one sentence are adjacent. N is a multiple of the number of sentences.
         """
-        position, rows = len(state.cache), state.rows
-        cache = words.new_empty(position + 1, len(words), *state.cache.shape[2:])
+        position, rows = len(state.hidden), state.rows
+        cache = words.new_empty(position + 1, len(words), *state.hidden.shape[2:])
         if rows is None:
-            cache[:position] = state.cache
+            cache[:position] = state.hidden
         else:
-            torch.index_select(state.cache, 1, rows, out=cache[:position])
+            torch.index_select(state.hidden, 1, rows, out=cache[:position])
 
         def attend_self(number: int, parts: Tensor) -> Tensor:
             queries, new = parts.flatten(0, 1).split([1, 2], 1)
@@ -240,7 +238,7 @@ class TransformerDecoder(TransformerStack):
             keys, values = cache[:, :, :, number].permute(3, 1, 2, 0, 4)
             return attend(queries.transpose(1, 2), keys, values)[0].reshape(len(parts), -1, words.shape[1])
 
-        x = self.with_positions(words.view(len(memory.values), -1, words.shape[1]), position)
+        x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
         states, weights = self._run(memory, x, words.dtype, attend_self)
         return Advance(CachedState(cache), states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
 
@@ -248,14 +246,11 @@ class TransformerDecoder(TransformerStack):
         self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
+        if memory.keys is None:
+            raise ValueError("the memory of a model without attention cannot be attended to")
         for number, layer in enumerate(self.layers):
             keys, values = memory.keys[:, :, number].unbind(2)
             x, found = layer(x, dtype, partial(attend_self, number), (keys, values, memory.padding))
             if number == self._aligned:
                 weights = found[:, self._head - 1] if self._head else found.mean(1)
         return self.norm(x), weights
-
-
-def _joined(contexts: Tensor) -> Tensor:
-    """The contexts of all heads side by side, (B, A, R, d) to (B, R, m)."""
-    return contexts.transpose(1, 2).flatten(2)
