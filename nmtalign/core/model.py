@@ -132,11 +132,10 @@ class TranslationModel(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        one_embedding = config.shared_embeddings and config.equal_vocabularies
-        if not one_embedding:
+        if not config.one_embedding:
             self.source_embedding = Embedding(config.source_vocabulary_size, config.embedding)
         self.target_embedding = Embedding(config.target_vocabulary_size, config.embedding)
-        if one_embedding:  # without a second name for its weights, so that they are saved and counted once
+        if config.one_embedding:  # without a second name for its weights, so that they are saved and counted once
             self.__dict__["source_embedding"] = self.target_embedding
         make_encoder, make_decoder = _PARTS[config.architecture]
         self.encoder: Encoder = make_encoder(config)

@@ -5,8 +5,8 @@ words, and the readout is the softmax. A layer has two sublayers, in the decoder
 source, and a feed-forward net. With `norm` = "post", as in the article, a sublayer f changes x to norm(x + f(x)); with
 "pre" it changes x to x + f(norm(x)), and the last layer is followed by a norm. Projections have no bias.
 
-m is the size of the word vectors and of all layers, n the size of the inner layer of the feed-forward nets, A the number
-of heads, and d = m / A.
+m is the size of the word vectors and of all layers, n that of the inner layer of the feed-forward nets, A the number of
+heads, and d = m / A.
 """
 
 import math
@@ -117,8 +117,8 @@ class TransformerLayer(Initialised):
     ) -> tuple[Tensor, Tensor | None]:
         """(x (B, R, m), weights (B, A, R, Tx) of the source) after this layer; x is wide, products are in `dtype`.
 
-        `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are its keys and
-        values (B, A, Tx, d) and padding (B, Tx).
+        `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are the keys
+        and values (B, A, Tx, d) of the source and its padding (B, Tx).
         """
         weights = None
         parts = F.linear(self._enter(0, x, dtype), self.self_weight.flatten(0, 1).to(dtype))
@@ -173,7 +173,7 @@ class TransformerEncoder(TransformerStack):
 
 @dataclass(frozen=True)
 class CachedState(DecoderState):
-    """The keys and values of all positions so far, `hidden` (t, N', A, L, 2, d) for L layers; each step adds its own."""
+    """The keys and values of all positions so far: `hidden` (t, N', A, L, 2, d) for L layers; a step adds its own."""
 
     rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = each its own
 
@@ -199,7 +199,7 @@ class TransformerDecoder(TransformerStack):
         self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
 
     def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, m): the keys and values of all layers (B, A, L, 2, Tx, d), as its `keys`."""
+        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
         annotations = encoded.annotations
         found = F.linear(annotations, self.memory_weight.flatten(0, 2).to(annotations.dtype))
         keys = found.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)

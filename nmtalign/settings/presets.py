@@ -65,6 +65,15 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
         "readout": "direct",
     },
     "light": {"cell": "light"},
+    "transformer": {
+        "architecture": "transformer",
+        "layers": 4,
+        "order": "update-look-generate",
+        "readout": "direct",
+        "output_rank": 0,
+        "initialisation": "xavier",
+        "shared_embeddings": True,
+    },
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -87,6 +96,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "threads": 1,  # its matrix products are too small for several threads
     },
     **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
+    "transformer-tiny": {**_SMALL, **SYSTEMS["transformer"], "embedding": 128, "hidden": 256, "dropout": 0.3},
 }
 DEFAULT_PRESET = "small"
 

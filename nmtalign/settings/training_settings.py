@@ -62,7 +62,7 @@ class ModelConfig:
 
     source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
     target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
-    equal_vocabularies: bool = setting(False, "Whether a word has one id on both sides.", VOCABULARY, internal=True)
+    one_embedding: bool = setting(False, "Whether both sides share word vectors.", VOCABULARY, internal=True)
     architecture: Architecture = setting("recurrent", "Recurrent nets, or a Transformer (Vaswani et al. 2017).", MODEL)
     embedding: int = _units(620, "Size m of word embeddings, and of all layers of a Transformer.", MODEL)
     hidden: int = _units(
@@ -137,9 +137,10 @@ class ModelConfig:
 
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""
-        for name, only in {"readout": "direct", "output_rank": 0, "coverage": "none", "attention_temperature": 1}.items():
-            if getattr(self, name) != only:
-                rule = f"a Transformer needs {name} = {only}"
+        needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
+        for name, value in {**needed, "attention_temperature": 1}.items():
+            if getattr(self, name) != value:
+                rule = f"a Transformer needs {name} = {value}"
                 raise SettingError(rule, **{name: getattr(self, name)}, architecture=self.architecture)
         if self.attention == "none":
             raise SettingError("a Transformer has attention", attention="none", architecture=self.architecture)
