@@ -143,7 +143,7 @@ def budget_of(name: str) -> str:
 
 
 def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
-    return _SMALL_CORPUS["small" if name in SYSTEMS else name]
+    return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
 
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
@@ -163,7 +163,7 @@ _ASKED: Mapping[str, Sequence[str]] = {
 
 
 # Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
-OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size")
+OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size", "joint")
 
 
 def settings_of(cls: type[T], *layers: Layer) -> T:
