@@ -195,7 +195,7 @@ def chosen_ablations(names: str, scale: Scale) -> list[Experiment]:
 
 
 # Training settings of systems that need others than those of a scale, which suit RNNsearch.
-_OWN_TRAINING: Mapping[str, Settings] = {"transformer": {"learning_rate": 1e-3, "warmup": 800}}
+_OWN_TRAINING: Mapping[str, Settings] = {"transformer": {"warmup": 800}}
 
 
 def chosen_systems(names: str) -> list[Experiment]:
