@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Encoded:
+    """The results of an encoder for B sentences."""
+
+    annotations: Tensor  # (B, Tx, D)
+    finals: tuple[
+        Tensor, ...
+    ]  # (B, S), the last state of each layer; of a bidirectional layer that of its backward net
+
+
+@dataclass(frozen=True)
 class Memory:
     """What the decoder reads of B encoded sentences.
 
@@ -47,7 +57,7 @@ class Memory:
     values: Tensor
     keys: Tensor | None  # (B, Tx, n') U_a annotations (equation 6); (B, Tx, n) for other scores; None without attention
     padding: Tensor | None  # (B, Tx), True = padding; None if there is none
-    initial: Tensor  # (B, n), the first decoder state
+    initial: Tensor  # (B, n), the first decoder state; (B, L S) of a stack of layers
     shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
 
     def select(self, sentences: Tensor | slice) -> "Memory":

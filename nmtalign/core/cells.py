@@ -3,7 +3,7 @@
 A cell is two classes. The `GatedCell` has the parameters. Its `CellPass` runs the recurrence over the steps of one
 pass, forward and backward, in preallocated buffers: no step builds an autograd graph, and the gradient of each weight
 is one product over all steps. Products are in the dtype of the activations (for example bf16); states and gates are in
-float32 (float64 for float64). To add a cell, write both classes here and enter the cell in `CELLS`.
+float32 (float64 for float64). The LSTM and the cell without a recurrent product are in `cell_variants`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,15 @@ from torch.nn import functional as F
 
 from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.settings.training_settings import Cell
 
 
 class CellPass(ABC):
-    """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none."""
+    """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none.
+
+    A state (*D, B, S) has S = n units, or S = 2n if the cell keeps n more beside its n outputs, which come first.
+    """
+
+    blocks: ClassVar[int] = 3  # the inputs of a step have blocks * n columns
 
     def __init__(
         self,
@@ -31,39 +35,34 @@ class CellPass(ABC):
         steps: int,
         differentiate: bool,
     ) -> None:
-        """initial (*D, B, n) is the first state, weight (*D, 3n, n) the recurrent one, bias (*D, n) or None.
+        """initial (*D, B, S) is the first state, weight (*D, 3n, n) the recurrent one, bias (*D, n) or None.
 
         skip (U, *D, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
         buffers keep the inputs of `backward`.
         """
-        self.size, self.steps, self.skip = initial.shape[-1], steps, skip
+        self.size, self.steps, self.skip = weight.shape[-1], steps, skip
         self.weight, self.bias = weight, bias
-        # Contiguous, because a product that is batched over the directions would copy them at every step.
-        self.gates_weight, self.candidate_weight = (
-            part.contiguous() for part in weight.split([2 * self.size, self.size], -2)
-        )
         self._kept_steps = steps if differentiate else 1
         self.states = initial.new_empty(steps + 1, *initial.shape)
         self.states[0] = initial
-        # The states in the dtype of the products: the same tensor unless they are narrower.
-        self.rows = self.states
+        # The outputs (U + 1, *D, B, n) in the dtype of the products: part of the states unless they are narrower.
+        self.rows = self.outputs = self.states[..., : self.size]
         if weight.dtype != initial.dtype:
-            self.rows = torch.empty_like(self.states, dtype=weight.dtype)
-            self.rows[0] = initial
+            self.rows = torch.empty_like(self.outputs, dtype=weight.dtype, memory_format=torch.contiguous_format)
+            self.rows[0] = self.outputs[0]
         self._allocate()
 
+    @abstractmethod
     def _allocate(self) -> None:
         """Allocates the buffers that forward steps fill."""
-        self.gates = self._buffer(2 * self.size, self.states.dtype)
-        self.candidates = self._buffer(self.size, self.states.dtype)
 
     @abstractmethod
     def forward(self, step: int, inputs: Tensor) -> None:
-        """Computes state `step` + 1 from state `step` and the inputs (*D, B, 3n) of the step."""
+        """Computes state `step` + 1 from state `step` and the inputs (*D, B, blocks * n) of the step."""
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
-        self.d_inputs = self._buffer(3 * self.size, self.weight.dtype)
+        self.d_inputs = self._buffer(self.blocks * self.size, self.weight.dtype)
 
     @abstractmethod
     def backward(self, step: int, d_state: Tensor) -> None:
@@ -85,11 +84,10 @@ class CellPass(ABC):
         """The part of a buffer that a step fills."""
         return buffer[step % self._kept_steps]
 
-    def _interpolate(self, step: int, old: Tensor, end: Tensor, share: Tensor) -> None:
-        """State `step` + 1 = old + share * (end - old)."""
-        torch.lerp(old, end, share, out=self.states[step + 1])
-        if self.rows is not self.states:
-            self.rows[step + 1] = self.states[step + 1]
+    def _narrow(self, step: int) -> None:
+        """Copies the outputs of a new state to `rows`, unless they are the same tensor."""
+        if self.rows is not self.outputs:
+            self.rows[step + 1] = self.outputs[step + 1]
 
 
 class GatedCell(Initialised):
@@ -102,17 +100,24 @@ class GatedCell(Initialised):
         "bias": Role.BIAS,
         "recurrent_bias": Role.BIAS,
     }
-    bias_blocks = 3  # how many of the three blocks, counted from the last, have an input bias
+    bias_blocks = 3  # how many of the blocks, counted from the last, have an input bias
+    state_parts = 1  # S / n
     pass_class: type[CellPass]
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__()
         lead = (directions,) if directions else ()
-        self.size = size
-        self.input_weight = nn.Parameter(torch.empty(*lead, 3 * size, input_size))
-        self.recurrent_weight = nn.Parameter(torch.empty(*lead, 3 * size, size))
-        self.context_weight = nn.Parameter(torch.empty(3 * size, context_size)) if context_size else None
+        self.blocks = self.pass_class.blocks
+        width = self.blocks * size
+        self.size, self.state_size = size, self.state_parts * size
+        self.input_weight = nn.Parameter(torch.empty(*lead, width, input_size))
+        self.add_recurrent_weight(lead)
+        self.context_weight = nn.Parameter(torch.empty(width, context_size)) if context_size else None
         self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
+
+    def add_recurrent_weight(self, lead: tuple[int, ...]) -> None:
+        """Adds the weight (*D, 3n, n) that multiplies the outputs of the step before."""
+        self.recurrent_weight = nn.Parameter(torch.empty(*lead, self.blocks * self.size, self.size))
 
     def inputs(self, x: Tensor) -> Tensor:
         """The input products of all steps: (..., m) to (..., 3n), or (U, D, B, m) to (U, D, B, 3n)."""
@@ -131,7 +136,7 @@ class GatedCell(Initialised):
 
     def input_bias(self) -> Tensor:
         """The bias (*D, 3n) of the inputs."""
-        return F.pad(self.bias, ((3 - self.bias_blocks) * self.size, 0))
+        return F.pad(self.bias, ((self.blocks - self.bias_blocks) * self.size, 0))
 
     def inner_bias(self) -> Tensor | None:
         """The bias (*D, n) inside the recurrence, of the candidate; None if there is none."""
@@ -143,7 +148,27 @@ class GatedCell(Initialised):
         return self.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
-class PaperCellPass(CellPass):
+class GruPass(CellPass):
+    """What the paper's hidden unit and PyTorch's GRU share: two gates, and a candidate between which and s they choose.
+
+    The state is the output: S = n.
+    """
+
+    def _allocate(self) -> None:
+        # Contiguous, because a product that is batched over the directions would copy them at every step.
+        self.gates_weight, self.candidate_weight = (
+            part.contiguous() for part in self.weight.split([2 * self.size, self.size], -2)
+        )
+        self.gates = self._buffer(2 * self.size, self.states.dtype)
+        self.candidates = self._buffer(self.size, self.states.dtype)
+
+    def _interpolate(self, step: int, old: Tensor, end: Tensor, share: Tensor) -> None:
+        """State `step` + 1 = old + share * (end - old)."""
+        torch.lerp(old, end, share, out=self.states[step + 1])
+        self._narrow(step)
+
+
+class PaperCellPass(GruPass):
     """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
 
     def _allocate(self) -> None:
@@ -195,7 +220,7 @@ class PaperCell(GatedCell):
     pass_class = PaperCellPass
 
 
-class CudnnCellPass(CellPass):
+class CudnnCellPass(GruPass):
     """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
 
     def _allocate(self) -> None:
@@ -268,9 +293,6 @@ class CudnnCell(GatedCell):
         """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
         gates = self.recurrent_bias[..., : 2 * self.size]
         return self.bias + F.pad(gates, (0, self.size))
-
-
-CELLS: Mapping[Cell, type[GatedCell]] = {"paper": PaperCell, "cudnn": CudnnCell}
 
 
 def sum_over_rows(gradient: Tensor, dtype: torch.dtype) -> Tensor:

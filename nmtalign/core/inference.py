@@ -1,4 +1,4 @@
-"""The model prepared for search: products that are equal at every step are computed once.
+"""The model prepared for search: in the paper's models, products that are equal at every step are computed once.
 
 The context enters the cell and the readout linearly: C_c and C_o (appendix A.2.2) are multiplied with each annotation
 once per sentence, not with each context at each step. Likewise the input weights of cell and readout are multiplied
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import MIN_ROWS, Memory
+from nmtalign.core.decoder import Advance, Decoder
 from nmtalign.core.functional import wide
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.readout import maxout
@@ -37,23 +38,14 @@ class Inference:
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
         self.model, self.config = model, model.config
         self.dtype = dtype or model.readout.output_weight.dtype
-        cell, readout = model.decoder.cell, model.readout
-        if cell.context_weight is None:
-            raise ValueError("the decoder's cell has no context")
         with torch.no_grad():
             self._encoder = self._cast_module(model.encoder)
             self._decoder = self._cast_module(model.decoder)
-            self._context_weight = self._cast(torch.cat([cell.context_weight, readout.context_weight]))
-            self._state_weight = self._cast(readout.state_weight)
-            self._factor = self._cast(readout.factor) if readout.factor is not None else None
-            self.output_weight = self._cast(readout.output_weight)
-            self.output_bias = readout.output_bias.to(wide(self.dtype))
-            unused = cell.input_weight.new_zeros(len(readout.bias), self.config.embedding)
-            word_weight = unused if readout.word_weight is None else readout.word_weight
-            self._words = WordTable(
-                model.target_embedding,
-                self._cast(torch.cat([cell.input_weight, word_weight])),
-                self._cast(torch.cat([cell.input_bias(), readout.bias])),
+            self._readout = self._cast_module(model.readout)
+            self.output_weight = self._readout.output_weight.detach()
+            self.output_bias = model.readout.output_bias.to(wide(self.dtype))
+            self._folded = (
+                FoldedWeights(model, self.dtype) if model.decoder.is_papers and model.readout.has_maxout else None
             )
 
     @property
@@ -71,12 +63,13 @@ class Inference:
         padding = None if bool(source_mask.all()) else ~source_mask
         embedded = self.model.source_embedding(source).to(self.dtype)
         memory = self._decoder.remember(self._encoder(embedded, padding), source_mask, padding)
-        memory = replace(memory, values=F.linear(memory.values, self._context_weight))
+        if self._folded is not None:
+            memory = replace(memory, values=F.linear(memory.values, self._folded.context_weight))
         return memory.select(slice(count)) if few else memory
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence."""
-        return DecoderState(memory.initial, None, None if memory.shares is None else torch.zeros_like(memory.shares))
+        return self._decoder.start(memory)
 
     def step(
         self, memory: Memory, state: DecoderState, previous: Tensor | None
@@ -86,31 +79,65 @@ class Inference:
         N is a multiple of the number of sentences; the rows of one sentence are adjacent. `features` are the inputs of
         the softmax; weights are None without attention.
         """
-        rows, size = len(state.hidden), 3 * self.config.hidden
-        words = self._words.no_word(rows) if previous is None else self._words(previous)
-        step = self._decoder.step(memory, state, words[:, :size], first=previous is None)
-        attention, weights, coverage = step.attention, None, None
-        if attention is None:
-            contexts = memory.values.repeat_interleave(rows // len(memory.values), 0)
+        if self._folded is not None:
+            advance, features = self._folded.step(self._decoder, memory, state, previous)
         else:
-            contexts, weights, coverage = attention.contexts[0], attention.weights[0], attention.new_coverage(0)
-        total = F.linear(step.hidden.to(self.dtype), self._state_weight)
-        total += words[:, size:]
-        total += contexts[:, size:]
-        features = maxout(total)
-        if self._factor is not None:
-            features = F.linear(features, self._factor)
-        keep_context = self._decoder.update_first and attention is not None
-        return DecoderState(step.hidden, contexts if keep_context else None, coverage), features, weights
-
-    def _cast(self, weight: Tensor) -> Tensor:
-        return weight.detach().to(self.dtype)
+            no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
+            words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
+            advance = self._decoder.advance(memory, state, words, first=previous is None)
+            features = self._readout.features(advance.hidden, words, advance.context)
+        return advance.state, features, advance.weights
 
     def _cast_module(self, module: M) -> M:
         """The module itself where its weights have the dtype already, else a copy in it."""
         if all(parameter.dtype == self.dtype for parameter in module.parameters()):
             return module
         return copy.deepcopy(module).to(self.dtype)
+
+
+class FoldedWeights:
+    """The weights of cell and readout of a paper's model, joined: each product serves both."""
+
+    def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
+        cell, readout = model.decoder.cell, model.readout
+        if cell.context_weight is None:
+            raise ValueError("the decoder's cell has no context")
+
+        def cast(weight: Tensor) -> Tensor:
+            return weight.detach().to(dtype)
+
+        self._width = len(cell.context_weight)  # columns that belong to the cell; those of the readout follow
+        self.context_weight = cast(torch.cat([cell.context_weight, readout.context_weight]))
+        self._state_weight = cast(readout.state_weight)
+        self._factor = cast(readout.factor) if readout.factor is not None else None
+        unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
+        word_weight = unused if readout.word_weight is None else readout.word_weight
+        self._words = WordTable(
+            model.target_embedding,
+            cast(torch.cat([cell.input_weight, word_weight])),
+            cast(torch.cat([cell.input_bias(), readout.bias])),
+        )
+
+    def step(
+        self, decoder: Decoder, memory: Memory, state: DecoderState, previous: Tensor | None
+    ) -> tuple[Advance, Tensor]:
+        """As `Inference.step`, over a folded memory: (results of the decoder, features (N, r))."""
+        rows = len(state)
+        words = self._words.no_word(rows) if previous is None else self._words(previous)
+        step = decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
+        attention, hidden, weights, coverage = step.attention, step.cells.outputs[-1], None, None
+        if attention is None:
+            contexts = memory.values.repeat_interleave(rows // len(memory.values), 0)
+        else:
+            contexts, weights, coverage = attention.contexts[0], attention.weights[0], attention.new_coverage(0)
+        total = F.linear(hidden.to(words.dtype), self._state_weight)
+        total += words[:, self._width :]
+        total += contexts[:, self._width :]
+        features = maxout(total)
+        if self._factor is not None:
+            features = F.linear(features, self._factor)
+        fed = contexts if decoder.update_first and attention is not None else None
+        return Advance(DecoderState(step.hidden, fed, coverage), hidden, contexts, weights), features
 
 
 class WordTable:

@@ -27,6 +27,7 @@ class Initialised(nn.Module):
     """A module that names the role of each of its own parameters."""
 
     roles: ClassVar[Mapping[str, Role]]
+    blocks = 1  # of a stacked weight
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
@@ -43,10 +44,10 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
             for name, parameter in module.named_parameters(recurse=False):
                 if not isinstance(module, Initialised):
                     raise TypeError(f"{type(module).__name__} does not name the role of its parameter {name}")
-                _fill(parameter, module.roles[name], kind)
+                _fill(parameter, module.roles[name], kind, module.blocks)
 
 
-def _fill(parameter: Tensor, role: Role, kind: Initialisation) -> None:
+def _fill(parameter: Tensor, role: Role, kind: Initialisation, stacked: int) -> None:
     if role is Role.BIAS or (role is Role.ENERGY and kind == "paper"):
         parameter.zero_()
     elif role is Role.RECURRENT:
@@ -59,6 +60,6 @@ def _fill(parameter: Tensor, role: Role, kind: Initialisation) -> None:
     elif role is Role.ENERGY:
         parameter.uniform_(-1 / math.sqrt(len(parameter)), 1 / math.sqrt(len(parameter)))
     else:
-        blocks = 3 if role is Role.STACKED else 1
+        blocks = stacked if role is Role.STACKED else 1
         for block in parameter.view(-1, parameter.shape[-2] // blocks, parameter.shape[-1]):
             nn.init.xavier_uniform_(block)

@@ -1,24 +1,25 @@
 """RNNsearch and RNNencdec: the complete model (sections 2.2 and 3, appendix A).
 
-Read this file first: the encoder turns the source into annotations, the decoder (`step`) runs along the target words
-and attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` has the
-same equations as plain loops.
+Read this file first: the encoder turns the source into annotations, the decoder (`decoder`, `step`) runs along the
+target words and attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words.
+`reference` has the same equations as plain loops. Other systems consist of the same parts with other settings.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import Memory
-from nmtalign.core.cells import CELLS
+from nmtalign.core.attention import Encoded, Memory
+from nmtalign.core.cell_variants import CELLS
+from nmtalign.core.decoder import Decoder, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.readout import Readout, linear_cross_entropy
-from nmtalign.core.step import Decoder, DecoderPass, unroll
+from nmtalign.core.step import DecoderPass, unroll
 from nmtalign.settings.training_settings import ModelConfig
 
 
@@ -77,7 +78,7 @@ class Encoder(nn.Module):
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
     direction is the forward one, or the backward one if the source is reversed (Sutskever et al. 2014). The annotation
-    of a word is at the position of the word in either case.
+    of a word is at the position of the word in either case. Further layers have one direction, that of the first net.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -85,27 +86,37 @@ class Encoder(nn.Module):
         # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
-        self.size = config.hidden
+        self.size, above = config.hidden, config.layers - 1
         self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
+        sizes = [self.directions * self.size, *[self.size] * (above - 1)][:above]
+        self.upper = Stack(config, sizes, 1, directions=1)
+        # Width of an annotation: 2n, or n if its layer has one direction.
+        self.output_size = self.size if above else self.directions * self.size
 
-    @property
-    def output_size(self) -> int:
-        """Width of an annotation: 2n, or n with one direction."""
-        return self.directions * self.size
-
-    def forward(self, embedded: Tensor, padding: Tensor | None) -> Tensor:
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); padding (B, Tx), where True, changes no state."""
-        batch, length, _ = embedded.shape
-        inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1)))
-        skip = None if padding is None else self._in_order(padding.t())[..., None]
-        initial = embedded.new_zeros(self.directions, batch, self.size, dtype=wide(embedded.dtype))
-        states = unroll(self.cell, inputs, initial, skip)[1:]
-        ways = [way.flip(0) if back else way for way, back in zip(states.unbind(1), self._backward, strict=True)]
-        return torch.stack([way.transpose(0, 1) for way in ways], 2).view(batch, length, -1)
+        batch = len(embedded)
+        inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1), self._backward))
+        skip = None if padding is None else self._in_order(padding.t(), self._backward)[..., None]
+        initial = embedded.new_zeros(self.directions, batch, self.cell.state_size, dtype=wide(embedded.dtype))
+        states, last = unroll(self.cell, inputs, initial, skip)
+        annotations = self._annotations(states[1:], self._backward)
+        if not len(self.upper.cells):
+            return Encoded(annotations, (last[-1],))
+        order = self._backward[:1]
+        skip = None if padding is None else self._in_order(padding.t(), order)[..., None]
+        x = self._in_order(annotations.transpose(0, 1), order)
+        states, lasts = self.upper(x, [initial[:1]] * len(self.upper.cells), skip)
+        return Encoded(self._annotations(states, order), (last[-1], *(one[0] for one in lasts)))
 
-    def _in_order(self, steps: Tensor) -> Tensor:
+    def _in_order(self, steps: Tensor, backward: Sequence[bool]) -> Tensor:
         """The inputs of each direction in the order of its steps: (Tx, ...) to (Tx, D, ...)."""
-        return torch.stack([steps.flip(0) if back else steps for back in self._backward], 1)
+        return torch.stack([steps.flip(0) if back else steps for back in backward], 1)
+
+    def _annotations(self, states: Tensor, backward: Sequence[bool]) -> Tensor:
+        """The states of all directions at the positions of the words: (Tx, D, B, n) to (B, Tx, D n)."""
+        ways = [way.flip(0) if back else way for way, back in zip(states.unbind(1), backward, strict=True)]
+        return torch.stack([way.transpose(0, 1) for way in ways], 2).flatten(2)
 
 
 class TranslationModel(nn.Module):
@@ -126,8 +137,9 @@ class TranslationModel(nn.Module):
         """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
         padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
         embedded = self._dropout(self._embed(self.source_embedding, source, how))
-        annotations = self._dropout(self.encoder(embedded, padding))
-        return self.decoder.remember(annotations, source_mask, padding)
+        encoded = self.encoder(embedded, padding)
+        encoded = replace(encoded, annotations=self._dropout(encoded.annotations))
+        return self.decoder.remember(encoded, source_mask, padding)
 
     def loss(
         self,
@@ -163,7 +175,9 @@ class TranslationModel(nn.Module):
     def force_posterior(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
     ) -> Forced:
-        """As `force`, but the weights are posteriors given each target word; None without attention.
+        """As `force`, but the weights are posteriors given each target word.
+
+        Decoders that are not the paper's have none (`Decoder.has_posterior`): their weights are those of `force`.
 
         The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
         y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
@@ -171,7 +185,7 @@ class TranslationModel(nn.Module):
         Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) is log p(y_t | c_t) +
         g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
         """
-        if self.decoder.attention is None:
+        if not self.decoder.has_posterior:
             return self.force(source, source_mask, target, target_mask, how)
         run = self._run(source, source_mask, target, how)
         if run.weights is None:

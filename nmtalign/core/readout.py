@@ -24,7 +24,8 @@ _SMALLEST = 1e-30  # smaller probabilities are imprecise
 class Readout(Initialised):
     """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, through `output_rank` if it is not 0.
 
-    There is no V_o if the readout does not depend on the previous word.
+    There is no V_o if the readout does not depend on the previous word. The readouts "direct" and "attentional" have no
+    maxout layer: the softmax receives the decoder's output itself.
     """
 
     roles: ClassVar[Mapping[str, Role]] = {
@@ -39,26 +40,32 @@ class Readout(Initialised):
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
-        pre_activations = 2 * config.maxout
-        self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
-        reads_word = config.readout_previous_word
-        self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding)) if reads_word else None  # V_o
-        self.context_weight = nn.Parameter(torch.empty(pre_activations, context_size))  # C_o
-        self.bias = nn.Parameter(torch.zeros(pre_activations))
+        self.has_maxout = config.readout == "maxout"
+        width = config.maxout if self.has_maxout else config.hidden
+        if self.has_maxout:
+            pre_activations = 2 * config.maxout
+            self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
+            reads_word = config.readout_previous_word
+            self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding)) if reads_word else None
+            self.context_weight = nn.Parameter(torch.empty(pre_activations, context_size))  # C_o
+            self.bias = nn.Parameter(torch.zeros(pre_activations))
         rank = config.output_rank
-        self.factor = nn.Parameter(torch.empty(rank, config.maxout)) if rank else None
-        self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or config.maxout))
+        self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
+        self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
         """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n)."""
         dtype = word.dtype
-        total = self.bias.to(dtype)
-        if self.word_weight is not None:
-            total = F.linear(word, self.word_weight.to(dtype), total)
-        total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
-        total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
-        hidden = F.dropout(apply(_Maxout, total), dropout)
+        hidden = state.to(dtype)
+        if self.has_maxout:
+            total = self.bias.to(dtype)
+            if self.word_weight is not None:
+                total = F.linear(word, self.word_weight.to(dtype), total)
+            total = total + F.linear(hidden, self.state_weight.to(dtype))
+            total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
+            hidden = apply(_Maxout, total)
+        hidden = F.dropout(hidden, dropout)
         return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:

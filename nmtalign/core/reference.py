@@ -12,10 +12,11 @@ from torch import Tensor
 
 from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
+from nmtalign.core.cell_variants import LightCell, LstmCell
 from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
+from nmtalign.core.decoder import Decoder
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.readout import Readout
-from nmtalign.core.step import Decoder
 from nmtalign.settings.training_settings import ModelConfig
 
 Context = Callable[[int, Tensor], Tensor]
@@ -29,45 +30,87 @@ def log_probs_and_weights(
     `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
     """
     config, decoder, readout = model.config, model.decoder, model.readout
-    annotations, fixed, summary = annotate(model, source)
+    if decoder.initial_weight is None or decoder.initial_bias is None:
+        return stack_log_probs_and_weights(model, source, target)
+    annotations, fixed, finals = annotate(model, source)
     attends = decoder.attention is not None
     # s_0 = tanh(W_s backward_1 + b_s), appendix A.2.2
-    state = torch.tanh(decoder.initial_weight @ (summary if attends else fixed) + decoder.initial_bias)
+    n = config.hidden
+    state = torch.tanh(decoder.initial_weight @ (finals[0][:n] if attends else fixed) + decoder.initial_bias)
     word_vector = torch.zeros(config.embedding, dtype=state.dtype)  # no previous word, and no begin symbol
     coverage = torch.zeros(len(annotations), dtype=state.dtype)
     log_probs, weights = [], []
     for step, word in enumerate(target):
         context = fixed
         if attends:
-            row = attention_weights(decoder, config, state, annotations, coverage)
+            row = attention_weights(decoder, config, state[:n], annotations, coverage)
             context = sum_of(weight * annotation for weight, annotation in zip(row, annotations, strict=True))
             coverage = next_coverage(decoder, coverage, row, annotations)
             weights.append(row)
         context = change(step, context)
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
-        log_probs.append(output(readout, config, state, word_vector, context)[word])
+        log_probs.append(output(readout, config, state[:n], word_vector, context)[word])
         word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
         if config.order == "look-generate-update":  # the released code
             state = cell_step(decoder.cell, word_vector, state, context)
     return torch.stack(log_probs), torch.stack(weights) if attends else None
 
 
-def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, Tensor]:
-    """(annotations h_j (equation 7), the last states of all directions joined, the last state of the last one)."""
+def stack_log_probs_and_weights(
+    model: TranslationModel, source: Sequence[int], target: Sequence[int]
+) -> tuple[Tensor, Tensor | None]:
+    """As `log_probs_and_weights`, in the order update-look-generate (Luong et al. 2015, Wu et al. 2016)."""
+    config, decoder, n = model.config, model.decoder, model.config.hidden
+    annotations, fixed, states = annotate(model, source)
+    cells = [*decoder.lower.cells, decoder.cell, *decoder.upper.cells]
+    attending = len(decoder.lower.cells)
+    context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
+    fed = torch.zeros_like(fixed) if decoder.attention is not None else fixed
+    word_vector = torch.zeros(config.embedding, dtype=fixed.dtype)
+    log_probs, weights = [], []
+    for word in target:
+        x = word_vector
+        for layer, cell in enumerate(cells):
+            given = torch.cat([x, context]) if layer > attending else x
+            states[layer] = cell_step(cell, given, states[layer], fed if layer == attending else None)
+            x = states[layer][:n] + x if config.residual and layer > 1 else states[layer][:n]
+            if layer == attending and decoder.attention is not None:
+                row = attention_weights(decoder, config, states[layer][:n], annotations, torch.zeros(len(annotations)))
+                context = sum_of(weight * annotation for weight, annotation in zip(row, annotations, strict=True))
+                weights.append(row)
+        if decoder.attentional_weight is not None:
+            x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
+        log_probs.append(output(model.readout, config, x, word_vector, context)[word])
+        fed = context
+        word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
+    return torch.stack(log_probs), torch.stack(weights) if weights else None
+
+
+def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, list[Tensor]]:
+    """(annotations h_j (equation 7), the last outputs of all directions joined, the last state of each layer).
+
+    The last state of a bidirectional layer is that of its backward net.
+    """
     config, embedding = model.config, model.source_embedding
     vectors = [embedding.weight[word] + embedding.bias for word in source]
     from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
-    directions, last = [], []
-    for direction, backward in enumerate(from_the_end):
-        state = torch.zeros(config.hidden, dtype=embedding.weight.dtype)
-        states = []
-        for vector in reversed(vectors) if backward else vectors:
-            state = cell_step(model.encoder.cell, vector, state, direction=direction)
-            states.append(state)
-        directions.append(states[::-1] if backward else states)
-        last.append(state)
-    return [torch.cat(states) for states in zip(*directions, strict=True)], torch.cat(last), last[-1]
+    finals = []
+    for layer, cell in enumerate([model.encoder.cell, *model.encoder.upper.cells]):
+        directions, last = [], []
+        for direction, backward in enumerate(from_the_end[:1] if layer else from_the_end):
+            state = torch.zeros(cell.state_size, dtype=embedding.weight.dtype)
+            outputs = []
+            for vector in reversed(vectors) if backward else vectors:
+                state = cell_step(cell, vector, state, direction=direction)
+                outputs.append(state[: config.hidden] + vector if config.residual and layer > 1 else state[: cell.size])
+            directions.append(outputs[::-1] if backward else outputs)
+            last.append(state)
+        vectors = [torch.cat(outputs) for outputs in zip(*directions, strict=True)]
+        finals.append(last[-1])
+    end = [0 if backward else -1 for backward in (from_the_end if len(finals) == 1 else from_the_end[:1])]
+    halves = [vector.split(config.hidden) for vector in vectors]
+    return vectors, torch.cat([halves[place][way] for way, place in enumerate(end)]), finals
 
 
 def cell_step(
@@ -77,16 +120,23 @@ def cell_step(
     context: Tensor | None = None,
     direction: int | None = None,
 ) -> Tensor:
-    """One step of the gated hidden unit (appendix A.1.1) for single vectors."""
+    """One step of the gated hidden unit (appendix A.1.1), or of another cell, for single vectors."""
 
     def of(parameter: Tensor) -> Tensor:
         return parameter if direction is None else parameter[direction]
 
-    n = len(state)
-    recurrent = of(cell.recurrent_weight)
+    n = cell.size
     sums = of(cell.input_weight) @ x
     if context is not None and cell.context_weight is not None:
         sums = sums + cell.context_weight @ context
+    if isinstance(cell, LightCell):  # Zhang & Sennrich (2019): no matrix multiplies the state
+        key, query, value = (sums + of(cell.bias)).split(n)
+        return torch.tanh(sigmoid(key + state) * value + sigmoid(query - state) * state)
+    recurrent = of(cell.recurrent_weight)
+    if isinstance(cell, LstmCell):
+        entry, forget, gate, candidate = (sums + recurrent @ state[:n] + of(cell.bias)).split(n)
+        kept = sigmoid(forget) * state[n:] + sigmoid(entry) * torch.tanh(candidate)
+        return torch.cat([sigmoid(gate) * torch.tanh(kept), kept])
     if isinstance(cell, PaperCell):
         z = sigmoid(sums[:n] + recurrent[:n] @ state)
         r = sigmoid(sums[n : 2 * n] + recurrent[n : 2 * n] @ state)
@@ -121,7 +171,7 @@ def energy(decoder: Decoder, config: ModelConfig, state: Tensor, annotation: Ten
         return attention.vector @ torch.tanh(inner)
     if isinstance(attention, GeneralAttention):
         return state @ attention.key_weight @ annotation
-    return state @ (annotation[:n] + annotation[n:] if config.bidirectional else annotation)
+    return state @ (annotation[:n] + annotation[n:] if len(annotation) > n else annotation)
 
 
 def next_coverage(decoder: Decoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]) -> Tensor:
@@ -134,10 +184,12 @@ def next_coverage(decoder: Decoder, coverage: Tensor, weights: Tensor, annotatio
 
 def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:
     """Log-probabilities (K,): the maxout layer, then the softmax (appendix A.2.2)."""
-    sums = readout.state_weight @ state + readout.context_weight @ context + readout.bias
-    if readout.word_weight is not None:
-        sums = sums + readout.word_weight @ word_vector
-    hidden = torch.stack([torch.max(sums[2 * i], sums[2 * i + 1]) for i in range(config.maxout)])
+    hidden = state
+    if readout.has_maxout:
+        sums = readout.state_weight @ state + readout.context_weight @ context + readout.bias
+        if readout.word_weight is not None:
+            sums = sums + readout.word_weight @ word_vector
+        hidden = torch.stack([torch.max(sums[2 * i], sums[2 * i + 1]) for i in range(config.maxout)])
     if readout.factor is not None:
         hidden = readout.factor @ hidden
     logits = readout.output_weight @ hidden + readout.output_bias

@@ -32,25 +32,47 @@ _MODERN: Mapping[str, Any] = {
     "metric": "bleu",  # a few long sentences can increase the loss while most translations become better
 }
 
+_SMALL: Mapping[str, Any] = {
+    **_MODERN,
+    "embedding": 256,
+    "hidden": 512,
+    "attention_hidden": 512,
+    "maxout": 256,
+    "dropout": 0.2,
+    "label_smoothing": 0.1,
+    "learning_rate": 2e-3,
+    "warmup": 200,
+    "batch_size": 1000,
+    "epochs": 20.0,
+    "validate_every": "epoch",
+}
+
+_LSTM: Mapping[str, Any] = {"cell": "lstm", "layers": 2, "order": "update-look-generate", "bidirectional": False}
+_LUONG: Mapping[str, Any] = {**_LSTM, "reverse_source": True, "attention": "general", "readout": "attentional"}
+
+# The architectures that readers of the article compare with; everything else is as in the preset "small".
+SYSTEMS: Mapping[str, Mapping[str, Any]] = {
+    "rnnsearch": {},
+    "rnnencdec": {"attention": "none", "bidirectional": False},
+    "sutskever": {**_LSTM, "reverse_source": True, "attention": "none", "input_feeding": "none", "readout": "direct"},
+    "luong-global": {**_LUONG, "input_feeding": "none"},
+    "gnmt": {
+        **_LSTM,
+        "layers": 4,
+        "residual": True,
+        "bidirectional": True,
+        "attention_layer": "first",
+        "readout": "direct",
+    },
+    "light": {"cell": "light"},
+}
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rnnsearch-50": {**_PAPER, "max_length": 50, "max_updates": 288_000},
     "rnnsearch-30": {**_PAPER, "max_length": 30, "max_updates": 471_000},
     "rnnencdec-50": {**_ENCDEC, "max_length": 50, "max_updates": 600_000},
     "rnnencdec-30": {**_ENCDEC, "max_length": 30, "max_updates": 846_000},
-    "small": {
-        **_MODERN,
-        "embedding": 256,
-        "hidden": 512,
-        "attention_hidden": 512,
-        "maxout": 256,
-        "dropout": 0.2,
-        "label_smoothing": 0.1,
-        "learning_rate": 2e-3,
-        "warmup": 200,
-        "batch_size": 1000,
-        "epochs": 20.0,
-        "validate_every": "epoch",
-    },
+    "small": _SMALL,
     "tiny": {
         **_MODERN,
         "embedding": 64,
@@ -64,6 +86,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "validate_every": "epoch",
         "threads": 1,  # its matrix products are too small for several threads
     },
+    **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
 }
 DEFAULT_PRESET = "small"
 
@@ -90,9 +113,9 @@ def small_corpus(name: str, words: int) -> Mapping[str, Any]:
 
     Batches become smaller and epochs more. The presets of the article never change.
     """
-    if name not in _SMALL_CORPUS:
+    if "epochs" not in preset(name):
         return {}
-    updates, settings = _SMALL_CORPUS[name]
+    updates, settings = _small_corpus(name)
     batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
     if words * epochs >= updates * batch_size:
         return {}
@@ -106,7 +129,11 @@ def budget_of(name: str) -> str:
     values = preset(name)
     if "max_updates" in values:
         return f"{values['max_updates']:,} updates"
-    return f"{values['epochs']:g} epochs, on a small corpus {_SMALL_CORPUS[name][0]:,} updates"
+    return f"{values['epochs']:g} epochs, on a small corpus {_small_corpus(name)[0]:,} updates"
+
+
+def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
+    return _SMALL_CORPUS["small" if name in SYSTEMS else name]
 
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {

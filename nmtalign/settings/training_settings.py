@@ -26,9 +26,12 @@ from nmtalign.settings.definition import (
     threads_setting,
 )
 
-Cell = Literal["paper", "cudnn"]
-Order = Literal["look-generate-update", "look-update-generate"]
-Attention = Literal["additive", "dot", "general", "none"]
+Cell = Literal["paper", "cudnn", "lstm", "light"]
+Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
+Attention = Literal["additive", "concat", "dot", "general", "none"]
+AttentionLayer = Literal["first", "last"]
+InputFeeding = Literal["context", "attentional", "none"]
+ReadoutKind = Literal["maxout", "attentional", "direct"]
 Coverage = Literal["none", "linguistic"]
 Initialisation = Literal["paper", "lecun", "xavier"]
 OptimizerName = Literal["adadelta", "adam", "adamw"]
@@ -62,11 +65,22 @@ class ModelConfig:
     attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
     maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
     output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", MODEL, at_least=0)
-    cell: Cell = setting("paper", "Gated unit: the paper's, or the one of cuDNN.", MODEL)
+    layers: int = setting(1, "Layers of the encoder, and of the decoder.", MODEL, at_least=1, at_most=64)
+    residual: bool = setting(False, "Residual connections from the third layer on.", MODEL)
+    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM, or light (no matrix product).", MODEL)
     order: Order = setting(
-        "look-generate-update", "look-generate-update (the paper's code) or look-update-generate (its text).", MODEL
+        "look-generate-update",
+        "look-generate-update (the paper's code), look-update-generate (its text) or update-look-generate (Luong's).",
+        MODEL,
     )
-    attention: Attention = setting("additive", "Attention energy; none encodes a fixed-length vector.", ATTENTION)
+    attention: Attention = setting(
+        "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
+    )
+    attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
+    input_feeding: InputFeeding = setting(
+        "context", "What each step of the decoder gets from the step before: its context or attentional vector.", MODEL
+    )
+    readout: ReadoutKind = setting("maxout", "From the state to the softmax; attentional is Luong's.", MODEL)
     attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
     coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
     bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
@@ -85,7 +99,7 @@ class ModelConfig:
                 attention_temperature=self.attention_temperature,
                 attention=self.attention,
             )
-        if self.coverage != "none" and self.attention != "additive":
+        if self.coverage != "none" and self.attention not in ("additive", "concat"):
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
         if self.reverse_source and self.bidirectional:
             raise SettingError(
@@ -93,6 +107,13 @@ class ModelConfig:
                 reverse_source=True,
                 bidirectional=True,
             )
+        if self.layers > 1 and self.order != "update-look-generate":
+            raise SettingError("the orders of the paper have one layer", layers=self.layers, order=self.order)
+        if self.readout == "attentional" and self.attention == "none":
+            raise SettingError("attentional vectors need attention", readout=self.readout, attention=self.attention)
+        if self.input_feeding == "attentional" and self.readout != "attentional":
+            rule = "only the attentional readout has vectors that can be fed"
+            raise SettingError(rule, input_feeding=self.input_feeding, readout=self.readout)
 
 
 @section("train")

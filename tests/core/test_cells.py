@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from nmtalign.core.cells import CELLS, CudnnCell
+from nmtalign.core.cell_variants import CELLS
+from nmtalign.core.cells import CudnnCell
 from nmtalign.core.step import unroll
 
 
@@ -15,7 +16,7 @@ def filled(cell):
 
 
 def update(cell, inputs, state):
-    return unroll(cell, inputs[None], state)[1]
+    return unroll(cell, inputs[None], state)[0][1]
 
 
 def test_cudnn_cell_is_pytorchs_gru_cell():
@@ -48,6 +49,6 @@ def test_a_masked_step_leaves_the_state_exactly():
         cell = filled(CELLS[kind](4, 5))
         s = torch.randn(2, 5).double()
         skip = torch.tensor([[[True], [False]]])
-        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip)[1]
+        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip)[0][1]
         assert torch.equal(new[0], s[0])
         assert not torch.equal(new[1], s[1])

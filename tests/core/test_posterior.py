@@ -11,7 +11,14 @@ from nmtalign.core.model import Activations
 from nmtalign.data.batches import make_batch
 from nmtalign.text.vocabulary import EOS_ID
 
-ATTENDING = [config for config in models.VARIANTS if config.attention != "none"]
+ATTENDING = [config for config in models.VARIANTS if models.make_model(config).decoder.has_posterior]
+
+
+def test_a_stack_of_layers_has_no_posterior_and_gives_its_weights():
+    model = models.make_model(models.SYSTEM_VARIANTS["gnmt"])
+    batch = make_batch(models.PAIRS)
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    assert torch.equal(model.force_posterior(*arguments).weights, model.force(*arguments).weights)
 
 
 @pytest.mark.parametrize("config", ATTENDING, ids=models.named)

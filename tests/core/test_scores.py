@@ -107,8 +107,11 @@ def test_a_reversed_source_is_read_as_the_backward_direction_reads_it(cell):
             ours.copy_(theirs[1:])
     embedded = torch.randn(2, 5, TINY.embedding)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    torch.testing.assert_close(alone(embedded, padding), both(embedded, padding)[..., TINY.hidden :])
-    assert not alone(embedded, padding)[1, 3:].any()  # no word has been read yet: the state is that before `</s>`
+    expected = both(embedded, padding).annotations[..., TINY.hidden :]
+    torch.testing.assert_close(alone(embedded, padding).annotations, expected)
+    assert (
+        not alone(embedded, padding).annotations[1, 3:].any()
+    )  # no word has been read yet: the state is that before `</s>`
 
 
 def test_a_decoder_takes_up_the_state_after_the_first_word_of_a_reversed_source():

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from nmtalign.core import gpu as fused
 from nmtalign.core.attention import AttentionInputs, Memory
-from nmtalign.core.cells import CELLS, CudnnCell, PaperCell
+from nmtalign.core.cell_variants import CELLS
+from nmtalign.core.cells import CudnnCell, PaperCell
 from nmtalign.core.model import TranslationModel
 from nmtalign.settings.training_settings import ModelConfig
 

@@ -6,8 +6,9 @@ import itertools
 import pytest
 import torch
 
-from nmtalign.core.attention import KEPT_BYTES
+from nmtalign.core.attention import KEPT_BYTES, Encoded
 from nmtalign.core.model import TranslationModel
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
 TINY = ModelConfig(
@@ -62,6 +63,18 @@ VARIANTS += [
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", order="look-update-generate"),
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
 ]
+VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
+SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
+VARIANTS += [
+    *SYSTEM_VARIANTS.values(),
+    dataclasses.replace(SYSTEM_VARIANTS["gnmt"], layers=2, attention="dot"),
+    dataclasses.replace(
+        SYSTEM_VARIANTS["luong-global"], layers=1, input_feeding="context", bidirectional=True, reverse_source=False
+    ),
+    dataclasses.replace(
+        SYSTEM_VARIANTS["luong-global"], layers=3, attention="concat", input_feeding="context", residual=True
+    ),
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 
 
@@ -88,7 +101,7 @@ def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYT
     shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
     def objective():
-        run = decoder.unroll(decoder.remember(annotations, mask, ~mask), words, kept_bytes)
+        run = decoder.unroll(decoder.remember(Encoded(annotations, ()), mask, ~mask), words, kept_bytes)
         found = run.states, run.contexts, run.weights
         return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
 
@@ -108,4 +121,5 @@ def named(config: ModelConfig) -> str:
     coverage = "" if config.coverage == "none" else f"-{config.coverage}"
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
-    return kind + sharpness + coverage + fewer
+    layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
+    return kind + sharpness + coverage + fewer + layers

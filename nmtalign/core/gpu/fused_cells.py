@@ -34,7 +34,7 @@ class _FusedPass(CellPass):
 
     def _new_row(self, step: int) -> Tensor | None:
         """The next state in the products' dtype; None where it is the state itself."""
-        return None if self.rows is self.states else self.rows[step + 1]
+        return None if self.rows is self.outputs else self.rows[step + 1]
 
 
 class FusedPaperCellPass(_FusedPass, PaperCellPass):

@@ -1,0 +1,135 @@
+"""Other cells: the LSTM (Hochreiter & Schmidhuber 1997), and a light cell without a recurrent product.
+
+The light cell is the LRN of Zhang & Sennrich (2019): its gates depend on the state element by element. All matrix
+products are those of the inputs, which are computed for all steps at once.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from nmtalign.core.cells import CellPass, CudnnCell, GatedCell, PaperCell
+from nmtalign.core.functional import one_minus_square, over_steps, product, sigmoid_
+from nmtalign.settings.training_settings import Cell
+
+
+class LstmPass(CellPass):
+    """The LSTM with a forget gate, as PyTorch's; `gates` contains i, f, o and the candidate g. The state is [h, c]."""
+
+    blocks = 4
+
+    def _allocate(self) -> None:
+        self.gates = self._buffer(4 * self.size, self.states.dtype)
+        self.squashed = self._buffer(self.size, self.states.dtype)  # tanh(c)
+
+    def forward(self, step: int, inputs: Tensor) -> None:
+        """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
+        gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.weight, inputs))
+        sigmoid_(gates[..., : 3 * self.size])
+        gates[..., 3 * self.size :].tanh_()
+        entry, forget, output, candidate = gates.chunk(4, -1)
+        new, cell = self.states[step + 1].split(self.size, -1)
+        torch.mul(forget, self.states[step, ..., self.size :], out=cell)
+        cell.addcmul_(entry, candidate)
+        torch.mul(output, torch.tanh(cell, out=self._slot(self.squashed, step)), out=new)
+        if self.skip is not None:
+            torch.where(self.skip[step], self.states[step], self.states[step + 1], out=self.states[step + 1])
+        self._narrow(step)
+
+    def backward(self, step: int, d_state: Tensor) -> None:
+        """With d_c complete: d_i = d_c g i (1 - i), d_f = d_c c f (1 - f), d_g = d_c i (1 - g^2)."""
+        kept = None
+        if self.skip is not None:
+            kept = d_state * self.skip[step]
+            d_state.sub_(kept)
+        d_hidden, d_cell = d_state.split(self.size, -1)
+        gates, squashed, d_inputs = self.gates[step], self.squashed[step], self.d_inputs[step]
+        entry, forget, output, candidate = gates.chunk(4, -1)
+        d_output = d_hidden * squashed
+        d_cell.addcmul_(d_hidden * output, one_minus_square(squashed))
+        d_gates = torch.cat([d_cell * candidate, d_cell * self.states[step, ..., self.size :], d_output], -1)
+        sigmoids = gates[..., : 3 * self.size]
+        torch.mul(d_gates, sigmoids - sigmoids * sigmoids, out=d_gates)
+        d_inputs[..., : 3 * self.size] = d_gates
+        d_inputs[..., 3 * self.size :] = (d_cell * entry).mul_(one_minus_square(candidate))
+        d_cell.mul_(forget)
+        d_hidden.copy_(d_inputs @ self.weight)
+        if kept is not None:
+            d_state.add_(kept)
+
+    def d_weight(self) -> Tensor:
+        """All blocks multiply h."""
+        return over_steps(self.d_inputs, self.rows[:-1])
+
+
+class LstmCell(GatedCell):
+    """The LSTM: the blocks of the stacked weights are i, f, o, g; one bias. The state (2n) is [h, c]."""
+
+    bias_blocks = 4
+    state_parts = 2
+    pass_class = LstmPass
+
+
+class LightPass(CellPass):
+    """The LRN: `gates` contains i and f; the blocks of the inputs are the key, the query and the value."""
+
+    def _allocate(self) -> None:
+        self.gates = self._buffer(2 * self.size, self.states.dtype)
+        self.values = self._buffer(self.size, self.states.dtype)
+
+    def forward(self, step: int, inputs: Tensor) -> None:
+        """i = sigmoid(key + s), f = sigmoid(query - s), s_new = tanh(i * value + f * s)."""
+        key, query, value = inputs.chunk(3, -1)
+        state, new = self.states[step], self.states[step + 1]
+        gates, values = self._slot(self.gates, step), self._slot(self.values, step).copy_(value)
+        entry, forget = gates.chunk(2, -1)
+        torch.add(key, state, out=entry)
+        torch.sub(query, state, out=forget)
+        sigmoid_(gates)
+        torch.mul(forget, state, out=new)
+        new.addcmul_(entry, values).tanh_()
+        if self.skip is not None:
+            torch.where(self.skip[step], state, new, out=new)
+        self._narrow(step)
+
+    def backward(self, step: int, d_state: Tensor) -> None:
+        """With d the gradient before tanh: d_s = d f + d_key - d_query, with the gradients of the gates' inputs."""
+        kept = None
+        if self.skip is not None:
+            kept = d_state * self.skip[step]
+            d_state.sub_(kept)
+        state, new, values = self.states[step], self.states[step + 1], self.values[step]
+        entry, forget = self.gates[step].chunk(2, -1)
+        d_key, d_query, d_value = self.d_inputs[step].chunk(3, -1)
+        d_sum = d_state * one_minus_square(new)
+        through_entry = (d_sum * values).mul_(entry - entry * entry)
+        through_forget = (d_sum * state).mul_(forget - forget * forget)
+        d_key.copy_(through_entry)
+        d_query.copy_(through_forget)
+        torch.mul(d_sum, entry, out=values)
+        d_value.copy_(values)
+        torch.mul(d_sum, forget, out=d_state)
+        d_state.add_(through_entry).sub_(through_forget)
+        if kept is not None:
+            d_state.add_(kept)
+
+    def d_weight(self) -> Tensor:
+        """The gradient of the empty weight."""
+        return torch.zeros_like(self.weight)
+
+
+class LightCell(GatedCell):
+    """The LRN: no recurrent weight; the blocks of the input weights are the key, the query and the value."""
+
+    pass_class = LightPass
+
+    def add_recurrent_weight(self, lead: tuple[int, ...]) -> None:
+        """Adds nothing."""
+
+    def recurrent(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """An empty weight (0, n), and no bias."""
+        return self.bias.new_empty(0, self.size, dtype=dtype), None
+
+
+CELLS: Mapping[Cell, type[GatedCell]] = {"paper": PaperCell, "cudnn": CudnnCell, "lstm": LstmCell, "light": LightCell}
