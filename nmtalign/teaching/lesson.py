@@ -176,10 +176,10 @@ def packed(vectors: Tensor) -> str:
 
 
 def rounded(numbers: Tensor) -> Any:
-    """Returns the numbers as nested lists of four significant digits, for JSON."""
+    """Returns the numbers as nested lists of six significant digits, for JSON."""
 
     def shorter(value: Any) -> Any:
-        return [shorter(one) for one in value] if isinstance(value, list) else float(f"{value:.4g}")
+        return [shorter(one) for one in value] if isinstance(value, list) else float(f"{value:.6g}")
 
     found: list[Any] | float = numbers.tolist()
     return shorter(found)

@@ -213,8 +213,9 @@ def _agreement(shown: Sequence[Example], translator: Translator) -> Preset:
 
 def _clearness(found: tuple[Example, Translation, tuple[int, int, int]]) -> tuple[bool, int, float]:
     """Sorts agreements: probable translations first, then large distances."""
-    _, other, (_, place, read) = found
-    return other.log_prob > -0.5, abs(read - place), other.log_prob
+    example, other, (_, place, read) = found
+    least = min(example.found.log_prob, other.log_prob)
+    return least > -0.5, abs(read - place), least
 
 
 def _inner_words(example: Example) -> Iterator[tuple[str, str, str]]:

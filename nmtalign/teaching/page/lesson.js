@@ -270,7 +270,7 @@ function showBleu() {
   marker.setAttribute("aria-valuenow", at.bucket + 1);
   marker.setAttribute("aria-valuetext", bleuText());
   const nearest = (event) => {
-    const place = event.clientX - svg.getBoundingClientRect().left;
+    const place = event.clientX - $("bleu").getBoundingClientRect().left;
     return buckets.reduce((best, _, k) => (Math.abs(x(k) - place) < Math.abs(x(best) - place) ? k : best), 0);
   };
   svg.addEventListener("pointerdown", (event) => {
