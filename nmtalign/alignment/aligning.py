@@ -24,6 +24,7 @@ from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.shard import Shard
+from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
@@ -203,7 +204,9 @@ class AlignmentRun:
         first = done // size * size
         begin = self._block.start + first
         forward, texts = self._models[0], (self._source, self._target)
-        fits = [forward.text_fit(side, self.config.tokenized) for side in (0, 1)]
+        # A subword model splits the words of tokenised text as those of any other text.
+        spaced = self.config.tokenized and not isinstance(forward.tokenizers.source, Subwords)
+        fits = [forward.text_fit(side, spaced) for side in (0, 1)]
         pairs = islice(read_pairs(*texts), begin, self._block.stop)
         records = align(
             self._models, check_pairs(pairs, texts, fits, self._notify, ahead=True), self.config, first=begin

@@ -35,7 +35,7 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.alignment_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
 from nmtalign.text.moses import Tokens, keep
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer
 from nmtalign.text.vocabulary import EOS_ID, Vocabulary
 
 Lines = tuple[str, str]
@@ -93,7 +93,7 @@ class SideReader:
     """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
-        self._in_pieces = isinstance(tokenizer, SentencePieces)
+        self._in_pieces = isinstance(tokenizer, Subwords)
         self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
         self._encode = vocabulary.encode
         self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
@@ -107,12 +107,8 @@ class SideReader:
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = "".join(tokens).split(WORD_START)
-        if words and not words[0]:
-            del words[0]
-        if len(words) != len(starts):  # a piece has the mark inside
-            words = self._tokenizer.words(tokens)
-        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]))
+        words = tuple(self._tokenizer.words(tokens))
+        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]))
 
     def _of_words(self, words: list[str]) -> ModelSide:
         """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""

@@ -35,7 +35,7 @@ from nmtalign.settings.definition import SettingError, pair_of_sizes
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 PathPair = tuple[Path, Path | None]
@@ -198,6 +198,8 @@ def _training_blocks(
         return Tokenizers.moses(*job.languages), blocks
     if job.config.vocabulary == "none":
         return Tokenizers.spaced(*job.languages), blocks
+    if job.config.vocabulary == "bytes":
+        return Tokenizers.of_bytes(*job.languages), blocks
     spooled = RawText(job.work, "train").write(blocks)
     if not tally.lines:
         raise _nothing_kept(text.name, tally)
@@ -223,7 +225,7 @@ def _spool(
 ) -> PairSpool:
     """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
     training = name == "train"
-    limit = LengthLimit(job.config.max_length) if training else LengthLimit(keep_empty=True)
+    limit = LengthLimit(tokenizers.most_tokens(job.config.max_length)) if training else LengthLimit(keep_empty=True)
     read = 0
     with contextlib.closing(PairSpool(job.work, name, with_text=not training)) as spool:
         for block, chunk in tokenize_pairs(tokenizers, limit, blocks, job.workers, spacing=training):
@@ -250,7 +252,7 @@ def _nothing_kept(names: str, tally: PrepTally) -> InputError:
 
 
 def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
-    if isinstance(tokenizers.source, SentencePieces) and isinstance(tokenizers.target, SentencePieces):
+    if isinstance(tokenizers.source, Subwords) and isinstance(tokenizers.target, Subwords):
         return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
     sizes = pair_of_sizes("shortlist", config.shortlist)
     source, target = (
@@ -300,8 +302,8 @@ def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
     return model.getvalue()
 
 
-def _pieces_vocabulary(tokenizer: SentencePieces) -> Vocabulary:
-    """`</s>`, `<unk>`, then the model's pieces by rank."""
+def _pieces_vocabulary(tokenizer: Subwords) -> Vocabulary:
+    """`</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
     return Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
 
 

@@ -30,7 +30,7 @@ from nmtalign.settings.definition import (
     two_columns,
 )
 
-VocabularyKind = Literal["auto", "word", "bpe", "unigram", "none"]
+VocabularyKind = Literal["auto", "word", "bpe", "unigram", "bytes", "none"]
 Search = Literal["beam", "paper"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
@@ -44,8 +44,8 @@ class PrepConfig:
 
     vocabulary: VocabularyKind = setting(
         "auto",
-        "word (Moses), bpe or unigram (sentencepiece), or none: the text is tokenised; auto is word, but unigram for "
-        "Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
+        "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
+        "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
         VOCABULARY,
         common=True,
     )
@@ -69,7 +69,9 @@ class PrepConfig:
         is_path=True,
         metavar="MODEL|DATA",
     )
-    max_length: int = setting(50, "Drop pairs with more tokens on either side; 0 keeps all.", TEXT, common=True)
+    max_length: int = setting(
+        50, "Drop pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", TEXT, common=True
+    )
     clean: bool = setting(
         False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, common=True
     )

@@ -138,7 +138,9 @@ class TrainingConfig:
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
     window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
     shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
-    max_length: int = setting(50, "Skip pairs with more tokens on either side; 0 keeps all.", BATCHES)
+    max_length: int = setting(
+        50, "Skip pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", BATCHES
+    )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
     epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
     max_time: str = setting(

@@ -37,7 +37,7 @@ class TrainingSetup:
         self.given = Given.read(corpus, self.model_config, config, folder)
         self.fingerprint = fingerprint_of(corpus, self.model_config, config, self.given.identity)
         self.pairs = corpus.splits["train"]
-        self.chosen = eligible(self.pairs, config.max_length)
+        self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
