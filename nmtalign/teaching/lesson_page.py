@@ -36,6 +36,7 @@ LONGEST = 40  # tokens of a sentence that the page shows
 _LENGTHS = 24  # sentences of different lengths on the slider, at most
 _SHORT = 14  # tokens of the sentences of the first two presets
 _FAR = 4  # source words between a changed word and the word that agrees with it, at least
+_LIKELY = math.log(0.5)  # log-probability of the words that agree, at least
 _CHANGED, _OTHERS = 600, 3  # changed sentences that are translated to find an agreement, in all and per word
 
 
@@ -136,13 +137,13 @@ def _on_slider(shown: Sequence[Example], presets: Sequence[Example]) -> list[Exa
 
 
 def _monotonic(shown: Sequence[Example]) -> Preset:
-    """The best translated of the sentences that are read strictly from left to right."""
+    """The best translated of the short sentences that are read from left to right."""
     links = {one: links_of(one.found) for one in shown if 5 <= one.length <= _SHORT}
-    found = [one for one, run in links.items() if len(run) >= 5 and all(a[0] < b[0] for a, b in pairwise(run))]
+    found = [one for one, run in links.items() if len(dict(run)) >= 5 and all(a[0] <= b[0] for a, b in pairwise(run))]
     if not found:
-        return Preset("Monotonic", "no short sentence of the test set is read strictly from left to right")
+        return Preset("Monotonic", "no short sentence of the test set is read from left to right")
     best = max(found, key=lambda one: (one.likeness, one.length))
-    return Preset("Monotonic", "Each target word has its largest weight further right than the word before it.", best)
+    return Preset("Monotonic", "No target word has its largest weight further left than the word before it.", best)
 
 
 def _reordered(shown: Sequence[Example]) -> Preset:
@@ -195,9 +196,8 @@ def _agreement(shown: Sequence[Example], translator: Translator) -> Preset:
         for other in sorted({*between[left, right]} - {word})[:_OTHERS]
     ][:_CHANGED]
     others = translator.translate([line for _, line in changed])
-    found = [
-        (one, other, far) for (one, _), other in zip(changed, others, strict=True) if (far := _far(one.found, other))
-    ]
+    pairs = zip((example for example, _ in changed), others, strict=True)
+    found = [(one, other, far) for one, other in pairs if (far := _far(one.found, other))]
     if not found:
         return Preset("Agreement at a distance", "no word was found that changes its form with a word far from it")
     example, other, (step, place, read) = max(found, key=_clearness)
@@ -228,7 +228,7 @@ def _far(one: Translation, other: Translation) -> tuple[int, int, int] | None:
     """(target place, changed source place, source place that is read) of an agreement at a distance, or None.
 
     The sentences differ in one source word. At the target place they have two forms of a word (with the same first
-    half), whose largest weight is on the same source word, far from the one that differs.
+    half), both probable, whose largest weight is on the same source word, far from the one that differs.
     """
     if len(one.source_tokens) != len(other.source_tokens) or len(one.tokens) != len(other.tokens):
         return None
@@ -238,7 +238,9 @@ def _far(one: Translation, other: Translation) -> tuple[int, int, int] | None:
     for read, step in sorted(set(links_of(one)) & set(links_of(other)), key=lambda link: -abs(link[0] - differ[0])):
         forms = [one.tokens[step], other.tokens[step]]
         half = max(2, min(map(len, forms)) // 2)
-        if abs(read - differ[0]) >= _FAR and forms[0] != forms[1] and forms[0][:half] == forms[1][:half]:
+        likely = min(found.n_best[0].token_log_probs[step] for found in (one, other)) > _LIKELY
+        different = forms[0] != forms[1] and forms[0][:half] == forms[1][:half]
+        if different and likely and abs(read - differ[0]) >= _FAR:
             return step, differ[0], read
     return None
 

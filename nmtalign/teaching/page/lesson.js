@@ -102,7 +102,7 @@ function showSentence(say = true) {
   $("length").value = at.sentence;
   $("length").setAttribute("aria-valuetext", `${count(s)}: ${s.source.slice(0, -1).join(" ")}`);
   $("length-value").textContent = count(s);
-  $("origin").textContent = s.name;
+  $("origin").textContent = s.name + (s.source.join().includes("▁") ? " · ▁ begins a word; the models read pieces of words." : "");
   Object.assign($("word"), { max: last - 1, value: Math.min(at.word, last - 1) });
   Object.assign($("step"), { max: s.target.length - 1, value: Math.min(at.step, s.target.length - 1) });
   at.word = +$("word").value;
@@ -248,9 +248,10 @@ function play(on) {
 function showBleu() {
   const buckets = data.bleu.buckets, wide = Math.max(260, $("bleu").clientWidth), high = 290, left = 34, bottom = 250;
   const x = (k) => left + 14 + ((wide - left - 40) * k) / Math.max(1, buckets.length - 1);
-  const y = (score) => bottom - (score * (bottom - 30)) / 100, focused = document.activeElement?.id === "marker";
+  const highest = 20 * Math.ceil(Math.max(20, ...buckets.flatMap((one) => names.map((name) => one[name]))) / 20);
+  const y = (score) => bottom - (score * (bottom - 30)) / highest, focused = document.activeElement?.id === "marker";
   const svg = draw("svg", { width: wide, height: high });
-  for (let score = 0; score <= 100; score += 20) {
+  for (let score = 0; score <= highest; score += highest / 5) {
     svg.append(draw("line", { x1: left, x2: wide, y1: y(score), y2: y(score), class: "axis" }));
     svg.append(draw("text", { x: left - 6, y: y(score) + 4, "text-anchor": "end", class: "small" }, score));
   }
