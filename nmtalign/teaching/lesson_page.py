@@ -41,7 +41,7 @@ _CHANGED, _OTHERS = 600, 3  # changed sentences that are translated to find an a
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
+class SourceSentence:
     """A source sentence as both models translate it; its name says where it comes from."""
 
     name: str
@@ -72,7 +72,7 @@ class Preset:
 
     name: str
     note: str
-    example: Example | None = None
+    example: SourceSentence | None = None
     step: int = 0
 
 
@@ -97,7 +97,7 @@ def write_lesson(
     found, *fixed = [list(translator.translate(lines)) for translator in translators]
     names = [*(f"{test[0].name}, line {n}" for n in range(1, len(pairs) + 1)), *(["Your sentence"] * len(given))]
     references = [*(reference for _, reference in pairs), *([None] * len(given))]
-    everything = list(map(Example, names, found, fixed[0] if fixed else [None] * len(lines), references))
+    everything = list(map(SourceSentence, names, found, fixed[0] if fixed else [None] * len(lines), references))
     examples, own = everything[: len(pairs)], everything[len(pairs) :]
     for example in own:
         if not example.showable:
@@ -125,9 +125,9 @@ def write_lesson(
     return [f"no preset '{preset.name}': {preset.note}" for preset in presets if not preset.example]
 
 
-def _on_slider(shown: Sequence[Example], presets: Sequence[Example]) -> list[Example]:
+def _on_slider(shown: Sequence[SourceSentence], presets: Sequence[SourceSentence]) -> list[SourceSentence]:
     """The sentences of the presets, and the first of each of some lengths, sorted by length."""
-    first: dict[int, Example] = {}
+    first: dict[int, SourceSentence] = {}
     for example in (*presets, *shown):
         first.setdefault(example.length, example)
     lengths = sorted(first)
@@ -136,7 +136,7 @@ def _on_slider(shown: Sequence[Example], presets: Sequence[Example]) -> list[Exa
     return sorted(dict.fromkeys([*presets, *spread]), key=lambda example: example.length)
 
 
-def _monotonic(shown: Sequence[Example]) -> Preset:
+def _monotonic(shown: Sequence[SourceSentence]) -> Preset:
     """The best translated of the short sentences that are read from left to right."""
     links = {one: links_of(one.found) for one in shown if 5 <= one.length <= _SHORT}
     found = [one for one, run in links.items() if len(dict(run)) >= 5 and all(a[0] <= b[0] for a, b in pairwise(run))]
@@ -146,7 +146,7 @@ def _monotonic(shown: Sequence[Example]) -> Preset:
     return Preset("Monotonic", "No target word has its largest weight further left than the word before it.", best)
 
 
-def _reordered(shown: Sequence[Example]) -> Preset:
+def _reordered(shown: Sequence[SourceSentence]) -> Preset:
     """The well translated short sentence with the longest phrase that is read from right to left."""
     runs = {one: run for one in shown if one.length <= _SHORT and (run := reordered_phrase(links_of(one.found)))}
     if not runs:
@@ -161,7 +161,7 @@ def _reordered(shown: Sequence[Example]) -> Preset:
     return Preset("Reordered phrase", note, best, runs[best][0][1])
 
 
-def _fixed_vector(shown: Sequence[Example]) -> Preset:
+def _fixed_vector(shown: Sequence[SourceSentence]) -> Preset:
     """The sentence in which RNNsearch has the largest number of reference words more than RNNencdec."""
     if not shown[0].fixed:
         return Preset("Fixed vector", "no model without attention was given with --fixed")
@@ -179,7 +179,7 @@ def _fixed_vector(shown: Sequence[Example]) -> Preset:
     return Preset("Fixed vector", note, best)
 
 
-def _agreement(shown: Sequence[Example], translator: Translator) -> Preset:
+def _agreement(shown: Sequence[SourceSentence], translator: Translator) -> Preset:
     """A target word that changes its form with a source word that is far from the one it reads.
 
     In each changed sentence one word is replaced by one that occurs in the test set between the same two words.
@@ -211,14 +211,14 @@ def _agreement(shown: Sequence[Example], translator: Translator) -> Preset:
     return Preset("Agreement at a distance", note, example, step)
 
 
-def _clearness(found: tuple[Example, Translation, tuple[int, int, int]]) -> tuple[bool, int, float]:
+def _clearness(found: tuple[SourceSentence, Translation, tuple[int, int, int]]) -> tuple[bool, int, float]:
     """Sorts agreements: probable translations first, then large distances."""
     example, other, (_, place, read) = found
     least = min(example.found.log_prob, other.log_prob)
     return least > -0.5, abs(read - place), least
 
 
-def _inner_words(example: Example) -> Iterator[tuple[str, str, str]]:
+def _inner_words(example: SourceSentence) -> Iterator[tuple[str, str, str]]:
     """Each word of the source but the first and the last, between its neighbours."""
     words = example.found.source.split()
     return zip(words, words[1:], words[2:], strict=False)
@@ -250,7 +250,7 @@ def _likeness(found: Translation, reference: str | None) -> float:
     return 2 * sum(kept_words(found.text, reference or "")) / max(1, words)
 
 
-def _bleu_by_length(examples: Sequence[Example], models: Iterable[str]) -> dict[str, Any]:
+def _bleu_by_length(examples: Sequence[SourceSentence], models: Iterable[str]) -> dict[str, Any]:
     """BLEU of each model for all sentences, and for each length of the source that occurs, in whitespace words."""
     texts = [[one.found.text for one in examples], [one.fixed.text for one in examples if one.fixed]]
     references, options = [[str(one.reference) for one in examples]], MetricOptions(("bleu",))

@@ -14,7 +14,7 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring.measuring import bleu
 from nmtalign.teaching import lesson_page
 from nmtalign.teaching.lesson import Lesson, kept_words, links_of, reordered_phrase
-from nmtalign.teaching.lesson_page import Example, write_lesson
+from nmtalign.teaching.lesson_page import SourceSentence, write_lesson
 from nmtalign.translating.translation import Alternative, Request, Translation
 from nmtalign.translating.translator import Translator
 
@@ -137,7 +137,7 @@ def test_presets_are_what_they_say():
     straight = made("the cat sees a dog .", "le chat voit un chien .", [0, 1, 2, 3, 4, 5])
     turned = made("the European Economic Area grows .", "la zone économique européenne croît .", [0, 3, 2, 1, 4, 5])
     wrong = made("the cat sees a dog .", "le chien", [0, 4])
-    shown = [Example(str(k), one, wrong, one.text) for k, one in enumerate((straight, turned))]
+    shown = [SourceSentence(str(k), one, wrong, one.text) for k, one in enumerate((straight, turned))]
     assert lesson_page._monotonic(shown).example is shown[0]
     preset = lesson_page._reordered(shown)
     assert (preset.example, preset.step) == (shown[1], 1)
@@ -145,7 +145,7 @@ def test_presets_are_what_they_say():
     assert "source words 4, 3, 2" in preset.note
     assert lesson_page._reordered(shown[:1]).example is None
     assert lesson_page._fixed_vector(shown).example in shown
-    assert lesson_page._fixed_vector([Example("", straight, None, "")]).example is None
+    assert lesson_page._fixed_vector([SourceSentence("", straight, None, "")]).example is None
     assert reordered_phrase(links_of(made("a b ?", "x y", [2, 1]))) == []  # the mark is no word
     assert kept_words("le chat noir", "le gros chat") == [True, True, False]
 
@@ -163,7 +163,7 @@ def test_an_agreement_is_another_form_of_a_word_far_from_the_change():
         def translate(self, lines):
             return [two if line == two.source else made(line, "rien", [0]) for line in lines]
 
-    shown = [Example("1", one, None, one.text), Example("2", two, None, two.text)]
+    shown = [SourceSentence("1", one, None, one.text), SourceSentence("2", two, None, two.text)]
     preset = lesson_page._agreement(shown, Fake())
     assert (preset.example, preset.step) == (shown[0], 7)
     assert "“boy” in place of “girl”, 6 words away" in preset.note
