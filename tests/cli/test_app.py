@@ -30,7 +30,7 @@ def test_version(nmtalign):
         (["prepp"], 2, "prepp"),
         (["train", "--hiden", "3"], 2, "--hiden"),
         (["train", "--hidden", "many"], 2, "--hidden"),
-        (["train", "--cell", "lstm"], 2, "lstm"),
+        (["train", "--cell", "rnn"], 2, "lstm"),
         (["train", "--config", "absent.toml"], 2, "absent.toml"),
         (["train", "nowhere"], 4, "nowhere: no prepared corpus here"),
         (["info", "nowhere"], 4, "nowhere: no such file or folder"),
