@@ -42,7 +42,7 @@ def align(
     to the model. Raises UsageError for a model without attention and for models of other directions, InputError, naming
     the line, if two models split a text into different words.
     """
-    config = without_auto(config or AlignConfig(), len(models))
+    config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
     if len(models) > 1:
         check_directions(*models)
     aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]
@@ -67,13 +67,18 @@ def load_models(
     return [load_model(folder, config.device, config.precision, which) for folder in folders]
 
 
-def without_auto(config: AlignConfig, models: int) -> AlignConfig:
-    """Returns the settings with automatic values replaced by those for one model or two.
+def have_posteriors(models: Sequence[LoadedModel]) -> bool:
+    """Returns whether every model has the weights of the reading "posterior"."""
+    return all(loaded.model.decoder.has_posterior for loaded in models)
+
+
+def without_auto(config: AlignConfig, models: int, posteriors: bool = True) -> AlignConfig:
+    """Returns the settings with automatic values replaced by those for one model or two, with or without posteriors.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
     """
     if config.reading == "auto":
-        config = replace(config, reading="current" if models == 1 else "posterior")
+        config = replace(config, reading="current" if models == 1 else "posterior" if posteriors else "shifted")
     if config.links is None:
         of_links = config.threshold > 0 and (models == 1 or config.symmetrize not in SOFT_METHODS)
         config = replace(config, links="threshold" if of_links else "argmax")
@@ -151,7 +156,7 @@ class AlignmentRun:
         self._notify = notify
         self._models, self._source, self._target = models, source, target
         self._shard, self._block = shard, _block(shard, source, target)
-        self.config = without_auto(config or AlignConfig(), len(models))
+        self.config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
         self._check_languages()
         self.summary = AlignmentSummary()
         self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None

@@ -269,6 +269,24 @@ class Decoder(Initialised):
         inputs = self.cell.inputs(run.words) + self.cell.context_inputs(contexts)
         return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1))[0][1].view_as(run.states)
 
+    @torch.no_grad()
+    def energies(self, run: DecoderPass) -> Tensor:
+        """The energies (Ty, B, Tx) whose softmax are the weights of a pass, those of padding included.
+
+        Raises ValueError unless it is a decoder of the paper with attention.
+        """
+        initial, dtype = run.memory.initial, run.words.dtype
+        states = run.states if self.update_first else torch.cat([initial[None].to(dtype), run.states[:-1]])
+        inputs = AttentionInputs(run.memory, self._attention_parameters(run.memory, dtype), len(initial), len(states))
+        attention = self._begin_attention(inputs)
+        if attention is None or not self.is_papers:
+            raise ValueError("only a decoder of the paper with attention returns energies")
+        energies = []
+        for step, state in enumerate(states):
+            energies.append(attention.energies(step, state)[:, 0])
+            attention.forward(step, state)  # the next energies may depend on the coverage
+        return torch.stack(energies)
+
     def _attention_parameters(self, memory: Memory, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The parameters of attention steps over a memory, in a dtype."""
         parameters = () if self.attention is None else self.attention.parameters_in(dtype)

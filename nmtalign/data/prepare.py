@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,6 +214,13 @@ def _training_blocks(
 def _learn(job: _Job, text: ParallelText, spooled: RawText) -> list[SentencePieces]:
     sizes = pair_of_sizes("size", job.config.size)
     names = [shown(text.source), shown(text.target or text.source)]
+    if job.config.joint:
+        both = job.work / "train.both.raw"
+        with both.open("wb") as stream:
+            for path in spooled.paths:
+                with path.open("rb") as lines:
+                    shutil.copyfileobj(lines, stream)
+        return [SentencePieces(_train_pieces(both, job.config.vocabulary, sizes[0], " and ".join(names)))] * 2
     arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
         return [SentencePieces(model) for model in map(_train_pieces, *arguments)]

@@ -61,6 +61,7 @@ class PrepConfig:
     size: str = setting(
         "8000", "Subword pieces per side.", VOCABULARY, common=True, form=pair_of_sizes, metavar="N|N:M"
     )
+    joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, flags="--joint/--separate")
     vocabulary_from: str = setting(
         "",
         "Model or prepared corpus whose vocabularies and tokenisers to use.",
@@ -96,6 +97,10 @@ class PrepConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.joint and self.vocabulary in ("word", "none"):
+            raise SettingError("only subword pieces can be joint", joint=True, vocabulary=self.vocabulary)
+        if self.joint and len({*pair_of_sizes("size", self.size)}) > 1:
+            raise SettingError("joint pieces have one size", joint=True, size=self.size)
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
@@ -103,7 +108,7 @@ class PrepConfig:
         Settings that earlier versions did not have are left out while they have their defaults, so that the same text
         still gives the same corpus.
         """
-        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": ""}
+        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": "", "joint": False}
         return {
             key: value
             for key, value in dataclasses.asdict(self).items()

@@ -34,7 +34,10 @@ class TrainingSetup:
         self.device = world.device
         self.bf16 = picks_bf16(config.precision, world.device)
         sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-        self.model_config = replace(model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
+        one = model_config.shared_embeddings and corpus.source_vocabulary == corpus.target_vocabulary
+        self.model_config = replace(
+            model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1], one_embedding=one
+        )
         self.given = Given.read(corpus, self.model_config, config, folder)
         self.fingerprint = fingerprint_of(corpus, self.model_config, config, self.given.identity)
         self.pairs = corpus.splits["train"]
