@@ -26,13 +26,16 @@ class LstmPass(CellPass):
     def forward(self, step: int, inputs: Tensor) -> None:
         """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
         gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.weight, inputs))
-        sigmoid_(gates[..., : 3 * self.size])
-        gates[..., 3 * self.size :].tanh_()
         entry, forget, output, candidate = gates.chunk(4, -1)
+        # PyTorch's sigmoid takes a fifth of the time of its tanh: tanh(x) = 2 sigmoid(2 x) - 1.
+        candidate.mul_(2)
+        sigmoid_(gates)
+        candidate.mul_(2).sub_(1)
         new, cell = self.states[step + 1].split(self.size, -1)
         torch.mul(forget, self.states[step, ..., self.size :], out=cell)
         cell.addcmul_(entry, candidate)
-        torch.mul(output, torch.tanh(cell, out=self._slot(self.squashed, step)), out=new)
+        squashed = sigmoid_(torch.mul(cell, 2, out=self._slot(self.squashed, step))).mul_(2).sub_(1)
+        torch.mul(output, squashed, out=new)
         if self.skip is not None:
             torch.where(self.skip[step], self.states[step], self.states[step + 1], out=self.states[step + 1])
         self._narrow(step)
