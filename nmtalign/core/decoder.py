@@ -29,7 +29,7 @@ from nmtalign.core.cells import GatedCell
 from nmtalign.core.functional import wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.luong import LOCAL_PASSES, InputFeedingStep, Position
+from nmtalign.core.luong import LOCAL_PASSES, InputFeedingStep, PositionPredictor
 from nmtalign.core.step import DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -122,7 +122,7 @@ class Decoder(Initialised):
         self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
         covers = config.coverage == "linguistic"
         self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
-        self.position = Position(config) if config.attention_span == "local-p" else None
+        self.position = PositionPredictor(config) if config.attention_span == "local-p" else None
         self._span, self._window = config.attention_span, config.attention_window
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
         vector = config.readout == "attentional"
@@ -182,7 +182,7 @@ class Decoder(Initialised):
         with torch.no_grad():
             attention = self._attend(memory, self.start(memory), words, differentiate, kept_bytes)
         attended = memory.keys, memory.values, *self._attention_parameters(memory, dtype)
-        if self.attentional_weight is not None and self.feeds_vectors and attention is not None:
+        if self.feeds_vectors:
             fed = self._fed_step(memory.initial, words, attention, None)
             return DecoderPass(memory, words, *run(fed, *fed.tensors, *attended))
         below, initial, above = self._layers_of(memory.initial)
@@ -221,7 +221,7 @@ class Decoder(Initialised):
 
         The rows of one sentence are adjacent. N is a multiple of the number of sentences.
         """
-        if self.attentional_weight is not None and self.feeds_vectors:
+        if self.feeds_vectors:
             return self._advance_fed(memory, state, words)
         rows = len(words)
         below, middle, above = self._layers_of(state.hidden)
@@ -241,21 +241,16 @@ class Decoder(Initialised):
 
     def _advance_fed(self, memory: Memory, state: DecoderState, words: Tensor) -> Advance:
         """As `advance`, with input feeding."""
-        attention = self._attend(memory, state, words[None])
-        if attention is None:
-            raise ValueError("input feeding needs attention")
-        step = self._fed_step(state.hidden, words[None], attention, state.context)
+        step = self._fed_step(state.hidden, words[None], self._attend(memory, state, words[None]), state.context)
         step.run()
         states = torch.cat([cells.states[-1] for cells in step.layers], -1)
-        vectors = step.vectors[0]
-        return Advance(state.after(states, vectors, attention), vectors, attention.contexts[0], attention.weights[0])
+        vectors, contexts, weights = (result[0] for result in step.results())
+        return Advance(state.after(states, vectors, step.attention), vectors, contexts, weights)
 
     def _fed_step(
-        self, hidden: Tensor, words: Tensor, attention: AttentionPass, previous: Tensor | None
+        self, hidden: Tensor, words: Tensor, attention: AttentionPass | None, previous: Tensor | None
     ) -> InputFeedingStep:
         """Steps with input feeding from the states (N, L S) of all layers."""
-        if self.attentional_weight is None:
-            raise ValueError("input feeding needs attentional vectors")
         cells = [*map(_as_cell, self.lower.cells), self.cell]
         initial = hidden.split(self.cell.state_size, -1)
         dropout = self._dropout if self.training else 0.0
@@ -302,6 +297,23 @@ class Decoder(Initialised):
         before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)])
         inputs = self.cell.inputs(run.words) + self.cell.context_inputs(contexts)
         return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1))[0][1].view_as(run.states)
+
+    @torch.no_grad()
+    def energies(self, run: DecoderPass) -> Tensor:
+        """The energies (Ty, B, Tx) whose softmax are the weights of a pass, those of padding included.
+
+        Raises ValueError unless it is a decoder of the paper with global attention.
+        """
+        initial, dtype = run.memory.initial, run.words.dtype
+        states = run.states if self.update_first else torch.cat([initial[None].to(dtype), run.states[:-1]])
+        attention = self._attend(run.memory, self.start(run.memory), states)
+        if attention is None or not self.is_papers or self._span != "global":
+            raise ValueError("only a decoder of the paper with global attention returns energies")
+        energies = []
+        for step, state in enumerate(states):
+            energies.append(attention.energies(step, state)[:, 0])
+            attention.forward(step, state)  # the next energies may depend on the coverage
+        return torch.stack(energies)
 
     def _attention_parameters(self, memory: Memory, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The parameters of attention steps over a memory, in a dtype."""

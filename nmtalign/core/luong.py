@@ -33,8 +33,8 @@ class InputFeedingStep(Steps):
         cells: Sequence[GatedCell],
         initial: Sequence[Tensor],
         words: Tensor,
-        vector_weight: Tensor,
-        attention: AttentionPass,
+        vector_weight: Tensor | None,
+        attention: AttentionPass | None,
         previous: Tensor | None,
         skips: bool,
         dropout: float,
@@ -45,9 +45,9 @@ class InputFeedingStep(Steps):
         sentence. With `skips`, a residual connection skips each layer from the third one on. `dropout` is that of the
         inputs of the layers above the first.
         """
-        first, dtype, differentiate = cells[0], words.dtype, attention.differentiate
-        if first.context_weight is None:
-            raise ValueError("the first cell has no weight for attentional vectors")
+        first, dtype = cells[0], words.dtype
+        if first.context_weight is None or vector_weight is None or attention is None:
+            raise ValueError("input feeding needs attention and the weights of attentional vectors")
         self._inputs, self._vector_weight = first.inputs(words), vector_weight.to(dtype)
         recurrent = [cell.recurrent(dtype) for cell in cells]
         # The weights of what each layer gets at a step: of the vector in the first layer, of the layer below in others.
@@ -58,7 +58,7 @@ class InputFeedingStep(Steps):
         self.attention, self._skips = attention, skips
         with torch.no_grad():
             self.layers = [
-                cell_pass(cell, words.device)(state, *parameters, None, len(words), differentiate)
+                cell_pass(cell, words.device)(state, *parameters, None, len(words), attention.differentiate)
                 for cell, state, parameters in zip(cells, initial, recurrent, strict=True)
             ]
             shape = *words.shape[:2], first.size
@@ -233,7 +233,7 @@ LOCAL_PASSES: Mapping[type[AttentionPass], type[LocalPass]] = {
 }
 
 
-class Position(Initialised):
+class PositionPredictor(Initialised):
     """The parameters of the predicted position of local-p: W_p (n', n) and v_p (n')."""
 
     roles: ClassVar[Mapping[str, Role]] = {"weight": Role.MATRIX, "vector": Role.ENERGY}

@@ -73,6 +73,15 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
         "readout": "direct",
     },
     "light": {"cell": "light"},
+    "transformer": {
+        "architecture": "transformer",
+        "layers": 4,
+        "order": "update-look-generate",
+        "readout": "direct",
+        "output_rank": 0,
+        "initialisation": "xavier",
+        "shared_embeddings": True,
+    },
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -95,6 +104,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "threads": 1,  # its matrix products are too small for several threads
     },
     **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
+    "transformer-tiny": {**_SMALL, **SYSTEMS["transformer"], "embedding": 128, "hidden": 256, "dropout": 0.3},
 }
 DEFAULT_PRESET = "small"
 
@@ -141,7 +151,7 @@ def budget_of(name: str) -> str:
 
 
 def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
-    return _SMALL_CORPUS["small" if name in SYSTEMS else name]
+    return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
 
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
@@ -161,7 +171,7 @@ _ASKED: Mapping[str, Sequence[str]] = {
 
 
 # Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
-OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size")
+OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size", "joint")
 
 
 def settings_of(cls: type[T], *layers: Layer) -> T:
