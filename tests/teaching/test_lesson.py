@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from nmtalign.core import reference
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring.measuring import bleu
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.teaching import lesson_page
 from nmtalign.teaching.lesson import Lesson, kept_words, links_of, reordered_phrase
 from nmtalign.teaching.lesson_page import SourceSentence, write_lesson
@@ -208,3 +211,18 @@ def test_the_command_writes_the_page_and_names_what_is_missing(folders, nmtalign
     result = nmtalign("explain", "-m", search, check=False)
     assert result.returncode == 2
     assert result.stderr.startswith(b"nmtalign: error: no test set: give SRC TGT")
+
+
+@pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
+@pytest.mark.parametrize("attention", [{"attention": "additive"}, {"attention": "general"}, {"coverage": "linguistic"}])
+def test_the_softmax_of_the_energies_are_the_weights(order, attention):
+    sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "attention_temperature": 0.7}
+    words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
+    torch.manual_seed(0)
+    model = TranslationModel(ModelConfig(**words, **sizes, order=order, initialisation="xavier", **attention)).double()
+    batch = make_batch([([2, 3, 4], [5, 6]), ([7, 8, 2], [3, 4])])
+    with torch.no_grad():
+        memory = model.encode(batch.source, batch.source_mask)
+        words = torch.cat([torch.zeros(1, 2, 6).double(), model.target_embedding(batch.target.t()[:-1])])
+        run = model.decoder.unroll(memory, words)
+    np.testing.assert_allclose(model.decoder.energies(run).softmax(-1), run.weights, atol=1e-12)
