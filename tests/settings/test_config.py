@@ -121,7 +121,7 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
         (ModelConfig, {"coverage": "linguistic", "attention": "general"}),
         (ModelConfig, {"reverse_source": True}),
         (ModelConfig, {"copy": True, "attention": "none"}),
-        (ModelConfig, {"copy": True, "attention_span": "monotonic"}),
+        (ModelConfig, {"copy": True, "attention_span": "local-m"}),
         (ModelConfig, {**SYSTEMS["transformer"], "copy": True}),
         (TrainingConfig, {"batch_size": 0}),
         (TrainingConfig, {"learning_rate": 0.0}),
