@@ -137,22 +137,20 @@ class _ModelSession(Session):
                 self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
         self._state, features, self.weights, self._gate = self._inference.step(self._memory, self._state, previous)
-        (buffer,) = self._product_buffer.take(1, (len(features), self._bias.shape[1]), features)
-        torch.mm(features, self._weight.t(), out=buffer[:, : len(self._weight)])
-        buffer[:, len(self._weight) :] = 0  # places of the source: their bias is -inf
-        self._products = buffer
+        (buffer,) = self._product_buffer.take(1, (len(features), len(self._weight)), features)
+        self._products = torch.mm(features, self._weight.t(), out=buffer)
 
     @property
     def shape(self) -> tuple[int, int]:
         """See `Session`."""
-        rows, width = self._products.shape
-        return rows, width
+        return len(self._products), self._bias.shape[1]
 
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         """See `Session`."""
         products = self._products[rows]
-        logits, normalised = self._softmax_buffers.take(2, (len(products), products.shape[1]), self._bias)
-        logits.copy_(products)
+        logits, normalised = self._softmax_buffers.take(2, (len(products), self._bias.shape[1]), self._bias)
+        logits[:, : products.shape[1]] = products
+        logits[:, products.shape[1] :] = 0  # the places of the source, whose bias is -inf
         each = len(self._products) // len(self._bias)  # rows that share a bias
         first, last = rows.start // each, (rows.stop - 1) // each
         one = first == last
