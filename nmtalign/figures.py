@@ -94,10 +94,10 @@ def svg_for_page(figure: Any, title: str) -> str:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """The colour, dashes and marks of a line, different for the first ten lines."""
+    """The colour, dashes and marks of a line, different for the first fifty lines."""
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[number % len(DASHES)],
+        "linestyle": DASHES[(number + number // len(COLOURS)) % len(DASHES)],
         "marker": MARKERS[number % len(MARKERS)],
     }
 

@@ -24,6 +24,7 @@ from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.shard import Shard
+from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
@@ -41,7 +42,7 @@ def align(
     to the model. Raises UsageError for a model without attention and for models of other directions, InputError, naming
     the line, if two models split a text into different words.
     """
-    config = without_auto(config or AlignConfig(), len(models))
+    config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
     if len(models) > 1:
         check_directions(*models)
     aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]
@@ -66,13 +67,18 @@ def load_models(
     return [load_model(folder, config.device, config.precision, which) for folder in folders]
 
 
-def without_auto(config: AlignConfig, models: int) -> AlignConfig:
-    """Returns the settings with automatic values replaced by those for one model or two.
+def have_posteriors(models: Sequence[LoadedModel]) -> bool:
+    """Returns whether every model has the weights of the reading "posterior"."""
+    return all(loaded.model.decoder.has_posterior for loaded in models)
+
+
+def without_auto(config: AlignConfig, models: int, posteriors: bool = True) -> AlignConfig:
+    """Returns the settings with automatic values replaced by those for one model or two, with or without posteriors.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
     """
     if config.reading == "auto":
-        config = replace(config, reading="current" if models == 1 else "posterior")
+        config = replace(config, reading="current" if models == 1 else "posterior" if posteriors else "shifted")
     if config.links is None:
         of_links = config.threshold > 0 and (models == 1 or config.symmetrize not in SOFT_METHODS)
         config = replace(config, links="threshold" if of_links else "argmax")
@@ -150,7 +156,7 @@ class AlignmentRun:
         self._notify = notify
         self._models, self._source, self._target = models, source, target
         self._shard, self._block = shard, _block(shard, source, target)
-        self.config = without_auto(config or AlignConfig(), len(models))
+        self.config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
         self._check_languages()
         self.summary = AlignmentSummary()
         self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None
@@ -203,7 +209,9 @@ class AlignmentRun:
         first = done // size * size
         begin = self._block.start + first
         forward, texts = self._models[0], (self._source, self._target)
-        fits = [forward.text_fit(side, self.config.tokenized) for side in (0, 1)]
+        # A subword model splits the words of tokenised text as those of any other text.
+        spaced = self.config.tokenized and not isinstance(forward.tokenizers.source, Subwords)
+        fits = [forward.text_fit(side, spaced) for side in (0, 1)]
         pairs = islice(read_pairs(*texts), begin, self._block.stop)
         records = align(
             self._models, check_pairs(pairs, texts, fits, self._notify, ahead=True), self.config, first=begin

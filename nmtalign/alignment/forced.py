@@ -8,9 +8,11 @@ The reading decides which attention weights align a target word:
   word t takes the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
   look-update-generate (the paper's text) the attention of a step precedes its update: word t enters the state in step
   t + 1, after its attention, and step t + 2 is the first to use it. For the last word the decoder then runs one step
-  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step.
+  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step. In the order
+  update-look-generate, also that of a Transformer, the attention of step t + 1 uses word t, as in the first order.
 - "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
-- "auto": current with one model, as in the paper's figures; posterior with two models, one per direction.
+- "auto": current with one model, as in the paper's figures; with two models, one per direction, posterior, or shifted
+  if a model has no posterior.
 
 Steps are those of the model's tokens, before pieces are merged to words.
 """
@@ -35,13 +37,13 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.alignment_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
 from nmtalign.text.moses import Tokens, keep
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords, Tokenizer
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer
 from nmtalign.text.vocabulary import EOS_ID, Vocabulary
 
 Lines = tuple[str, str]
 
 # The number of steps after which the attention depends on a word, counted from the step that writes it.
-STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2}
+STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2, "update-look-generate": 1}
 _WINDOW = 20  # batches that are read together and sorted by length
 _MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
 
@@ -93,7 +95,7 @@ class SideReader:
     """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
-        self._in_pieces = isinstance(tokenizer, SentencePieces)
+        self._in_pieces = isinstance(tokenizer, Subwords)
         self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
         self._encode = vocabulary.encode
         self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
@@ -107,12 +109,8 @@ class SideReader:
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = "".join(tokens).split(WORD_START)
-        if words and not words[0]:
-            del words[0]
-        if len(words) != len(starts):  # a piece has the mark inside
-            words = self._tokenizer.words(tokens)
-        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]))
+        words = tuple(self._tokenizer.words(tokens))
+        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]))
 
     def _of_words(self, words: list[str]) -> ModelSide:
         """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""
@@ -147,7 +145,7 @@ class ModelPair:
 class Aligner:
     """One model that aligns windows of pairs; if `turned`, it reads the target and writes the source.
 
-    Raises UsageError for a model without attention.
+    Raises UsageError for a model without attention, or without the posterior that the settings ask for.
     """
 
     def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
@@ -155,6 +153,8 @@ class Aligner:
             raise UsageError(
                 f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention additive"
             )
+        if config.reading == "posterior" and not loaded.model.decoder.has_posterior:
+            raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
         self._loaded, self._config, self._turned = loaded, config, turned
         tokenizers = loaded.tokenizers
         self._source = SideReader(tokenizers.source, loaded.source_vocabulary, config.tokenized)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pipeline import CHUNK, Chunk, LengthLimit, Pairs, Side, WordIndex, tokenize_pairs
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import TextBytes, Tokenizers
 
 CUTOFF = 1e-6  # less probable translations are dropped
 CELLS = 1 << 20  # made together
@@ -63,7 +63,9 @@ class Bitext:
 
 
 def corpus_bitext(corpus: Corpus, every: int = 1) -> Bitext:
-    """Returns the training pairs of a prepared corpus, or every n-th of them."""
+    """Returns the training pairs of a prepared corpus, or every n-th of them; bytes are joined to words."""
+    if isinstance(corpus.tokenizers.source, TextBytes):
+        return read_bitext(islice(_texts(corpus), 0, None, every), Tokenizers.spaced())
     sides = corpus.splits["train"].flat()
     words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
     lengths = np.stack([np.diff(offsets) for _, offsets in sides])
@@ -74,6 +76,14 @@ def corpus_bitext(corpus: Corpus, every: int = 1) -> Bitext:
         for names, (ids, _), own in zip(words, sides, lengths, strict=True)
     ]
     return Bitext(texts[0], texts[1], int(chosen.sum() - kept.sum()))
+
+
+def _texts(corpus: Corpus) -> Iterator[tuple[str, str]]:
+    train, tokenizers = corpus.splits["train"], corpus.tokenizers
+    for number in range(len(train)):
+        source = corpus.source_vocabulary.decode(train.source.sentence(number))
+        target = corpus.target_vocabulary.decode(train.target.sentence(number))
+        yield tokenizers.source.detokenize(source), tokenizers.target.detokenize(target)
 
 
 def read_bitext(

@@ -18,7 +18,7 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LexiconConfig
 from nmtalign.text.direction import TextFit, check_pairs
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import Subwords, TextBytes, Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
 Progress = Callable[[str], object]  # is called with a description of the current step
@@ -132,14 +132,14 @@ def make_lexicon(
 def _tokenizers(model: Path | None, config: LexiconConfig, links: bool) -> Tokenizers:
     """Returns how texts become words: as the text of a model or a corpus, or at spaces.
 
-    Links count complete words, and those of a subword model are separated by spaces.
+    Links count complete words, and those of a subword model are separated by spaces; so are those of a bytes model.
     """
     if config.tokenized:
         return Tokenizers.spaced()
     if model is None:
         raise UsageError("it is not known how to tokenise: give a model or corpus with -m, or --tokenized")
     found = Tokenizers.load(model)
-    return Tokenizers.spaced() if links and found.kind == SentencePieces.kind else found
+    return Tokenizers.spaced() if isinstance(found.source, Subwords if links else TextBytes) else found
 
 
 def learn_lexicon(

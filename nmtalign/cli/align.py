@@ -106,8 +106,8 @@ def align(
             from nmtalign.alignment.aligning import AlignmentRun, load_models
 
             models = load_models(folders, chosen.settings, which)
-        if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind == "sentencepiece":
-            notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subword pieces")
+        if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind in ("sentencepiece", "bytes"):
+            notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subwords")
             links = None
         run = AlignmentRun(
             models, source, target, chosen.settings, output=output, resume=resume, gold=links, gold_base=gold_base,

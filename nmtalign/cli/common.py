@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -141,6 +142,34 @@ def counted(
             yield item
             rate = number / max(1e-3, time.monotonic() - began)
             update(completed=number, description=f"{doing}: {number:,}{of} {unit}, {rate:,.0f}/s")
+
+
+def next_report(passed: float) -> float:
+    """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
+    return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
+
+
+@contextlib.contextmanager
+def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Shows how many of `total` lines are done, as a bar on a terminal, else as lines of a log.
+
+    Yields a function that gets each number of lines that were finished; any thread may call it.
+    """
+    began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
+    with live_line(doing, total) if shows_live() and not quiet else contextlib.nullcontext() as update:
+
+        def advance(count: float) -> None:
+            nonlocal done, due
+            with lock:
+                done, passed = min(total, done + count), time.monotonic() - began
+                text = f"{doing}: {done:,.0f} of {total:,.0f} lines, {done / max(1e-3, passed):,.0f}/s"
+                if update:
+                    update(completed=done, description=text)
+                elif passed >= due and not quiet:
+                    due = next_report(passed)
+                    say(text)
+
+        yield advance
 
 
 def lines_of(path: Path) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 from rich.live import Live
 
-from nmtalign.cli.common import clock, escaped, say, shows_live
+from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
 from nmtalign.cli.panel import Latest, TrainingPanel, describe_skipped, describe_start, further_losses, short
 from nmtalign.errors import UsageError
 from nmtalign.training.events import (
@@ -29,7 +29,6 @@ from nmtalign.training.events import (
     Validated,
 )
 
-_FIRST_LINES = (10.0, 30.0)  # seconds after which plain lines of progress are written; then one is every minute
 _SLOW = 3.0  # seconds after which a plain line names the work between updates
 _NOTICES = 5  # kept, to be shown again above the panel of a terminal that was resized
 
@@ -89,7 +88,7 @@ class PlainLines:
 
     def __init__(self, write: Callable[[str], None] = say, now: Callable[[], float] = time.monotonic) -> None:
         self._write, self._now, self._began = write, now, now()
-        self._latest, self._due, self._named = Latest(now), _FIRST_LINES[0], 0.0
+        self._latest, self._due, self._named = Latest(now), next_report(0.0), 0.0
         self._lock = threading.Lock()
 
     def take(self, event: Event) -> None:
@@ -107,8 +106,7 @@ class PlainLines:
             passed, latest = self._now() - self._began, self._latest
             due, figures = passed >= self._due, latest.current()
             if due:
-                later = [seconds for seconds in _FIRST_LINES if seconds > passed]
-                self._due = later[0] if later else 60.0 * (passed // 60 + 1)
+                self._due = next_report(passed)
             if due and figures:
                 self._write(describe(figures))
             if latest.working and (due or (latest.since != self._named and latest.working_seconds() >= _SLOW)):

@@ -1,12 +1,13 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
+import functools
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier, own_option
+from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
@@ -21,14 +22,16 @@ Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --out
 def reproduce(
     chosen: Chosen[ReproduceConfig], output: Output = Path("reproduction"), quiet: QuietOption = False
 ) -> None:
-    """Train the paper's models under one budget, compare them, and write a report.
+    """Train the paper's models or other systems under one budget, compare them, and write a report.
 
     Corpus, test sets and gold links are those of nmtalign.toml, which may name further test sets as
-    \\[corpus.tests] news = \\["news.en", "news.fr"]. RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are
-    trained on the corpus with the same budget, and so are the ablations that --ablations names: encoder, context,
-    score, order, cell, readout, reverse, output-rank, vocabulary, beam, loss. The default budget is 3 million target
-    words for the scale tiny, 10 million for small, 110 hours for paper. Rerun an interrupted command and it resumes.
-    With --jobs 2 two processes train two models at a time and share the threads, which is faster for small models.
+    \\[corpus.tests] news = \\["news.en", "news.fr"]. If it names no train text, the prepared corpus in its data
+    folder is used. RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are trained on the corpus with the
+    same budget, and so are the ablations that --ablations names: encoder, context, score, order, cell, readout,
+    reverse, output-rank, vocabulary, beam, loss. The default budget is 3 million target words for the scale tiny,
+    10 million for small, 110 hours for paper. Rerun an interrupted command and it resumes. --systems all trains the
+    systems around the article instead, such as transformer, and compares them in one table. With --jobs 2 two
+    processes train two models at a time and share the threads, which is faster for small models.
 
     The folder then contains report.md and report.html with the paper's tables and figures, scores.csv, training.csv,
     settings.json, and in work/ corpora, models and translations. With --no-text the report quotes no sentence.
@@ -38,6 +41,8 @@ def reproduce(
       nmtalign reproduce --scale tiny
 
       nmtalign reproduce --words 1e7 --ablations all
+
+      nmtalign reproduce --systems all --words 1e7 --jobs 2 -o systems/
 
       nmtalign reproduce --scale paper --hours 110 --device cuda -o paper/
     """
@@ -58,6 +63,7 @@ def reproduce(
         sentences=line_numbers("sentences", settings.sentences),
         flags={name: getattr(settings, name) for name in ("beam", "device", "precision", "threads")},
         models=settings.models,
+        systems=settings.systems,
         ablations=settings.ablations,
         seeds=settings.seeds,
         long=settings.long,
@@ -76,7 +82,8 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
 
     tell = notifier(quiet)
     begin_folder(plan)
-    reproduction = Reproduction(plan, tell, lambda folder: make_listener(folder, quiet, None))
+    listener_of = functools.partial(make_listener, quiet=quiet, tensorboard=None)
+    reproduction = Reproduction(plan, tell, listener_of, functools.partial(advancing, quiet))
     with stopping(reproduction.stop) as came:
         try:
             outcome = reproduction.run()

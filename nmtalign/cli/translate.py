@@ -165,9 +165,8 @@ def _translator(
 
 
 def _summary(files: "FileTranslation", translator: "Translator", seconds: float) -> str:
-    from nmtalign.text.tokenizer import SentencePieces
-
-    unit = "pieces" if isinstance(translator.loaded.tokenizers.source, SentencePieces) else "words"
+    kind = translator.loaded.tokenizers.kind
+    unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(kind, "words")
     seconds = max(seconds, 1e-3)
     before = f" after the {files.done:,} of an earlier run" if files.done else ""
     return (

@@ -42,7 +42,7 @@ class Inference:
             self._encoder = self._cast_module(model.encoder)
             self._decoder = self._cast_module(model.decoder)
             self._readout = self._cast_module(model.readout)
-            self.output_weight = self._readout.output_weight.detach()
+            self.output_weight = self._readout.output_weight.detach().to(self.dtype)  # it may be that of word vectors
             self.output_bias = model.readout.output_bias.to(wide(self.dtype))
             self._folded = (
                 FoldedWeights(model, self.dtype) if model.decoder.is_papers and model.readout.has_maxout else None

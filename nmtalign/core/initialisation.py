@@ -21,6 +21,7 @@ class Role(Enum):
     ATTENTION = "attention"  # a matrix of the alignment model
     ENERGY = "energy"  # v_a, the vector of the alignment model
     MATRIX = "matrix"
+    SCALE = "scale"  # of a normalisation
 
 
 class Initialised(nn.Module):
@@ -50,6 +51,8 @@ def initialise(model: nn.Module, kind: Initialisation) -> None:
 def _fill(parameter: Tensor, role: Role, kind: Initialisation, stacked: int) -> None:
     if role is Role.BIAS or (role is Role.ENERGY and kind == "paper"):
         parameter.zero_()
+    elif role is Role.SCALE:
+        parameter.fill_(1)
     elif role is Role.RECURRENT:
         for block in parameter.view(-1, parameter.shape[-1], parameter.shape[-1]):
             nn.init.orthogonal_(block)

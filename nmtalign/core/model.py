@@ -5,9 +5,9 @@ target words and attends to them (`attention`), and the readout (`readout`) give
 `reference` has the same equations as plain loops. Other systems consist of the same parts with other settings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,10 @@ from nmtalign.core.cell_variants import CELLS
 from nmtalign.core.decoder import Decoder, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
-from nmtalign.core.readout import Readout, linear_cross_entropy
+from nmtalign.core.readout import Readout, TiedReadout, linear_cross_entropy
 from nmtalign.core.step import DecoderPass, unroll
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.core.transformer import TransformerDecoder, TransformerEncoder
+from nmtalign.settings.training_settings import Architecture, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,29 @@ class Encoder(nn.Module):
         return torch.stack([way.transpose(0, 1) for way in ways], 2).flatten(2)
 
 
+_PARTS: Mapping[Architecture, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "recurrent": (Encoder, Decoder),
+    "transformer": (TransformerEncoder, TransformerDecoder),
+}
+
+
 class TranslationModel(nn.Module):
     """Encoder, decoder and readout over word ids."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.source_embedding = Embedding(config.source_vocabulary_size, config.embedding)
+        if not config.one_embedding:
+            self.source_embedding = Embedding(config.source_vocabulary_size, config.embedding)
         self.target_embedding = Embedding(config.target_vocabulary_size, config.embedding)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config, self.encoder.output_size)
-        self.readout = Readout(config, self.encoder.output_size)
+        if config.one_embedding:  # without a second name for its weights, so that they are saved and counted once
+            self.__dict__["source_embedding"] = self.target_embedding
+        make_encoder, make_decoder = _PARTS[config.architecture]
+        self.encoder: Encoder = make_encoder(config)
+        self.decoder: Decoder = make_decoder(config, self.encoder.output_size)
+        self._share = 0.0 if config.architecture == "transformer" else config.dropout  # its layers drop
+        tied, size = config.shared_embeddings, self.encoder.output_size
+        self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
         if not self.source_embedding.weight.is_meta:  # a model on the meta device receives its weights later
             initialise(self, config.initialisation)
 
@@ -217,14 +230,14 @@ class TranslationModel(nn.Module):
             index = chosen.t().flatten().nonzero().squeeze(1)
             rows = [part.index_select(0, index) for part in rows]
         state, word, context, targets = rows
-        return self.readout.features(state, word, context, self.config.dropout if self.training else 0.0), targets
+        return self.readout.features(state, word, context, self._share if self.training else 0.0), targets
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
         vectors: Tensor = embedding(words, how.sparse_gradients)
         return vectors if how.dtype is None else vectors.to(how.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config.dropout, self.training) if self.config.dropout else x
+        return F.dropout(x, self._share, self.training) if self._share else x
 
 
 def _is_static(source: Tensor, how: Activations) -> bool:

@@ -41,7 +41,8 @@ class Readout(Initialised):
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
         self.has_maxout = config.readout == "maxout"
-        width = config.maxout if self.has_maxout else config.hidden
+        state_size = config.embedding if config.architecture == "transformer" else config.hidden
+        width = config.maxout if self.has_maxout else state_size
         if self.has_maxout:
             pre_activations = 2 * config.maxout
             self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
@@ -51,7 +52,8 @@ class Readout(Initialised):
             self.bias = nn.Parameter(torch.zeros(pre_activations))
         rank = config.output_rank
         self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
-        self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
+        if not config.shared_embeddings:
+            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
@@ -87,6 +89,19 @@ class Readout(Initialised):
             _to_gradient(logits, bias, targets[rows], 0.0, None, nll[rows], log_sums[rows])
             torch.mm(logits, weight, out=gradients[rows]).neg_()
         return -nll, gradients
+
+
+class TiedReadout(Readout):
+    """A readout whose output weights are the vectors of the target words (Press & Wolf 2017)."""
+
+    def __init__(self, config: ModelConfig, context_size: int, embedding: nn.Module) -> None:
+        super().__init__(config, context_size)
+        self._embedding = (embedding,)  # in a tuple, so that its weights are saved and counted once
+
+    @property
+    def output_weight(self) -> Tensor:  # type: ignore[override]
+        """The weights (K, m) of the softmax."""
+        return self._embedding[0].get_parameter("weight")
 
 
 def maxout(values: Tensor) -> Tensor:

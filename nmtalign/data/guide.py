@@ -19,7 +19,7 @@ from nmtalign.data.batches import Batch
 from nmtalign.data.corpus import Corpus, Flat
 from nmtalign.errors import FormatError, InputError
 from nmtalign.text.lines import raw_lines, shown
-from nmtalign.text.tokenizer import WORD_START, SentencePieces
+from nmtalign.text.tokenizer import WORD_START, Subwords
 from nmtalign.text.vocabulary import Vocabulary
 
 Begins = npt.NDArray[np.bool_] | None
@@ -120,7 +120,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
 
 def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
     """(K,) whether an id begins a word; None if every token is a word."""
-    if corpus.tokenizers.kind != SentencePieces.kind:
+    if not isinstance(corpus.tokenizers.source, Subwords):
         return None
     return np.array([word.startswith(WORD_START) for word in vocabulary.words])
 

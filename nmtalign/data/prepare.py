@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ from nmtalign.settings.definition import SettingError, pair_of_sizes
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 PathPair = tuple[Path, Path | None]
@@ -198,6 +199,8 @@ def _training_blocks(
         return Tokenizers.moses(*job.languages), blocks
     if job.config.vocabulary == "none":
         return Tokenizers.spaced(*job.languages), blocks
+    if job.config.vocabulary == "bytes":
+        return Tokenizers.of_bytes(*job.languages), blocks
     spooled = RawText(job.work, "train").write(blocks)
     if not tally.lines:
         raise _nothing_kept(text.name, tally)
@@ -211,6 +214,13 @@ def _training_blocks(
 def _learn(job: _Job, text: ParallelText, spooled: RawText) -> list[SentencePieces]:
     sizes = pair_of_sizes("size", job.config.size)
     names = [shown(text.source), shown(text.target or text.source)]
+    if job.config.joint:
+        both = job.work / "train.both.raw"
+        with both.open("wb") as stream:
+            for path in spooled.paths:
+                with path.open("rb") as lines:
+                    shutil.copyfileobj(lines, stream)
+        return [SentencePieces(_train_pieces(both, job.config.vocabulary, sizes[0], " and ".join(names)))] * 2
     arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
         return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
@@ -223,7 +233,7 @@ def _spool(
 ) -> PairSpool:
     """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
     training = name == "train"
-    limit = LengthLimit(job.config.max_length) if training else LengthLimit(keep_empty=True)
+    limit = LengthLimit(tokenizers.most_tokens(job.config.max_length)) if training else LengthLimit(keep_empty=True)
     read = 0
     with contextlib.closing(PairSpool(job.work, name, with_text=not training)) as spool:
         for block, chunk in tokenize_pairs(tokenizers, limit, blocks, job.workers, spacing=training):
@@ -250,7 +260,7 @@ def _nothing_kept(names: str, tally: PrepTally) -> InputError:
 
 
 def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
-    if isinstance(tokenizers.source, SentencePieces) and isinstance(tokenizers.target, SentencePieces):
+    if isinstance(tokenizers.source, Subwords) and isinstance(tokenizers.target, Subwords):
         return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
     sizes = pair_of_sizes("shortlist", config.shortlist)
     source, target = (
@@ -300,8 +310,8 @@ def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
     return model.getvalue()
 
 
-def _pieces_vocabulary(tokenizer: SentencePieces) -> Vocabulary:
-    """`</s>`, `<unk>`, then the model's pieces by rank."""
+def _pieces_vocabulary(tokenizer: Subwords) -> Vocabulary:
+    """`</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
     return Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
 
 

@@ -1,15 +1,16 @@
-"""What can be trained and compared: the four models of Bahdanau et al. (2015), their ablations, and the scales."""
+"""What can be trained and compared: the models of Bahdanau et al. (2015), ablations, other systems, and the scales."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.presets import preset
+from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 Settings = Mapping[str, Any]
+BASELINE, FLAGSHIP, FIRST_SYSTEM = "RNNencdec-50", "RNNsearch-50", "rnnsearch"
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,16 @@ class Experiment:
     changed: Settings = field(default_factory=dict)  # settings of model and training
     prep: Settings = field(default_factory=dict)  # settings of its own prepared corpus
     search: Settings = field(default_factory=dict)
+    system: bool = False  # whether it is one of the systems of `--systems`
 
     @property
     def preset(self) -> str:
         """The preset of the model: that of a model of the article, or of RNNencdec-50 or RNNsearch-50."""
-        name = self.name if not self.ablation else BASELINE if self.base == BASELINE else FLAGSHIP
+        changes = self.system or self.ablation
+        name = self.name if not changes else BASELINE if self.base == BASELINE else FLAGSHIP
         return name.lower()
 
 
-BASELINE, FLAGSHIP = "RNNencdec-50", "RNNsearch-50"
 PAPER_MODELS = (
     Experiment("RNNencdec-30", "fixed vector, training pairs of at most 30 words"),
     Experiment("RNNsearch-30", "attention, training pairs of at most 30 words", BASELINE),
@@ -188,11 +190,33 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
 def chosen_ablations(names: str, scale: Scale) -> list[Experiment]:
     """Returns the experiments of `all`, `none` or comma-separated names; raises UsageError for an unknown name."""
     experiments = ablations(scale)
-    known = list(dict.fromkeys(experiment.ablation for experiment in experiments))
+    wanted = _chosen("ablations", names, (experiment.ablation for experiment in experiments))
+    return [experiment for experiment in experiments if experiment.ablation in wanted]
+
+
+# Settings of systems to which those of a scale, which suit RNNsearch, do not apply.
+_AT_SCALE: Mapping[str, Settings] = {
+    "transformer": {"output_rank": 0, "learning_rate": 1e-3, "schedule": "inverse-sqrt", "warmup": 800},
+}
+
+
+def chosen_systems(names: str) -> list[Experiment]:
+    """Returns the systems of `all`, `none` or comma-separated names; raises UsageError for an unknown name."""
+    wanted = _chosen("systems", names, SYSTEMS)
+    settings = {name: {**SYSTEMS[name], **_AT_SCALE.get(name, {})} for name in SYSTEMS if name in wanted}
+    return [Experiment(name, _described(changed), system=True, changed=changed) for name, changed in settings.items()]
+
+
+def _described(changed: Settings) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changed.items()) or "none"
+
+
+def _chosen(option: str, names: str, known: Iterable[str]) -> list[str]:
+    known = list(dict.fromkeys(known))
     if names in ("", "none"):
         return []
     wanted = known if names == "all" else [name.strip() for name in names.split(",")]
     for name in wanted:
         if name not in known:
-            raise UsageError(f"--ablations {name}: unknown; give all, none, or some of {','.join(known)}")
-    return [experiment for experiment in experiments if experiment.ablation in wanted]
+            raise UsageError(f"--{option} {name}: unknown; give all, none, or some of {','.join(known)}")
+    return wanted

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import UsageError
 from nmtalign.reproduction.experiments import (
     BASELINE,
+    FIRST_SYSTEM,
     PAPER_MODELS,
     EqualBudget,
     Experiment,
     Scale,
     Settings,
     chosen_ablations,
+    chosen_systems,
 )
 from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
@@ -37,7 +40,8 @@ class ReproductionRequest:
 
     scale: Scale
     budget: EqualBudget | None = None
-    models: str = ReproduceConfig.models  # comma-separated names; "" means the four models of the article
+    models: str = ReproduceConfig.models  # comma-separated names; "" means the article's four, or none beside systems
+    systems: str = ReproduceConfig.systems
     ablations: str = ReproduceConfig.ablations
     seeds: int = ReproduceConfig.seeds
     folder: Path = Path("reproduction")
@@ -65,6 +69,11 @@ class SystemPlan:
         """The name in every table."""
         return self.experiment.name
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention, and therefore alignments."""
+        return self.model.attention != "none"
+
     def trains_like(self, other: "SystemPlan") -> bool:
         """Whether the two share their models: they differ at most in their search."""
         return (self.model, self.training, self.prep) == (other.model, other.training, other.prep)
@@ -80,6 +89,7 @@ class ReproductionPlan:
     corpora: Mapping[str, PrepConfig]  # by the name of the folder
     tests: Mapping[str, PathPair]
     scoring: ScoreConfig
+    prepared: Path | None = None  # a corpus that is used as it is; None if the corpus is prepared from text
 
     @property
     def budget(self) -> EqualBudget:
@@ -107,8 +117,11 @@ class ReproductionPlan:
 
     def corpus_folder(self, system: SystemPlan) -> Path:
         """The folder of a system's prepared corpus."""
-        name = next(name for name, prep in self.corpora.items() if prep == system.prep)
-        return self.corpora_folder / name
+        return self.corpus_named(next(name for name, prep in self.corpora.items() if prep == system.prep))
+
+    def corpus_named(self, name: str) -> Path:
+        """The folder of the prepared corpus of that name."""
+        return self.base_corpus if name == _BASE_CORPUS else self.corpora_folder / name
 
     @property
     def corpora_folder(self) -> Path:
@@ -118,11 +131,16 @@ class ReproductionPlan:
     @property
     def base_corpus(self) -> Path:
         """The corpus whose vocabularies decide which sentences have no unknown word."""
-        return self.corpora_folder / _BASE_CORPUS
+        return self.prepared or self.corpora_folder / _BASE_CORPUS
 
     @property
     def of_paper(self) -> tuple[SystemPlan, ...]:
-        """The systems of the article, without the ablations."""
+        """The models of the article."""
+        return tuple(system for system in self.compared if not system.experiment.system)
+
+    @property
+    def compared(self) -> tuple[SystemPlan, ...]:
+        """The models of the article and the systems around it, without the ablations."""
         return tuple(system for system in self.systems if not system.experiment.ablation)
 
     def named(self, name: str) -> SystemPlan:
@@ -131,14 +149,18 @@ class ReproductionPlan:
 
     @property
     def baseline(self) -> SystemPlan:
-        """The system with which the others are compared: RNNencdec-50, or the first model if it is not trained."""
-        return next((system for system in self.systems if system.name == BASELINE), self.of_paper[0])
+        """The system with which the others are compared: RNNencdec-50, else rnnsearch, else the first one."""
+        first = [system for name in (BASELINE, FIRST_SYSTEM) for system in self.systems if system.name == name]
+        return [*first, *self.compared][0]
 
 
 def make_plan(request: ReproductionRequest, workspace: Workspace) -> ReproductionPlan:
     """Resolves all settings; raises UsageError with the name of the model or ablation if it cannot be trained."""
-    tests = _tests(workspace)
+    prepared = None if "train" in workspace.pairs or not (workspace.data / CORPUS_FILE).is_file() else workspace.data
+    tests = _tests(workspace, prepared is not None)
     base_prep = workspace.resolve(PrepConfig, "prep", {})
+    if prepared:
+        workspace, base_prep = _of_corpus(workspace, Corpus.open(prepared))
     systems: list[SystemPlan] = []
     for experiment in _experiments(request):
         system = _resolved(request, workspace, experiment, base_prep)
@@ -147,19 +169,32 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
     corpora = {_BASE_CORPUS: base_prep}
     for system in systems:
         if system.prep not in corpora.values():
+            if prepared:
+                raise UsageError(f"{system.name} needs other vocabularies: name the train text under [corpus]")
             corpora[system.name] = system.prep
     scoring = workspace.resolve(ScoreConfig, "score", {})
-    return ReproductionPlan(request, workspace, tuple(systems), corpora, tests, scoring)
+    return ReproductionPlan(request, workspace, tuple(systems), corpora, tests, scoring, prepared)
 
 
-def _tests(workspace: Workspace) -> dict[str, PathPair]:
-    for name in ("train", "dev", "test"):
-        if name not in workspace.file_pairs and not (name == "test" and workspace.tests):
+def _of_corpus(workspace: Workspace, corpus: Corpus) -> tuple[Workspace, PrepConfig]:
+    """The workspace with the languages of a prepared corpus, and the settings of the corpus."""
+    if "dev" not in corpus.splits:
+        raise UsageError(f"{corpus.folder}: has no dev set, and `reproduce` needs one: run nmtalign prep with --dev")
+    workspace = dataclasses.replace(
+        workspace, source_language=corpus.source_language, target_language=corpus.target_language
+    )
+    return workspace, resolve(PrepConfig, (str(corpus.folder), corpus.settings))
+
+
+def _tests(workspace: Workspace, is_prepared: bool) -> dict[str, PathPair]:
+    test = workspace.test_files if is_prepared else workspace.file_pairs.get("test")
+    for name in ("test",) if is_prepared else ("train", "dev", "test"):
+        if name not in workspace.file_pairs and not (name == "test" and (test or workspace.tests)):
             raise UsageError(
                 f"{workspace.file or 'nmtalign.toml'}: [corpus] names no {name} text, and `reproduce` needs one: "
                 f'{name} = ["{name}.en", "{name}.fr"]'
             )
-    first = {"test": workspace.file_pairs["test"]} if "test" in workspace.file_pairs else {}
+    first = {"test": test} if test else {}
     for name in workspace.tests:
         if name in first or name == TOGETHER or not re.fullmatch(r"[\w.-]+", name):
             raise UsageError(
@@ -170,21 +205,22 @@ def _tests(workspace: Workspace) -> dict[str, PathPair]:
 
 
 def _experiments(request: ReproductionRequest) -> list[Experiment]:
-    """Returns the chosen models and ablations, and the bases of the ablations, in the order of the report."""
-    known = {experiment.name: experiment for experiment in PAPER_MODELS}
-    names = [name.strip() for name in request.models.split(",")] if request.models else list(known)
+    """Returns the chosen models, systems and ablations, and the bases of the ablations, in the order of the report."""
+    known, systems = {experiment.name: experiment for experiment in PAPER_MODELS}, chosen_systems(request.systems)
+    names = [name.strip() for name in request.models.split(",")] if request.models else [] if systems else list(known)
     for name in names:
         if name not in known:
             raise UsageError(f"--models {name}: unknown; give some of {','.join(known)}")
     variants = chosen_ablations(request.ablations, request.scale)
     wanted = {*names, *(variant.base for variant in variants)}
-    return [*(one for name, one in known.items() if name in wanted), *variants]
+    return [*(one for name, one in known.items() if name in wanted), *systems, *variants]
 
 
 def _resolved(
     request: ReproductionRequest, workspace: Workspace, experiment: Experiment, base: PrepConfig
 ) -> SystemPlan:
-    origin = f"ablation {experiment.ablation}" if experiment.ablation else experiment.name
+    kind = "system " if experiment.system else "ablation " if experiment.ablation else ""
+    origin = kind + (experiment.ablation or experiment.name)
     check_keys(origin, experiment.changed, field_names(ModelConfig, TrainingConfig))
     where, section = workspace.section("train")
     flags = {name: value for name, value in request.flags.items() if value is not None}

@@ -31,7 +31,7 @@ def languages(workspace: Workspace) -> tuple[str, str]:
     named = workspace.source_language, workspace.target_language
     source, target = (
         language_code(language) if language else suffix_language(path)
-        for language, path in zip(named, workspace.file_pairs["train"], strict=True)
+        for language, path in zip(named, workspace.file_pairs.get("train", (Path(), Path())), strict=True)
     )
     return source, target
 
@@ -39,7 +39,7 @@ def languages(workspace: Workspace) -> tuple[str, str]:
 def text_hashes(plan: ReproductionPlan) -> dict[str, str]:
     """Returns the SHA-256 of every text file by its role (`train source`); raises InputError for a missing file."""
     hashes = {}
-    pairs = {name: plan.workspace.file_pairs[name] for name in ("train", "dev")} | dict(plan.tests)
+    pairs = {name: pair for name, pair in plan.workspace.file_pairs.items() if name != "test"} | dict(plan.tests)
     for name, pair in pairs.items():
         for side, path in zip(("source", "target"), pair, strict=True):
             try:
@@ -59,7 +59,9 @@ class Corpora:
 
     def is_made(self, name: str) -> bool:
         """Whether the corpus is prepared; raises UsageError if the folder has a corpus of other texts or settings."""
-        folder = self._plan.corpora_folder / name
+        folder = self._plan.corpus_named(name)
+        if folder == self._plan.prepared:
+            return True
         try:
             found = read_json(folder / _IDENTITY)
         except (OSError, ValueError):
@@ -73,7 +75,7 @@ class Corpora:
 
     def make(self, name: str, progress: Callable[[int], None], notify: Callable[[str], None]) -> None:
         """Prepares the corpus; if `progress` or `notify` raises, the preparation ends and leaves nothing behind."""
-        folder, pairs = self._plan.corpora_folder / name, self._plan.workspace.file_pairs
+        folder, pairs = self._plan.corpus_named(name), self._plan.workspace.file_pairs
         texts = pairs["dev"], pairs.get("test")
         prepare(pairs["train"], folder, self._plan.corpora[name], self._languages, *texts, progress, notify, True)
         with atomic_text(folder / _IDENTITY) as stream:
@@ -113,7 +115,7 @@ def _updates(plan: ReproductionPlan, system: SystemPlan, corpus: Corpus, config:
         return max(1, round(plan.budget.amount))
     base, train = Corpus.open(plan.base_corpus).splits["train"], corpus.splits["train"]
     counted = base.target_lengths[eligible(base, int(preset(system.experiment.preset)["max_length"]))]
-    chosen = eligible(train, config.max_length)
+    chosen = eligible(train, corpus.tokenizers.most_tokens(config.max_length))
     if not len(chosen) or not len(counted):
         raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
     policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)

@@ -109,9 +109,10 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         metric = scored.paper.metrics[-1]
         file = f"{FIGURES}/length-{scored.test.name}.png"
         draw_by_length(scored.paper, folder / file, metric)
-        caption = f"{metric} by words of the source, {scored.test.name}; bands are 95% intervals"
+        caption = f"{metric} by words of the source, {scored.test.name}"
         yield Figure(file, caption, breakdown_svg(scored.paper, metric))
-        yield _length_table(scored, results.plan.baseline.name)
+        if not any(system.experiment.system for system in results.plan.systems):  # else it is in their table
+            yield _length_table(scored, results.plan.baseline.name)
 
 
 def _length_table(scored: Scored, baseline: str) -> DataTable:
@@ -132,7 +133,7 @@ def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
     """Figure 3: soft alignments of the chosen or of the most reordered sentences."""
     request = results.plan.request
     if not results.pictures:
-        if request.reordered and any(system.model.attention != "none" for system in results.outcome.translated()):
+        if request.reordered and any(system.attends for system in results.outcome.translated()):
             yield Heading("Figure 3: soft alignments")
             yield Paragraph(f"No sentence of at most {LONGEST_DRAWN} words has enough links of large weight.")
         return

@@ -1,11 +1,11 @@
-"""The tables of a report beside those of the article: Table 1 (BLEU), Table 2 (training), seeds, ablations, AER."""
+"""The tables of a report: the article's Table 1 (BLEU) and Table 2 (training), systems, seeds, ablations, AER."""
 
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nmtalign.report.document import NOTHING, Block, DataTable, Heading, Paragraph
+from nmtalign.report.document import NOTHING, Block, DataTable, Heading, Inline, Paragraph, Span
 from nmtalign.reproduction.plan import SystemPlan
 from nmtalign.reproduction.reproduction_results import Results, Scored
 from nmtalign.reproduction.running import UNKNOWN
@@ -96,7 +96,7 @@ def opening(results: Results) -> Iterator[Block]:
         f"{_unknown_words(results)}"
     )
     tests = ", ".join(f"{test.name} ({len(test.source.lines):,} sentences)" for test in results.outcome.tests)
-    yield Paragraph(f"Test sets: {tests}. {_DATA}")
+    yield Paragraph(f"Test sets: {tests}." + (f" {_DATA}" if plan.of_paper else ""))
     failures = results.outcome.failures
     if failures:
         rows = [(name, str(seed), problem) for (name, seed), problem in failures.items()]
@@ -122,15 +122,17 @@ def _unknown_words(results: Results) -> str:
 
 def table_one(results: Results) -> Iterator[Block]:
     """Table 1: BLEU of all sentences and of those without an unknown word, for each test set."""
+    if not results.plan.of_paper:
+        return
     yield Heading("Table 1: BLEU")
     for scored in results.scored:
-        report, systems = scored.paper, by_name(scored.paper)
+        report, found = scored.paper, by_name(scored.paper)
         head = ["model"]
         for metric in report.metrics:
             head += [metric, f"{metric}, no unknown word"]
         head += [f"p against {results.plan.baseline.name}", "paper", "paper, no unknown word"]
         names = [system.name for system in results.plan.of_paper]
-        rows = [_row_one(systems.get(name), name, report, PAPER[name]) for name in names]
+        rows = [_row_one(found.get(name), name, report, PAPER[name]) for name in names]
         rows += [_row_one(None, name, report, row) for name, row in OTHERS.items()]
         caption = (
             f"{scored.test.name}: {scored.sentences:,} sentences, {scored.sentences_known:,} of them without an "
@@ -138,8 +140,6 @@ def table_one(results: Results) -> Iterator[Block]:
             "(multi-bleu) on other data, after another training."
         )
         yield DataTable(head, rows, caption)
-    if len(results.plan.seeds) > 1:
-        yield _seeds(results, results.scored[0])
 
 
 def _row_one(system: SystemReport | None, name: str, report: Report, paper: PaperRow) -> list[str]:
@@ -150,6 +150,66 @@ def _row_one(system: SystemReport | None, name: str, report: Report, paper: Pape
     first, last = report.systems[0].everything.whole, len(report.metrics) - 1
     p = p_value(system.everything.whole, first, last) if system else NOTHING
     return [name, *cells, p, number(paper.bleu), number(paper.no_unk)]
+
+
+def systems(results: Results) -> Iterator[Block]:
+    """The systems around the article: their settings, and for each test set BLEU, BLEU by length, AER, speed, size."""
+    compared = [
+        system for system in results.plan.compared if any(one.experiment.system for one in results.plan.systems)
+    ]
+    if not compared:
+        return
+    yield Heading("Systems")
+    rows = [(Span(system.name), Span(system.experiment.what)) for system in compared]
+    yield DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
+    for scored in results.scored:
+        metric, parts = scored.paper.metrics[-1], _buckets(scored.paper.systems[0])
+        head = [
+            "system",
+            *scored.paper.metrics,
+            f"{metric}, no unknown word",
+            f"p against {results.plan.baseline.name}",
+        ]
+        head += [f"{part.label} words" for part in parts] + ["AER"] * bool(results.rates)
+        head += ["words/s", "updates", "hours", "parameters"]
+        caption = (
+            f"{scored.test.name}: {scored.sentences:,} sentences; in brackets 95% intervals. The columns of words are "
+            f"{metric} by the length of the source. AER is that of the links of `test` in percent, with the largest "
+            "weight of each target word. Words/s are target words of training, hours include validations."
+        )
+        yield DataTable(head, [_system_row(results, scored, system) for system in compared], caption)
+
+
+def _buckets(system: SystemReport) -> list[Part]:
+    """The parts by length that have sentences."""
+    return [part for part in system.everything.breakdowns[0].parts if part.sentences]
+
+
+def _system_row(results: Results, scored: Scored, system: SystemPlan) -> list[Inline]:
+    key = system.name, results.plan.seeds[0]
+    found, trained = by_name(scored.paper).get(system.name), results.trained.get((system.trained_as, key[1]))
+    first, last = scored.paper.systems[0], len(scored.paper.metrics) - 1
+    cells: list[Inline] = [Span(system.name)]
+    if found:
+        cells += [score(found.everything.whole, metric) for metric in range(last + 1)]
+        cells += [number(found.no_unk.whole.values[last]) if found.no_unk else NOTHING]
+        cells += [p_value(found.everything.whole, first.everything.whole, last)]
+        cells += [number(part.values[last]) for part in _buckets(found)]
+    else:
+        cells += [NOTHING] * (last + 3 + len(_buckets(first)))
+    if results.rates:
+        rates = results.rates.get((system.trained_as, key[1]))
+        cells += [number(100 * rates.aer, 1) if rates else NOTHING if system.attends else "none"]
+    if trained is None:
+        return [*cells, *[NOTHING] * 4]
+    cells += [number(trained.words_per_second, 0), number(trained.updates, 0), _short(trained.hours)]
+    return [*cells, number(trained.parameters, 0)]
+
+
+def seeds(results: Results) -> Iterator[Block]:
+    """The scores of several seeds."""
+    if len(results.plan.seeds) > 1:
+        yield _seeds(results, results.scored[0])
 
 
 def _seeds(results: Results, scored: Scored) -> DataTable:
@@ -176,7 +236,7 @@ def table_two(results: Results) -> Iterator[Block]:
         facts = [number(trained.updates, 0), number(trained.epochs), _short(trained.hours), trained.device]
         facts += [number(value, 0) for value in (trained.words, trained.parameters, trained.words_per_second)]
         rows.append([name, str(seed), *facts, number(trained.train_loss, 1), number(trained.dev_loss, 1)])
-    for name, paper in {**PAPER, **OTHERS}.items():
+    for name, paper in {**PAPER, **OTHERS}.items() if results.plan.of_paper else ():
         if paper.updates is not None:
             losses = [number(paper.train_loss, 1), number(paper.dev_loss, 1)]
             facts = [number(paper.updates, 0), number(paper.epochs, 1), number(paper.hours, 0), paper.device]

@@ -69,6 +69,8 @@ def make_document(results: Results) -> Document:
         *report_tables.opening(results),
         *report_figures.what_shows(results),
         *report_tables.table_one(results),
+        *report_tables.systems(results),
+        *report_tables.seeds(results),
         *report_tables.table_two(results),
         *report_figures.lengths(results, folder),
         *report_tables.ablations(results),
@@ -78,7 +80,8 @@ def make_document(results: Results) -> Document:
         *report_figures.curves(results, folder),
         *_again(results),
     ]
-    return Document("Neural machine translation by jointly learning to align and translate, reproduced", blocks)
+    paper = "Neural machine translation by jointly learning to align and translate, reproduced"
+    return Document(paper if results.plan.of_paper else "Systems of neural machine translation, compared", blocks)
 
 
 def _again(results: Results) -> Iterator[Block]:
@@ -113,7 +116,7 @@ def _whole_command(plan: ReproductionPlan) -> str:
     default = ReproductionRequest(request.scale)
     parts = ["nmtalign", "reproduce", "--scale", request.scale.name]
     parts += [f"--{plan.budget.unit}", f"{plan.budget.amount:.15g}"]
-    for name in ("models", "ablations", "seeds", "sentences", "long", "reordered", "jobs"):
+    for name in ("models", "systems", "ablations", "seeds", "sentences", "long", "reordered", "jobs"):
         value = getattr(request, name)
         if value not in (getattr(default, name), ""):
             parts += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
@@ -129,7 +132,7 @@ def _steps(results: Results) -> Iterator[str]:
     plan, systems = results.plan, results.outcome.translated()
     for name in plan.corpora:
         first = next((system for system in systems if plan.corpus_folder(system).name == name), None)
-        if first:
+        if first and not plan.prepared:
             yield f"nmtalign prep {_config(first.name)}"
     for system, seed in plan.models():
         other = "" if seed == plan.seeds[0] else f" -o {_shown(plan, plan.model_folder(system, seed))} --seed {seed}"
@@ -220,7 +223,7 @@ def _facts(results: Results) -> str:
         "seeds": list(plan.seeds),
         "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
         "texts": text_hashes(plan) | ({"gold": sha256_of(plan.workspace.gold)} if plan.workspace.gold else {}),
-        "corpora": {name: _corpus(plan.corpora_folder / name) for name in plan.corpora},
+        "corpora": {name: _corpus(plan.corpus_named(name)) for name in plan.corpora},
         "systems": {system.name: _system(results, system) for system in plan.systems},
         "failures": {f"{name}, seed {seed}": problem for (name, seed), problem in results.outcome.failures.items()},
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},

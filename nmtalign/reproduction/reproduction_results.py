@@ -185,8 +185,9 @@ def _report(
 
 def _words_an_epoch(plan: ReproductionPlan, system: SystemPlan) -> int:
     """The number of target words, with `</s>`, of the pairs that are short enough for training."""
-    train = Corpus.open(plan.corpus_folder(system)).splits["train"]
-    chosen = eligible(train, system.training.max_length)
+    corpus = Corpus.open(plan.corpus_folder(system))
+    train = corpus.splits["train"]
+    chosen = eligible(train, corpus.tokenizers.most_tokens(system.training.max_length))
     return int(train.target_lengths[chosen].sum()) + len(chosen)
 
 
@@ -222,14 +223,14 @@ def _align(results: Results) -> None:
     """Adds the error rates of every model with attention, and the alignments to draw."""
     outcome, plan = results.outcome, results.plan
     gold = plan.workspace.gold if "test" in plan.tests else None
-    attentive = [system for system in outcome.translated() if system.model.attention != "none"]
+    attentive = [system for system in outcome.translated() if system.attends]
     seen = min(attentive, key=lambda system: system.name != FLAGSHIP, default=None)
     for key in outcome.finished:
         system = plan.named(key[0])
-        if system.model.attention == "none" or (gold is None and system is not seen):
+        if not system.attends or (gold is None and system is not seen):
             continue
         loaded = load_model(plan.model_folder(system, key[1]), system.training.device)
-        if gold is not None and system.prep.vocabulary in ("bpe", "unigram"):
+        if gold is not None and system.prep.vocabulary in ("bpe", "unigram", "bytes"):
             results.notes.append(
                 f"{system.name} has no alignment error rate: its words are not those of the gold links."
             )

@@ -20,6 +20,7 @@ from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 from nmtalign.scoring.buckets import Mask
+from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.texts import Text, check_aligned, read_text
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.settings.command_settings import TranslateConfig
@@ -86,15 +87,23 @@ class TextTranslation:
             stream.writelines(f"{line}\n" for line in lines)
         return lines
 
-    def make(self, check: Callable[[], None]) -> None:
-        """Translates the missing lines; it calls `check` after each line, which may raise to end it."""
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def make(self, check: Callable[[], None], searched: Callable[[int], None] | None = None) -> None:
+        """Translates the missing lines; it calls `check` after each line, which may raise to end it.
+
+        `searched` gets the number of lines that are finished, also of those that an earlier run translated.
+        """
         partial = self._beside(".partial")
         done = partial.read_text(encoding="utf-8").split("\n")[:-1] if partial.exists() else []
         began, new = time.perf_counter(), list[str]()
         with atomic_text(partial) as stream:  # without an incomplete last line
             stream.writelines(f"{line}\n" for line in done)
         with disk_errors(partial), partial.open("a", encoding="utf-8", newline="\n") as stream:
-            for line in self._translator.make(self._lines[len(done) :]):
+            if searched:
+                searched(len(done))
+            for line in self._translator.make(self._lines[len(done) :], searched):
                 new.append(line)
                 stream.write(f"{line}\n")
                 stream.flush()
@@ -126,9 +135,10 @@ class Reproduction:
         plan: ReproductionPlan,
         listen: Callable[[str], None],
         listener_of: Callable[[Path], AbstractContextManager[Listener]],
+        track: Track = untracked,
     ) -> None:
         """`listen` gets messages; `listener_of` returns the listener for the training events of a model directory."""
-        self._plan, self._listen, self._listener_of = plan, listen, listener_of
+        self._plan, self._listen, self._listener_of, self._track = plan, listen, listener_of, track
         self._trainer: Trainer | None = None
         self._side_by_side: SideBySide | None = None
         self._begun: set[Key] = set()  # models whose start was reported
@@ -188,7 +198,7 @@ class Reproduction:
             except Halted:
                 raise
             except Exception as error:
-                if self._plan.corpora_folder / name == self._plan.base_corpus:
+                if self._plan.corpus_named(name) == self._plan.base_corpus:
                     raise
                 problem = one_line(error)
                 self._report_failure(name, problem)
@@ -267,8 +277,9 @@ class Reproduction:
         of_known = {} if system.experiment.ablation else self._work(system, seed, banned, known, ".known")
         missing = [part for part in (*work.values(), *of_known.values()) if part.found() is None]
         self._tell(f"translating with {system.name}, seed {seed}", already=not missing)
-        for part in missing:
-            part.make(self._check)
+        with self._track(f"translating with {system.name}", sum(map(len, missing))) as searched:
+            for part in missing:
+                part.make(self._check, searched)
         outcome.translations[key] = {name: part.written() for name, part in work.items()}
         if of_known:
             outcome.of_known[key] = {name: part.written() for name, part in of_known.items()}

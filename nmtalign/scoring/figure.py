@@ -1,7 +1,8 @@
 """Pictures of a report: scores by sentence length (the article's Figure 2), scores by place, F1 of words by frequency.
 
-Each system is a line with its own colour, dashes and marks; its 95% intervals are a band. Below are the number of
-sentences of each bucket, the signature, and how the intervals were drawn. A bucket without sentences is a gap.
+Each system is a line with its own colour, dashes and marks; the 95% intervals of up to six systems are bands. Below are
+the number of sentences of each bucket, the signature, and how the intervals were drawn. A bucket without sentences is a
+gap.
 """
 
 import math
@@ -37,6 +38,7 @@ Line = NDArray[np.float64]
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches; wider for many buckets
 _BUCKET = 0.5  # inches per bucket, at least
 _WIDEST = 16.0
+_MOST_BANDS = 6  # intervals of more lines would hide each other
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo", "||||", "**")
 
 
@@ -79,6 +81,8 @@ def by_figure(report: Report, metric: str = "BLEU", by: By = "length") -> Any:
     )
     lines = np.array([[_ends(part, column) for part in cut.parts] for cut in cuts]).transpose(0, 2, 1)
     apart = 0.08 if len(parts) == 1 else 0.0  # the systems of a single bucket are beside each other
+    if len(lines) > _MOST_BANDS:
+        lines[:, 1:] = np.nan
     marks = [
         _draw_line(axes, line, number, apart * (number - (len(lines) - 1) / 2)) for number, line in enumerate(lines)
     ]

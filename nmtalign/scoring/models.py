@@ -205,7 +205,7 @@ def translation_of(
     if lines is None:
         notify(f"translating {len(source.lines):,} lines of {source.name} with {folder}")
         with track(f"translating: {_name(folder)}", len(source.lines)) as advance:
-            lines = list(_counted(keeping.make(source.lines), advance))
+            lines = list(keeping.make(source.lines, advance))
         try:
             keeping.keep(source.lines, lines, source.name)
         except ResourceError as error:
@@ -213,10 +213,3 @@ def translation_of(
     else:
         notify(f"the translation of {source.name} by {folder} is kept in {keeping.path(source.lines)}")
     return Text(f"the translation of {source.name} by {folder}", lines)
-
-
-def _counted(lines: Iterable[str], advance: Advance | None) -> Iterator[str]:
-    for line in lines:
-        if advance:
-            advance(1)
-        yield line

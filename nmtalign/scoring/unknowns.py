@@ -138,9 +138,9 @@ class KnownWords:
             if needed:
                 self._unknown = UnknownWords(self._vocabularies, self._tokenized)
         self._counted = self._counts() if settings.by_frequency else None
-        if settings.no_unk and self._vocabularies[0].tokenizers.kind == "sentencepiece":
+        if settings.no_unk and self._vocabularies[0].tokenizers.kind in ("sentencepiece", "bytes"):
             notify(
-                f"{sources.folders[0]}: its vocabulary consists of subword pieces, which are hardly ever unknown: "
+                f"{sources.folders[0]}: its vocabulary consists of subwords, which are hardly ever unknown: "
                 "nearly all sentences are without an unknown word"
             )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import SentencePieces, Tokenizer
+from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizer
 
 WINDOW = 20_000  # sentences at a time, so that memory does not grow with the text
 
@@ -84,14 +84,14 @@ class Tokenized:
 
 def _identity(tokenizer: Tokenizer, whole: bool) -> object:
     """Equal for tokenisers with equal results."""
-    if isinstance(tokenizer, SentencePieces):
-        return tokenizer.kind, tokenizer.model, whole
+    if isinstance(tokenizer, Subwords):
+        return tokenizer.kind, tokenizer.model if isinstance(tokenizer, SentencePieces) else b"", whole
     return tokenizer.kind, tokenizer.language if isinstance(tokenizer, MosesWords) else ""
 
 
 def whole_words(tokenizer: Tokenizer) -> Callable[[str], Sequence[str]]:
     """The function that splits a line into words: the tokeniser, with subword pieces joined."""
-    if not isinstance(tokenizer, SentencePieces):
+    if not isinstance(tokenizer, Subwords):
         return tokenizer.tokenize
     # Equal to tokenizer.words, but faster.
     return lambda line: [word for word in tokenizer.detokenize(tokenizer.tokenize(line)).split(" ") if word]

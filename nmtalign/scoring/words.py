@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nmtalign.scoring.word_ids import TargetTexts, WordIds, matched, whole_words
 from nmtalign.text.lines import read_lines
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, Tokenizer
+from nmtalign.text.tokenizer import Subwords, Tokenizer
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID, Vocabulary
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class Frequencies:
 
         corpus = Corpus.open(folder)
         tokenizer = corpus.tokenizers.target
-        count = _count_joined_pieces if isinstance(tokenizer, SentencePieces) else _count_ids
-        return cls(count(corpus), tokenizer)
+        counts = _count_joined(corpus, tokenizer) if isinstance(tokenizer, Subwords) else _count_ids(corpus)
+        return cls(counts, tokenizer)
 
     @classmethod
     def from_text(
@@ -133,7 +133,7 @@ class Frequencies:
         """
         words = itertools.chain.from_iterable(map(whole_words(tokenizer), read_lines(path)))
         counts = Counter(words if only is None else filter(only.__contains__, words))
-        if vocabulary is None or isinstance(tokenizer, SentencePieces):
+        if vocabulary is None or isinstance(tokenizer, Subwords):
             return cls(counts, tokenizer)
         return cls({word: count for word, count in counts.items() if word in vocabulary}, tokenizer)
 
@@ -161,14 +161,14 @@ def _count_ids(corpus: "Corpus") -> dict[str, int]:
     return dict(zip(corpus.target_vocabulary.words[first:], counts[first:].tolist(), strict=True))
 
 
-def _count_joined_pieces(corpus: "Corpus") -> dict[str, int]:
-    """The words that the pieces of each sentence form; a word with an unknown character is left out."""
+def _count_joined(corpus: "Corpus", tokenizer: Subwords) -> dict[str, int]:
+    """The words that the tokens of each sentence form; a word with an unknown character is left out."""
     ids, offsets = corpus.splits["train"].flat()[1]
-    pieces = [piece.replace(WORD_START, " ") for piece in corpus.target_vocabulary.words]
+    pieces = list(corpus.target_vocabulary.words)
     pieces[UNK_ID] = _NOT_A_WORD
     counts: Counter[str] = Counter()
     for start, stop in itertools.pairwise(offsets):
-        counts.update("".join([pieces[number] for number in ids[start:stop].tolist()]).split(" "))
+        counts.update(tokenizer.detokenize([pieces[number] for number in ids[start:stop].tolist()]).split(" "))
     return {word: count for word, count in counts.items() if word and _NOT_A_WORD not in word}
 
 

@@ -30,7 +30,7 @@ from nmtalign.settings.definition import (
     two_columns,
 )
 
-VocabularyKind = Literal["auto", "word", "bpe", "unigram", "none"]
+VocabularyKind = Literal["auto", "word", "bpe", "unigram", "bytes", "none"]
 Search = Literal["beam", "paper"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
@@ -44,8 +44,8 @@ class PrepConfig:
 
     vocabulary: VocabularyKind = setting(
         "auto",
-        "word (Moses), bpe or unigram (sentencepiece), or none: the text is tokenised; auto is word, but unigram for "
-        "Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
+        "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
+        "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
         VOCABULARY,
         common=True,
     )
@@ -61,6 +61,7 @@ class PrepConfig:
     size: str = setting(
         "8000", "Subword pieces per side.", VOCABULARY, common=True, form=pair_of_sizes, metavar="N|N:M"
     )
+    joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, flags="--joint/--separate")
     vocabulary_from: str = setting(
         "",
         "Model or prepared corpus whose vocabularies and tokenisers to use.",
@@ -69,7 +70,9 @@ class PrepConfig:
         is_path=True,
         metavar="MODEL|DATA",
     )
-    max_length: int = setting(50, "Drop pairs with more tokens on either side; 0 keeps all.", TEXT, common=True)
+    max_length: int = setting(
+        50, "Drop pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", TEXT, common=True
+    )
     clean: bool = setting(
         False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, common=True
     )
@@ -94,6 +97,10 @@ class PrepConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.joint and self.vocabulary in ("word", "none"):
+            raise SettingError("only subword pieces can be joint", joint=True, vocabulary=self.vocabulary)
+        if self.joint and len({*pair_of_sizes("size", self.size)}) > 1:
+            raise SettingError("joint pieces have one size", joint=True, size=self.size)
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
@@ -101,7 +108,7 @@ class PrepConfig:
         Settings that earlier versions did not have are left out while they have their defaults, so that the same text
         still gives the same corpus.
         """
-        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": ""}
+        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": "", "joint": False}
         return {
             key: value
             for key, value in dataclasses.asdict(self).items()

@@ -65,6 +65,15 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
         "readout": "direct",
     },
     "light": {"cell": "light"},
+    "transformer": {
+        "architecture": "transformer",
+        "layers": 4,
+        "order": "update-look-generate",
+        "readout": "direct",
+        "output_rank": 0,
+        "initialisation": "xavier",
+        "shared_embeddings": True,
+    },
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -87,6 +96,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "threads": 1,  # its matrix products are too small for several threads
     },
     **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
+    "transformer-tiny": {**_SMALL, **SYSTEMS["transformer"], "embedding": 128, "hidden": 256, "dropout": 0.3},
 }
 DEFAULT_PRESET = "small"
 
@@ -133,7 +143,7 @@ def budget_of(name: str) -> str:
 
 
 def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
-    return _SMALL_CORPUS["small" if name in SYSTEMS else name]
+    return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
 
 
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
@@ -153,7 +163,7 @@ _ASKED: Mapping[str, Sequence[str]] = {
 
 
 # Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
-OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size")
+OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size", "joint")
 
 
 def settings_of(cls: type[T], *layers: Layer) -> T:

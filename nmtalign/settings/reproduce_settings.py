@@ -54,7 +54,12 @@ class ReproduceConfig:
     scale: Literal["tiny", "small", "paper"] = setting(
         "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL, common=True
     )
-    models: str = setting("", "Which of the article's models.", MODEL, common=True, unset="all", metavar="NAME,...")
+    models: str = setting(
+        "", "Which of the article's models.", MODEL, common=True, unset="all; with --systems none", metavar="NAME,..."
+    )
+    systems: str = setting(
+        "none", "Systems around the article, compared in one table.", MODEL, common=True, metavar="all|none|NAME,..."
+    )
     ablations: str = setting("none", "What is removed or replaced.", MODEL, common=True, metavar="all|none|NAME,...")
     seeds: int = setting(1, "Models of each kind.", MODEL, common=True, at_least=1)
     updates: int | None = _budget("Budget of each model: updates.")

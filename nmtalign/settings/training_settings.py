@@ -26,6 +26,7 @@ from nmtalign.settings.definition import (
     threads_setting,
 )
 
+Architecture = Literal["recurrent", "transformer"]
 Cell = Literal["paper", "cudnn", "lstm", "light"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
@@ -33,6 +34,7 @@ AttentionLayer = Literal["first", "last"]
 InputFeeding = Literal["context", "attentional", "none"]
 ReadoutKind = Literal["maxout", "attentional", "direct"]
 Coverage = Literal["none", "linguistic"]
+Norm = Literal["pre", "post"]
 Initialisation = Literal["paper", "lecun", "xavier"]
 OptimizerName = Literal["adadelta", "adam", "adamw"]
 Schedule = Literal["constant", "linear", "inverse-sqrt"]
@@ -60,12 +62,26 @@ class ModelConfig:
 
     source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
     target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
-    embedding: int = _units(620, "Size m of word embeddings.", MODEL)
-    hidden: int = _units(1000, "Hidden units n of the decoder and of each encoder direction.", MODEL, common=True)
+    one_embedding: bool = setting(False, "Whether both sides share word vectors.", VOCABULARY, internal=True)
+    architecture: Architecture = setting("recurrent", "Recurrent nets, or a Transformer (Vaswani et al. 2017).", MODEL)
+    embedding: int = _units(620, "Size m of word embeddings, and of all layers of a Transformer.", MODEL)
+    hidden: int = _units(
+        1000,
+        "Hidden units n of the decoder, and of each encoder direction; of feed-forward nets in a Transformer.",
+        MODEL,
+        common=True,
+    )
     attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
     maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
     output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", MODEL, at_least=0)
     layers: int = setting(1, "Layers of the encoder, and of the decoder.", MODEL, at_least=1, at_most=64)
+    heads: int = setting(4, "Heads of each attention of a Transformer.", ATTENTION, at_least=1, at_most=_WIDEST)
+    norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.", MODEL)
+    shared_embeddings: bool = setting(
+        False, "A Transformer's softmax and word vectors share weights; both sides do if their words are equal.", MODEL
+    )
+    alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
+    alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
     residual: bool = setting(False, "Residual connections from the third layer on.", MODEL)
     cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM, or light (no matrix product).", MODEL)
     order: Order = setting(
@@ -107,13 +123,33 @@ class ModelConfig:
                 reverse_source=True,
                 bidirectional=True,
             )
-        if self.layers > 1 and self.order != "update-look-generate":
+        if self.architecture == "transformer":
+            self._check_transformer()
+        elif self.shared_embeddings:
+            raise SettingError("only a Transformer shares them", shared_embeddings=True, architecture="recurrent")
+        elif self.layers > 1 and self.order != "update-look-generate":
             raise SettingError("the orders of the paper have one layer", layers=self.layers, order=self.order)
         if self.readout == "attentional" and self.attention == "none":
             raise SettingError("attentional vectors need attention", readout=self.readout, attention=self.attention)
         if self.input_feeding == "attentional" and self.readout != "attentional":
             rule = "only the attentional readout has vectors that can be fed"
             raise SettingError(rule, input_feeding=self.input_feeding, readout=self.readout)
+
+    def _check_transformer(self) -> None:
+        """Raises SettingError for settings that a Transformer cannot have."""
+        needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
+        for name, value in {**needed, "attention_temperature": 1}.items():
+            if getattr(self, name) != value:
+                rule = f"a Transformer needs {name} = {value}"
+                raise SettingError(rule, **{name: getattr(self, name)}, architecture=self.architecture)
+        if self.attention == "none":
+            raise SettingError("a Transformer has attention", attention="none", architecture=self.architecture)
+        if self.embedding % self.heads:
+            raise SettingError("the heads must divide the embedding", heads=self.heads, embedding=self.embedding)
+        if self.alignment_layer > self.layers:
+            raise SettingError("there is no such layer", alignment_layer=self.alignment_layer, layers=self.layers)
+        if self.alignment_head > self.heads:
+            raise SettingError("there is no such head", alignment_head=self.alignment_head, heads=self.heads)
 
 
 @section("train")
@@ -138,7 +174,9 @@ class TrainingConfig:
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
     window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
     shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
-    max_length: int = setting(50, "Skip pairs with more tokens on either side; 0 keeps all.", BATCHES)
+    max_length: int = setting(
+        50, "Skip pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", BATCHES
+    )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
     epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
     max_time: str = setting(

@@ -1,10 +1,10 @@
-"""Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, or words between spaces."""
+"""Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, bytes, or words between spaces."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,11 @@ _UNEVEN = re.compile(r"[\t\r\f\v\n]| {2}")
 WORD_START = "▁"
 TOKENIZER_FILE = "tokenizer.json"
 MODEL_FILES = ("source.spm", "target.spm")
+# The token of each byte: the space is "▁", printable ASCII characters are themselves, other bytes are "<00>" to "<FF>".
+BYTE_TOKENS = tuple(
+    WORD_START if byte == 32 else chr(byte) if 32 < byte < 127 else f"<{byte:02X}>" for byte in range(256)
+)
+_BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space in English, 7 in German, 13 in Russian
 
 
 def blanks_to_spaces(line: str) -> str:
@@ -61,7 +66,62 @@ class SpacedWords(WholeWords):
         return " ".join(tokens)
 
 
-class SentencePieces:
+class Subwords:
+    """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word."""
+
+    def pieces(self) -> Sequence[str]:
+        """All tokens of the tokeniser, without the unknown one."""
+        raise NotImplementedError
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """One line of text."""
+        raise NotImplementedError
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """A token that starts with "▁" starts a word, and so does the first token."""
+        starts = (position == 0 or token.startswith(WORD_START) for position, token in enumerate(tokens))
+        return [number - 1 for number in accumulate(starts)]
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The text of each word, without the "▁" before it."""
+        starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
+        return [self._word(tokens[start:stop]) for start, stop in pairwise((*starts, len(tokens)))]
+
+    def _word(self, tokens: Sequence[str]) -> str:
+        return self.detokenize(tokens)
+
+
+class TextBytes(Subwords):
+    """The bytes of the text in UTF-8, each in a visible form (`BYTE_TOKENS`); no word of any text is unknown.
+
+    The text is not tokenised. Each word between blanks starts with "▁". Detokenised text equals the original except for
+    runs of blanks. Bytes that are not UTF-8, and those of ASCII blanks except the space, which no text gives, become
+    U+FFFD.
+    """
+
+    kind = "bytes"
+
+    def pieces(self) -> Sequence[str]:
+        """The tokens of all bytes, in the order of the bytes."""
+        return BYTE_TOKENS
+
+    def tokenize(self, line: str) -> list[str]:
+        """The tokens of the bytes, with one "▁" before each word."""
+        line = blanks_to_spaces(line).strip(" ")
+        return [BYTE_TOKENS[byte] for byte in f" {line}".encode("utf-8", "surrogatepass")] if line else []
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """The text of the bytes; a token that is not the token of a byte is text itself."""
+        raw = b"".join(
+            _BYTES.get(token) or token.replace(WORD_START, " ").encode("utf-8", "surrogatepass") for token in tokens
+        )
+        return raw.decode("utf-8", "replace").strip(" ")
+
+
+_BYTES = {token: b"\xff" if 9 <= byte <= 13 else bytes([byte]) for byte, token in enumerate(BYTE_TOKENS)}
+
+
+class SentencePieces(Subwords):
     """Subword pieces of a sentencepiece model, given as the bytes of its file.
 
     A piece that starts with "▁" starts a word. Detokenised text equals the original except for runs of blanks.
@@ -112,20 +172,8 @@ class SentencePieces:
         """The joined pieces, with a space for each "▁"."""
         return "".join(tokens).replace(WORD_START, " ").strip(" ")
 
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """A piece that starts with "▁" starts a word, and so does the first piece."""
-        starts = (position == 0 or token.startswith(WORD_START) for position, token in enumerate(tokens))
-        return [number - 1 for number in accumulate(starts)]
-
-    def words(self, tokens: Sequence[str]) -> list[str]:
-        """The joined pieces of each word, without the "▁" before it."""
-        words: list[str] = []
-        for token, word in zip(tokens, self.word_index(tokens), strict=True):
-            if word == len(words):
-                words.append(token.removeprefix(WORD_START))
-            else:
-                words[word] += token
-        return words
+    def _word(self, tokens: Sequence[str]) -> str:
+        return "".join(tokens).removeprefix(WORD_START)
 
 
 class _PiecesOfWords(dict[str, Tokens]):
@@ -174,6 +222,15 @@ class Tokenizers:
         """Words between blanks on both sides."""
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
+    @classmethod
+    def of_bytes(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
+        """Bytes on both sides."""
+        return cls(TextBytes(), TextBytes(), source_language, target_language)
+
+    def most_tokens(self, max_length: int) -> int:
+        """The most tokens of a side that a setting `max_length` allows: 10 bytes count as one token. 0 = no limit."""
+        return max_length * (_BYTES_PER_TOKEN if isinstance(self.source, TextBytes) else 1)
+
     def with_spacing(self, counts: Counts) -> "Tokenizers":
         """The same with the spacing of the target text; only Moses words lose spacing and need it."""
         return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
@@ -186,7 +243,7 @@ class Tokenizers:
 
     @property
     def kind(self) -> str:
-        """ "moses", "sentencepiece" or "spaced"."""
+        """ "moses", "sentencepiece", "bytes" or "spaced"."""
         return self.source.kind
 
     def files(self) -> tuple[str, ...]:
@@ -224,6 +281,8 @@ class Tokenizers:
             return cls.moses(*languages, spacing)
         if kind == SpacedWords.kind:
             return cls.spaced(*languages)
+        if kind == TextBytes.kind:
+            return cls.of_bytes(*languages)
         if kind == SentencePieces.kind:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
             return cls(source, target, *languages)

@@ -26,7 +26,7 @@ from nmtalign.model_files import (
     read_settings,
     recorded_weights,
 )
-from nmtalign.settings.definition import SettingError, field_names, toml
+from nmtalign.settings.definition import SettingError, definitions, field_names, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
 from nmtalign.text.vocabulary import Vocabulary
@@ -41,13 +41,10 @@ MAY_CHANGE = frozenset(
 _FILES = frozenset({"guided_alignment", "init_from"})
 _GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
 _AGREEING = frozenset({"agreement", "agreement_weight"})
-# Settings of the model that earlier versions did not have, with the values that those versions used.
-LATER: Mapping[str, object] = {
-    "attention_temperature": 1.0,
-    "coverage": "none",
-    "readout_previous_word": True,
-    "reverse_source": False,
-}
+# Settings of the model that the first version had; the defaults of the others are what earlier versions did.
+_FIRST = {"source_vocabulary_size", "target_vocabulary_size", "embedding", "hidden", "attention_hidden", "maxout"}
+_FIRST |= {"output_rank", "cell", "order", "attention", "bidirectional", "dropout", "initialisation"}
+LATER = {name: one.default for name, one in definitions(ModelConfig).items() if name not in _FIRST}
 
 
 def fingerprint_of(

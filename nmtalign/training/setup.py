@@ -33,11 +33,14 @@ class TrainingSetup:
         self.device = world.device
         self.bf16 = picks_bf16(config.precision, world.device)
         sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-        self.model_config = replace(model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1])
+        one = model_config.shared_embeddings and corpus.source_vocabulary == corpus.target_vocabulary
+        self.model_config = replace(
+            model_config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1], one_embedding=one
+        )
         self.given = Given.read(corpus, self.model_config, config, folder)
         self.fingerprint = fingerprint_of(corpus, self.model_config, config, self.given.identity)
         self.pairs = corpus.splits["train"]
-        self.chosen = eligible(self.pairs, config.max_length)
+        self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,16 @@ class KeepingTranslator:
         unchanged = record.get("text_sha256") == hashlib.sha256(text).hexdigest()
         return found if complete and unchanged and record.get("key") == key_of(origin) else None
 
-    def make(self, lines: Sequence[str]) -> Iterator[str]:
-        """Translates the lines; raises UsageError if the settings do not fit the model."""
+    def make(self, lines: Sequence[str], searched: Callable[[int], None] | None = None) -> Iterator[str]:
+        """Translates the lines; raises UsageError if the settings do not fit the model.
+
+        `searched` is that of `Translator`.
+        """
         from nmtalign.translating.translator import Translator, load_models
 
-        translator = Translator(load_models([self._folder], self._settings), self._settings, alignments=False)
+        translator = Translator(
+            load_models([self._folder], self._settings), self._settings, alignments=False, searched=searched
+        )
         self._unchanged = self._is_current()  # training may have replaced the weights before they were loaded
         for translation in translator.translate(lines):
             yield translation.text

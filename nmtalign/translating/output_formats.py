@@ -22,7 +22,7 @@ import numpy as np
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
 from nmtalign.search.hypotheses import Array
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import Subwords, Tokenizers
 from nmtalign.text.vocabulary import EOS
 from nmtalign.translating.translation import Alternative, ScoredPair, Translation
 
@@ -42,7 +42,7 @@ class OutputFormat:
 
     def __init__(self, config: TranslateConfig, tokenizers: Tokenizers | None = None) -> None:
         self._config = config
-        pieces = tokenizers is not None and isinstance(tokenizers.target, SentencePieces)
+        pieces = tokenizers is not None and isinstance(tokenizers.target, Subwords)
         # Alignments are written between complete words, unless the output consists of pieces.
         self._merging = tokenizers if pieces and not config.tokenized else None
 

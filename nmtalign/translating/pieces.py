@@ -1,5 +1,6 @@
 """Pieces of lines: how long lines are cut, how pieces are searched, and how their translations are joined."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -18,9 +19,13 @@ from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.tokenizer import TextBytes
 
 _Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
-_SENTENCE_ENDS = frozenset((".", "!", "?", ";", "…", "。", "!", "?"))
+_ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
+_WIDE_MARKS = ("…", "。", "\uff01", "\uff1f")
+_WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark in _WIDE_MARKS))  # three bytes each
+_INSIDE_CHARACTER = re.compile("<[89AB][0-9A-F]>")  # a byte in UTF-8 after the first one of a character
 
 
 @dataclass(frozen=True)
@@ -86,15 +91,17 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
     """Cuts tokens into pieces of at most `limit`.
 
     A piece ends after the last sentence end in its second half, else after the last complete word, else at
-    the limit.
+    the limit, but not inside a character.
     """
     pieces, start = [], 0
     while len(tokens) - start > limit:
         stop = start + limit
         half = range(stop, start + limit // 2, -1)
-        ends = (place for place in half if tokens[place - 1].lstrip("▁") in _SENTENCE_ENDS)
-        words = (place for place in half if word_index[place] != word_index[place - 1])
-        stop = next(ends, next(words, stop))
+        words = [place for place in half if word_index[place] != word_index[place - 1]]
+        ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
+        ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
+        characters = (place for place in half if not _INSIDE_CHARACTER.fullmatch(tokens[place]))
+        stop = max(ends, default=0) or max(words, default=0) or next(characters, stop)
         pieces.append(slice(start, stop))
         start = stop
     return [*pieces, slice(start, len(tokens))]

@@ -1,7 +1,7 @@
 """The translator: text in, text out, one translation per line, in order."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,11 +23,11 @@ from nmtalign.settings.definition import Layer, SettingError, field_names, namin
 from nmtalign.settings.presets import translate_config
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, SpacedWords
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import BatchLimits, Workers, default_words, memory_limit
 from nmtalign.translating.confidence import Calibration
-from nmtalign.translating.pieces import PieceDecoder, combine, join
+from nmtalign.translating.pieces import Piece, PieceDecoder, combine, join
 from nmtalign.translating.requests import RequestReader, TokenizedLine
 from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import Alternative, Request, Translation
@@ -67,9 +67,11 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
+        searched: Callable[[int], None] | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
+        `searched` gets the number of lines (or pieces of long lines) of each finished batch, from any thread.
         Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
@@ -85,11 +87,11 @@ class Translator:
                 "this model has no attention: it knows no coverage", coverage_penalty=self.config.coverage_penalty
             )
         self.alignments = alignments and attends
-        self._given_scorer = scorer
+        self._given_scorer, self._searched = scorer, searched
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._reader = RequestReader(self.loaded, self.config)
-        self._subwords = isinstance(self.loaded.tokenizers.source, SentencePieces)
+        self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         target = SpacedWords() if self.config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
         replaces = self.config.replace_unk and self.config.lexicon
@@ -161,6 +163,11 @@ class Translator:
     def _read_candidates(self) -> CandidateLists | None:
         if not self.config.candidates:
             return None
+        if isinstance(self.loaded.tokenizers.source, TextBytes):
+            raise SettingError(
+                "this model writes bytes, which a lexicon of words cannot restrict; leave it out",
+                lexicon=self.config.lexicon,
+            )
         vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
         return CandidateLists.read(Path(self.config.lexicon), *vocabularies, self.config.candidates)
 
@@ -229,8 +236,14 @@ class Translator:
     def _window(self, lines: Sequence[TokenizedLine], workers: Workers) -> Iterator[Translation]:
         """Starts the search of a window at once; the iterator then waits for its translations."""
         pieces = [piece for line in lines for piece in line.pieces]
-        found = workers.run(self._decoder.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
+        found = workers.run(self._search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
         return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
+
+    def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
+        found = self._decoder.search(pieces)
+        if self._searched:
+            self._searched(len(pieces))
+        return found
 
     def _translation(self, line: TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         combined = combine(found or [[_EMPTY]], self.config.n_best, self.config.sample)

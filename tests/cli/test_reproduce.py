@@ -64,6 +64,16 @@ def test_from_a_workspace_to_a_report_whose_commands_find_what_is_done(reproduce
     assert (code, said) == (0, "")
 
 
+def test_systems_are_compared_and_the_progress_of_a_translation_is_in_the_log(reproduce, folder, monkeypatch):
+    monkeypatch.setattr("nmtalign.cli.common.next_report", lambda passed: 0.0)
+    code, said = reproduce("--systems", "rnnencdec,light", *QUICK[:2], *QUICK[4:], "--updates", 1)
+    assert code == 0, said
+    assert "[2/5] training rnnencdec, seed 1234\n" in said
+    assert re.search(r"translating with light: (\d+) of \1 lines, ", said)
+    text = Path("reproduction/report.md").read_text(encoding="utf-8")
+    assert "nmtalign reproduce --scale tiny --updates 1 --systems rnnencdec,light" in text
+
+
 def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, folder, monkeypatch):
     run = Trainer.run
 
@@ -87,6 +97,7 @@ def test_a_failed_experiment_is_reported_and_the_exit_code_is_one(reproduce, fol
         (("--updates", 5, "--words", 1e6), "--updates 5 does not go with --words 1000000: give one budget"),
         (("--hours", 0), "--hours 0: must be greater than 0"),
         (("--ablations", "spell"), "--ablations spell: unknown; give all, none, or some of encoder,context"),
+        (("--systems", "spell"), "--systems spell: unknown; give all, none, or some of rnnsearch,"),
         (("--models", "Moses"), "--models Moses: unknown"),
         (("--sentences", "a"), "--sentences a: give lines of the test set, counted from 1, as in 3,17"),
         (("--sentences", "99"), "test.en has lines 1 to 8"),

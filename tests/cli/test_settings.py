@@ -29,7 +29,14 @@ VALUES: Mapping[str, Any] = {
     "columns": "2,3", "max_body": "3M", "time_limit": "7s", "shutdown_time": "7s",
 }  # fmt: skip
 """Values other than the default, for settings with special rules for their values."""
-NEEDED = {"candidates": {"lexicon": "lexicon.txt"}, "reverse_source": {"bidirectional": False}}
+_STACK = {"order": "update-look-generate", "readout": "direct", "output_rank": 0}
+NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "candidates": {"lexicon": "lexicon.txt"},
+    "reverse_source": {"bidirectional": False},
+    "layers": _STACK,
+    "architecture": _STACK,
+    "shared_embeddings": {**_STACK, "architecture": "transformer"},
+}
 CALLBACKS: Mapping[str, Any] = {str(one.name): one.callback for one in app.registered_commands}
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from helpers import core_models as models
+from helpers import naive_transformer
 
 from nmtalign.core import reference
 from nmtalign.core.attention import KEPT_BYTES
@@ -47,7 +48,7 @@ def test_forward_pass_equals_the_naive_loop(config):
     batch = make_batch(PAIRS)
     forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
     for row, (source, target) in enumerate(PAIRS):
-        expected, weights = reference.log_probs_and_weights(model, [*source, 0], [*target, 0])
+        expected, weights = naive_transformer.log_probs_and_weights(model, [*source, 0], [*target, 0])
         length = len(target) + 1
         torch.testing.assert_close(forced.log_probs[row, :length], expected, rtol=1e-10, atol=1e-10)
         assert not forced.log_probs[row, length:].any()

@@ -138,7 +138,7 @@ def test_seen_texts_are_those_of_a_set() -> None:
         assert seen.first_time(block) == fresh
 
 
-@pytest.mark.parametrize("vocabulary", ["word", "bpe", "unigram"])
+@pytest.mark.parametrize("vocabulary", ["word", "bpe", "unigram", "bytes"])
 def test_the_number_of_processes_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
 ) -> None:
@@ -184,6 +184,18 @@ def test_subwords(tmp_path: Path, vocabulary: str) -> None:
     assert tokenizer.detokenize(pieces) == kept
     assert 1 in corpus.splits["dev"].pair(0)[0]
     assert {"source.spm", "target.spm"} <= files_of(tmp_path / "data").keys()
+
+
+def test_of_bytes_ten_are_as_long_as_a_token(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", [("é" * 24, "x"), ("é" * 25, "x"), (" a\t b ", "y" * 50), ("", "z")])
+    summary = prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bytes", max_length=5), LANGUAGES)
+    corpus = Corpus.open(tmp_path / "data")
+    assert (summary.splits["train"].kept, summary.splits["train"].dropped["too long"]) == (1, 2)
+    assert corpus.source_vocabulary == corpus.target_vocabulary
+    assert len(corpus.source_vocabulary) == 258
+    assert corpus.splits["train"].pair(0)[0].tolist() == [byte + 2 for byte in " éééééééééééééééééééééééé".encode()]
+    config = PrepConfig(vocabulary="bytes", max_length=0)
+    assert prepare(texts, tmp_path / "all", config, LANGUAGES).splits["train"].kept == 3
 
 
 def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ TINY = ModelConfig(
     maxout=4,
     output_rank=3,
     initialisation="xavier",
+    heads=1,
 )
 VARIANTS = [
     dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
@@ -75,6 +76,14 @@ VARIANTS += [
         SYSTEM_VARIANTS["luong-global"], layers=3, attention="concat", input_feeding="context", residual=True
     ),
 ]
+TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
+VARIANTS += [
+    dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
+    dataclasses.replace(TRANSFORMER, norm="post", shared_embeddings=True, layers=1),
+    dataclasses.replace(
+        TRANSFORMER, source_vocabulary_size=13, shared_embeddings=True, one_embedding=True, norm="post"
+    ),
+]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 
 
@@ -122,4 +131,7 @@ def named(config: ModelConfig) -> str:
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
     layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
+    if config.architecture == "transformer":
+        shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
+        return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
     return kind + sharpness + coverage + fewer + layers

@@ -1,6 +1,7 @@
 """Makes plans of tiny models, runs them and writes their reports."""
 
 import contextlib
+import re
 from pathlib import Path
 
 from nmtalign.reproduction.experiments import EqualBudget, Scale
@@ -30,3 +31,9 @@ def reach(plan: ReproductionPlan, heard: list[str] | None = None) -> Results:
     results = gather(Reproduction(plan, listen, lambda folder: contextlib.nullcontext(lambda event: None)).run())
     write_report(results)
     return results
+
+
+def rows_of(text: str, head: str) -> list[list[str]]:
+    """The cells of the Markdown table whose head line begins so."""
+    lines = text[text.index(head) :].split("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]

@@ -22,7 +22,9 @@ def test_what_was_translated_before_an_interruption_is_not_translated_again(plan
 
     given = []
     make = KeepingTranslator.make
-    monkeypatch.setattr(KeepingTranslator, "make", lambda self, lines: (given.append(len(lines)), make(self, lines))[1])
+    monkeypatch.setattr(
+        KeepingTranslator, "make", lambda self, lines, *more: (given.append(len(lines)), make(self, lines, *more))[1]
+    )
     work = TextTranslation(model, asked.systems[0].search, lines, tmp_path / "out" / "one.txt")
     assert work.found() is None
     assert work.seconds() == 0
@@ -37,8 +39,11 @@ def test_what_was_translated_before_an_interruption_is_not_translated_again(plan
     (partial,) = (tmp_path / "out").glob("*.partial")
     with partial.open("a", encoding="utf-8") as stream:
         stream.write("a line that was cut")  # by a kill
-    work.make(lambda: None)
+    progress = []
+    work.make(lambda: None, progress.append)
     assert given == [12, 7]
+    assert progress[0] == 5  # translated before
+    assert sum(progress) == 12
     assert work.written() == whole
     assert not partial.exists()
     (record,) = (tmp_path / "out").glob("*.json")

@@ -75,12 +75,21 @@ def test_every_system_is_a_line_over_the_buckets_with_its_interval_as_a_band() -
 
 
 def test_systems_differ_even_without_colour() -> None:
-    axes = by_figure(report(*(system(f"s{number}", [30 - number] * 4) for number in range(10)))).axes[0]
+    axes = by_figure(report(*(system(f"s{number}", [30 - number] * 4) for number in range(20)))).axes[0]
     looks = {(line.get_marker(), str(line._unscaled_dash_pattern)) for line in axes.lines}
-    assert len(looks) == len({line.get_color() for line in axes.lines}) == 10
+    assert len(looks) == 20
+    assert len({line.get_color() for line in axes.lines}) == 10
     assert len(MARKERS) == 10
     assert len(DASHES) >= 4
-    assert len(axes.get_legend().get_texts()) == 10
+    assert len(axes.get_legend().get_texts()) == 20
+
+
+def test_the_bands_of_many_systems_would_hide_each_other() -> None:
+    for count, bands in ((6, 6), (7, 0)):
+        figure = by_figure(report(*(system(f"s{number}", [30 - number] * 4) for number in range(count))))
+        assert len(figure.axes[0].collections) == bands
+        assert len(figure.axes[0].lines) == count
+        assert any("bands" in text.get_text() for text in figure.texts) == (bands > 0)
 
 
 def test_names_signature_and_what_the_intervals_were_drawn_with_are_written() -> None:

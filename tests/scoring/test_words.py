@@ -197,12 +197,13 @@ def test_a_word_outside_the_shortlist_is_unknown_however_often_training_had_it(t
     assert Frequencies.from_corpus(data).counts == {"le": 3, "chat": 2}
 
 
-def test_words_of_a_subword_corpus_are_whole(tmp_path):
+@pytest.mark.parametrize(("vocabulary", "size"), [("bpe", 30), ("bytes", 258)])
+def test_words_of_a_subword_corpus_are_whole(tmp_path, vocabulary, size):
     lines = ["le chat dort", "le chat  danse", " la chatte dort !", "été"] * 3
-    data = write_corpus(tmp_path, lines, vocabulary="bpe", size="30", drop_duplicates=False)
+    data = write_corpus(tmp_path, lines, vocabulary=vocabulary, size=str(min(size, 30)), drop_duplicates=False)
     seen = Frequencies.from_corpus(data)
     assert seen.counts == Counter(word for line in lines for word in line.split())
-    assert len(Corpus.open(data).target_vocabulary) == 30
+    assert len(Corpus.open(data).target_vocabulary) == size
     table = word_table(TargetTexts([["le chat boit"]], [["le chat danse"]], seen.tokenizer), seen, (1, 4))
     assert cells(table) == {"unknown": WordCounts(1, 0, 0), "1-3": WordCounts(0, 1, 0), ">=4": WordCounts(2, 2, 2)}
     (tmp_path / "more").write_text("le chat\nle chien\n")

@@ -74,7 +74,7 @@ def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
         ("[train]\nhidden: 3", r"at line 2.*; write hidden = 3$"),
         ("data = data/", r"at line 1.*; a text is written in quotes: data = \"data/\"$"),
         ("[train]\nhidden = '3'", r'hidden = "3": must be a whole number'),
-        ("[train]\ncell = 'lstm'", r'cell = "lstm": must be one of paper, cudnn'),
+        ("[train]\ncell = 'rnn'", r'cell = "rnn": must be one of paper, cudnn'),
         ("[train]\npreset = 'smal'", r'\[train\] preset = "smal": must be one of rnnsearch-50, .*tiny'),
         ("[corpus]\ntrain = ['a']", "must be two files"),
         ("[corpus]\ntrian = ['a', 'b']", "nearest known one is 'train'"),

@@ -43,6 +43,14 @@ def fit_of(folder: Path, lines: list[str], side: int = 0) -> TextFit:
     return fit
 
 
+def test_bytes_say_nothing_about_the_language(tmp_path):
+    for name, lines in (("en", ENGLISH), ("fr", FRENCH)):
+        (tmp_path / f"text.{name}").write_text("".join(f"{line}\n" for line in lines * 5), "utf-8")
+    nmtalign.prepare(*sorted(tmp_path.iterdir()), tmp_path / "data", languages=("en", "fr"), vocabulary="bytes")
+    fits = [fit_of(tmp_path / "data", lines * 5) for lines in (ENGLISH, FRENCH, ["Жук 你好 😀"])]
+    assert not any(fit.fits_own() or fit.fits_other() or fit.unknown for fit in fits)
+
+
 def test_text_of_the_other_side_is_noticed(folder):
     for side, (own, other) in enumerate([(ENGLISH, FRENCH), (FRENCH, ENGLISH)]):
         assert fit_of(folder, own, side).fits_own()

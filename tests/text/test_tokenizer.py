@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.tokenizer import SentencePieces, SpacedWords, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,44 @@ def test_output_that_starts_inside_a_word(pieces: SentencePieces) -> None:
     assert pieces.words(["er", "▁a", "▁", "b"]) == ["er", "a", "b"]
 
 
+@given(
+    st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["", "▁<E2>", "Жук 你 😀", "\u00a0", " \t x"])
+)
+def test_bytes_of_any_line_come_back_but_for_blanks(text: str, more: str) -> None:
+    tokenizer, line = TextBytes(), text + more + text
+    tokens = tokenizer.tokenize(line)
+    assert set(tokens) <= set(BYTE_TOKENS)
+    assert tokenizer.detokenize(tokens) == blanks_to_spaces(line).strip(" ")
+    assert len(tokens) == (len(f" {tokenizer.detokenize(tokens)}".encode()) if tokens else 0)
+    words = SpacedWords().tokenize(line)
+    assert tokenizer.words(tokens) == words
+    assert tokenizer.word_index(tokens) == [n for n, word in enumerate(words) for _ in f" {word}".encode()]
+
+
+@given(st.lists(st.one_of(st.sampled_from(BYTE_TOKENS), st.text(max_size=3))))
+def test_any_tokens_are_one_line_of_text(tokens: list[str]) -> None:
+    for text in (TextBytes().detokenize(tokens), *TextBytes().words(tokens)):
+        blanks = {" ", *"".join(token for token in tokens if token not in BYTE_TOKENS)}
+        assert set(text) & set(" \t\n\v\f\r") <= blanks
+        assert text.encode("utf-8", "replace").decode() == text
+
+
+def test_tokens_of_bytes_are_readable() -> None:
+    assert " ".join(TextBytes().tokenize(" Zoé\t<E2> ▁ ")) == "▁ Z o <C3> <A9> ▁ < E 2 > ▁ <E2> <96> <81>"
+    assert TextBytes().detokenize(["▁", "a", "<C3>", "b", "<0A>", "▁", "<A9>"]) == "a\ufffdb\ufffd \ufffd"
+    assert TextBytes().words(["<C3>", "<A9>", "▁", "a", "▁"]) == ["é", "a", ""]
+    assert TextBytes().detokenize(["▁", "a", "▁Zoé", "<unk>"]) == "a Zoé<unk>"
+    assert len({*BYTE_TOKENS}) == 256
+    assert not any(not token.isprintable() or " " in token for token in BYTE_TOKENS)
+    assert (Tokenizers.of_bytes().most_tokens(7), Tokenizers.spaced().most_tokens(7)) == (70, 7)
+    assert Tokenizers.of_bytes().most_tokens(0) == 0
+
+
 def test_tokenizers_are_saved_and_loaded(tmp_path: Path, pieces: SentencePieces) -> None:
     for name, tokenizers in (
         ("moses", Tokenizers.moses("en", "fr")),
         ("spaced", Tokenizers.spaced("en", "fr")),
+        ("bytes", Tokenizers.of_bytes("en", "fr")),
         ("sentencepiece", Tokenizers(pieces, pieces, "en", "fr")),
     ):
         folder = tmp_path / name

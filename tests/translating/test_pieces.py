@@ -14,6 +14,7 @@ from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.tokenizer import TextBytes
 from nmtalign.translating.pieces import Piece, PieceDecoder, combine, cut, join
 
 
@@ -34,6 +35,22 @@ def test_a_piece_ends_at_the_end_of_a_sentence_or_of_a_word() -> None:
     assert cut(pieces, [0, 1, 1, 1, 2], 4) == [slice(0, 4), slice(4, 5)]
     assert cut(pieces, [0, 1, 1, 1, 2], 3) == [slice(0, 3), slice(3, 5)]  # one word is longer than half a piece
     assert cut(["▁a", "▁b", "▁c", "c"], [0, 1, 2, 2], 3) == [slice(0, 2), slice(2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "texts"),
+    [
+        ("He has 3.5. It ok x", 16, ["He has 3.5.", "It ok x"]),
+        ("He does 3.5 too", 12, ["He does 3.5", "too"]),
+        ("你好。再见吗", 13, ["你好。", "再见吗"]),
+        ("你好再见吗", 8, ["你好", "再见", "吗"]),
+        ("😀😀😀", 6, ["😀", "😀", "😀"]),
+    ],
+)
+def test_pieces_of_bytes_end_between_characters(line: str, limit: int, texts: list[str]) -> None:
+    tokens = TextBytes().tokenize(line)
+    pieces = cut(tokens, TextBytes().word_index(tokens), limit)
+    assert [TextBytes().detokenize(tokens[piece]) for piece in pieces] == texts
 
 
 def hypothesis(tokens: list[int], log_probs: list[float], weights: list[list[float]]) -> Hypothesis:

@@ -1,0 +1,256 @@
+"""The Transformer (Vaswani et al. 2017): layers of attention and feed-forward nets in the place of recurrence.
+
+Its parts are exchangeable with those of RNNsearch: the encoder gives annotations, the decoder runs along the target
+words, and the readout is the softmax. A layer has two sublayers, in the decoder three: self-attention, attention to the
+source, and a feed-forward net. With `norm` = "post", as in the article, a sublayer f changes x to norm(x + f(x)); with
+"pre" it changes x to x + f(norm(x)), and the last layer is followed by a norm. Projections have no bias.
+
+m is the size of the word vectors and of all layers, n that of the inner layer of the feed-forward nets, A the number of
+heads, and d = m / A.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmtalign.core.attention import MIN_POSITIONS, MIN_ROWS, Encoded, Memory
+from nmtalign.core.decoder import Advance
+from nmtalign.core.devices import widest
+from nmtalign.core.functional import fast_dropout, wide
+from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.step import DecoderPass, DecoderState
+from nmtalign.settings.training_settings import ModelConfig
+
+
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, padding: Tensor | None = None, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
+
+    queries (B, A, R, d), keys and values (B, A, T, d), padding (B, T). If it is `causal`, row r does not see positions
+    after r. PyTorch's scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16,
+    its gradient takes seven times as long). A softmax over fewer than 16 positions would take ten times as long.
+    """
+    rows, positions = queries.shape[-2], keys.shape[-2]
+    products = _extended(queries / math.sqrt(queries.shape[-1]), MIN_ROWS) @ _extended(keys, MIN_POSITIONS).mT
+    places = [torch.arange(size, device=keys.device) for size in products.shape[-2:]]
+    hidden = places[1] > (places[0][:, None] if causal else positions - 1)
+    if padding is not None:
+        hidden = hidden | F.pad(padding, (0, len(places[1]) - positions), value=True)[:, None, None]
+    weights = products.to(wide(products.dtype)).masked_fill(hidden, -torch.inf).softmax(-1)[..., :positions]
+    return (weights.to(values.dtype) @ values)[..., :rows, :], weights[..., :rows, :]
+
+
+def self_attention(parts: Tensor, padding: Tensor | None = None, causal: bool = False) -> Tensor:
+    """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
+    queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+    return attend(queries, keys, values, padding, causal)[0].transpose(1, 2).flatten(2)
+
+
+def _extended(x: Tensor, least: int) -> Tensor:
+    """x (..., T, d) with zeros after the last position, if there are fewer than `least`; see MIN_ROWS."""
+    return F.pad(x, (0, 0, 0, least - x.shape[-2])) if x.shape[-2] < least else x
+
+
+def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tensor:
+    """The encodings (count, width) of the positions from `first` (0, 1, ...): section 3.5 of that article."""
+    numbers = torch.arange(first, first + count, dtype=widest(device), device=device)
+    rates = 10_000 ** -(torch.arange(0, width, 2, dtype=numbers.dtype, device=device) / width)
+    angles = numbers[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
+
+
+class LayerNorm(Initialised):
+    """Each vector minus its mean, over its standard deviation, times a scale, plus a shift (Ba et al. 2016)."""
+
+    roles: ClassVar[Mapping[str, Role]] = {"scale": Role.SCALE, "shift": Role.BIAS}
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., m) to (..., m)."""
+        return F.layer_norm(x, self.scale.shape, self.scale.to(x.dtype), self.shift.to(x.dtype))
+
+
+class TransformerLayer(Initialised):
+    """A layer of the encoder, or with `of_decoder` one that also attends to the source."""
+
+    roles: ClassVar[Mapping[str, Role]] = {
+        "self_weight": Role.MATRIX,
+        "self_output": Role.MATRIX,
+        "source_weight": Role.MATRIX,
+        "source_output": Role.MATRIX,
+        "inner_weight": Role.MATRIX,
+        "inner_bias": Role.BIAS,
+        "outer_weight": Role.MATRIX,
+        "outer_bias": Role.BIAS,
+    }
+
+    def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
+        super().__init__()
+        size, inner = config.embedding, config.hidden
+        self._heads, self._pre, self._dropout = config.heads, config.norm == "pre", config.dropout
+        self.self_weight = nn.Parameter(torch.empty(3, size, size))  # W^Q, W^K and W^V of all heads
+        self.self_output = nn.Parameter(torch.empty(size, size))  # W^O
+        self.source_weight = nn.Parameter(torch.empty(size, size)) if of_decoder else None  # W^Q
+        self.source_output = nn.Parameter(torch.empty(size, size)) if of_decoder else None
+        self.inner_weight = nn.Parameter(torch.empty(inner, size))
+        self.inner_bias = nn.Parameter(torch.zeros(inner))
+        self.outer_weight = nn.Parameter(torch.empty(size, inner))
+        self.outer_bias = nn.Parameter(torch.zeros(size))
+        self.norms = nn.ModuleList(LayerNorm(size) for _ in range(3 if of_decoder else 2))
+
+    def forward(
+        self,
+        x: Tensor,
+        dtype: torch.dtype,
+        attend_self: Callable[[Tensor], Tensor],
+        source: tuple[Tensor, Tensor, Tensor | None] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(x (B, R, m), weights (B, A, R, Tx) of the source) after this layer; x is wide, products are in `dtype`.
+
+        `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are the keys
+        and values (B, A, Tx, d) of the source and its padding (B, Tx).
+        """
+        weights = None
+        parts = F.linear(self._enter(0, x, dtype), self.self_weight.flatten(0, 1).to(dtype))
+        contexts = attend_self(parts.unflatten(-1, (3, self._heads, -1)))
+        x = self._leave(0, x, F.linear(contexts, self.self_output.to(dtype)))
+        if source is not None and self.source_weight is not None and self.source_output is not None:
+            queries = F.linear(self._enter(1, x, dtype), self.source_weight.to(dtype))
+            found, weights = attend(queries.unflatten(-1, (self._heads, -1)).transpose(1, 2), *source)
+            x = self._leave(1, x, F.linear(found.transpose(1, 2).flatten(2), self.source_output.to(dtype)))
+        inner = F.linear(self._enter(-1, x, dtype), self.inner_weight.to(dtype), self.inner_bias.to(dtype)).relu()
+        return self._leave(-1, x, F.linear(inner, self.outer_weight.to(dtype), self.outer_bias.to(dtype))), weights
+
+    def _enter(self, number: int, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """The input of a sublayer."""
+        return (self.norms[number](x) if self._pre else x).to(dtype)
+
+    def _leave(self, number: int, x: Tensor, change: Tensor) -> Tensor:
+        """x changed by a sublayer."""
+        x = x + fast_dropout(change, self._dropout if self.training else 0.0)
+        return x if self._pre else self.norms[number](x)
+
+
+class TransformerStack(Initialised):
+    """What encoder and decoder share: the layers, the positions before them, and the norm after them."""
+
+    def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
+        super().__init__()
+        self._dropout, self.output_size = config.dropout, config.embedding
+        self.layers = nn.ModuleList(TransformerLayer(config, of_decoder) for _ in range(config.layers))
+        self.norm = LayerNorm(config.embedding) if config.norm == "pre" else nn.Identity()
+
+    def with_positions(self, vectors: Tensor, first: int = 0) -> Tensor:
+        """The input of the first layer, wide, of word vectors (B, T, m) at the positions from `first`."""
+        (_, count, width), dtype = vectors.shape, wide(vectors.dtype)
+        x = vectors.to(dtype) * math.sqrt(width) + sinusoids(first, count, width, vectors.device).to(dtype)
+        return fast_dropout(x, self._dropout if self.training else 0.0)
+
+
+class TransformerEncoder(TransformerStack):
+    """Every layer attends to all words of the sentence."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, of_decoder=False)
+
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
+        """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
+        x = self.with_positions(embedded)
+        for layer in self.layers:
+            x, _ = layer(x, embedded.dtype, partial(self_attention, padding=padding))
+        return Encoded(self.norm(x).to(embedded.dtype), ())
+
+
+@dataclass(frozen=True)
+class CachedState(DecoderState):
+    """The keys and values of all positions so far: `hidden` (t, N', A, L, 2, d) for L layers; a step adds its own."""
+
+    rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = each its own
+
+    def __len__(self) -> int:
+        return self.hidden.shape[1] if self.rows is None else len(self.rows)
+
+    def select(self, rows: Tensor) -> "CachedState":
+        """The states of some rows (indices), in their order; only the next step copies keys and values."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+
+class TransformerDecoder(TransformerStack):
+    """Every layer attends to the words so far and to the annotations; one layer gives the weights of the alignment."""
+
+    roles: ClassVar[Mapping[str, Role]] = {"memory_weight": Role.MATRIX}
+    is_papers = has_posterior = False  # as in `Decoder`
+
+    def __init__(self, config: ModelConfig, annotation_size: int) -> None:
+        super().__init__(config, of_decoder=True)
+        size = config.embedding
+        self._heads, self._head = config.heads, config.alignment_head
+        self._aligned = (config.alignment_layer or config.layers) - 1
+        self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
+
+    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
+        annotations = encoded.annotations
+        found = F.linear(annotations, self.memory_weight.flatten(0, 2).to(annotations.dtype))
+        keys = found.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
+        keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
+        return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
+
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient.
+
+        The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
+        """
+        x = self.with_positions(words.transpose(0, 1))
+        states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, causal=True))
+        return DecoderPass(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
+
+    def start(self, memory: Memory) -> CachedState:
+        """The state of one row per sentence."""
+        shape = self._heads, len(self.layers), 2, self.output_size // self._heads
+        return CachedState(memory.values.new_empty(0, len(memory.values), *shape))
+
+    def advance(self, memory: Memory, state: CachedState, words: Tensor, first: bool) -> Advance:
+        """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
+
+        The rows of one sentence are adjacent. N is a multiple of the number of sentences.
+        """
+        position, rows = len(state.hidden), state.rows
+        cache = words.new_empty(position + 1, len(words), *state.hidden.shape[2:])
+        if rows is None:
+            cache[:position] = state.hidden
+        else:
+            torch.index_select(state.hidden, 1, rows, out=cache[:position])
+
+        def attend_self(number: int, parts: Tensor) -> Tensor:
+            queries, new = parts.flatten(0, 1).split([1, 2], 1)
+            cache[position, :, :, number] = new.transpose(1, 2)
+            keys, values = cache[:, :, :, number].permute(3, 1, 2, 0, 4)
+            return attend(queries.transpose(1, 2), keys, values)[0].reshape(len(parts), -1, words.shape[1])
+
+        x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
+        states, weights = self._run(memory, x, words.dtype, attend_self)
+        return Advance(CachedState(cache), states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
+
+    def _run(
+        self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
+        if memory.keys is None:
+            raise ValueError("the memory of a model without attention cannot be attended to")
+        for number, layer in enumerate(self.layers):
+            keys, values = memory.keys[:, :, number].unbind(2)
+            x, found = layer(x, dtype, partial(attend_self, number), (keys, values, memory.padding))
+            if number == self._aligned:
+                weights = found[:, self._head - 1] if self._head else found.mean(1)
+        return self.norm(x), weights

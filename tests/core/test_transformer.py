@@ -1,0 +1,224 @@
+"""What is peculiar to the Transformer: sizes, tied weights, caches, readings. `test_model` has its equations."""
+
+import dataclasses
+
+import pytest
+import torch
+from helpers import core_models as models
+from helpers import naive_transformer as naive
+from helpers import score_tables as tables
+from helpers.trainings import train, weights
+
+from nmtalign import AlignmentFile, write_alignments
+from nmtalign.alignment.forced import force
+from nmtalign.core.functional import fast_dropout
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.transformer import sinusoids
+from nmtalign.data.batches import make_batch
+from nmtalign.errors import UsageError
+from nmtalign.model_directory import describe_model, export_model, load_model
+from nmtalign.search.hypotheses import Scoring
+from nmtalign.search.scorer import Ensemble
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import SYSTEMS, preset
+from nmtalign.settings.training_settings import ModelConfig
+
+SMALL = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2}
+del SMALL["initialisation"]  # `small_model` gives it
+SHARED = dataclasses.replace(models.TRANSFORMER, source_vocabulary_size=13, shared_embeddings=True)
+
+
+def search_model(**changes):
+    return tables.small_model(**{"spread": 1.0, **SMALL, **changes})
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "count"),
+    [
+        ("transformer", (8000, 8000, True), 7_316_544),
+        ("transformer-tiny", (8000, 8000, True), 2_351_552),
+        ("transformer-tiny", (8000, 6000, False), 3_117_680),
+    ],
+)
+def test_presets_have_these_parameter_counts(name, sizes, count):
+    source, target, one = sizes
+    words = {"source_vocabulary_size": source, "target_vocabulary_size": target, "one_embedding": one}
+    config = resolve(ModelConfig, ("preset", preset(name)), ("test", words))
+    with torch.device("meta"):
+        model = TranslationModel(config)
+    m, n, layers = config.embedding, config.hidden, config.layers
+    per_layer = 2 * m * n + n + m  # the feed-forward net
+    encoder = layers * (per_layer + 4 * m * m + 2 * 2 * m) + 2 * m
+    decoder = layers * (per_layer + 8 * m * m + 3 * 2 * m) + 2 * m
+    embeddings = (target if one else source + target) * m + (1 if one else 2) * m
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+    assert count == encoder + decoder + embeddings + target
+    assert sum(tensor.numel() for tensor in model.state_dict().values()) == count
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"readout": "maxout"}, "a Transformer needs readout = direct"),
+        ({"order": "look-update-generate"}, "a Transformer needs order = update-look-generate"),
+        ({"heads": 4}, "the heads must divide the embedding"),
+        ({"alignment_layer": 5}, "there is no such layer"),
+        ({"alignment_head": 3}, "there is no such head"),
+        ({"attention": "none"}, "a Transformer has attention"),
+        ({"architecture": "recurrent", "shared_embeddings": True}, "only a Transformer shares them"),
+    ],
+)
+def test_settings_that_a_transformer_cannot_have(changes, message):
+    with pytest.raises(UsageError, match=message):
+        dataclasses.replace(models.TRANSFORMER, **changes)
+
+
+def test_positions_are_the_articles_sinusoids():
+    expected = torch.stack([naive.position(place, 6) for place in range(3, 7)])
+    torch.testing.assert_close(sinusoids(3, 4, 6, torch.device("cpu")), expected)
+
+
+def test_dropout_has_its_share_and_its_mean():
+    torch.manual_seed(0)
+    dropped = fast_dropout(torch.ones(400, 501), 0.3)
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.3, abs=0.01)
+    assert dropped.unique().tolist() == pytest.approx([0, 1 / 0.7])
+    x = torch.ones(50, requires_grad=True)
+    kept = fast_dropout(x, 0.5)
+    kept.sum().backward()
+    assert torch.equal(x.grad, kept.detach())
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_beam_score_is_forced_score_in_any_batch(norm):
+    model = search_model(norm=norm, alignment_layer=1)
+    scorer = tables.scorer_of(model)
+    found = tables.search(scorer, tables.SENTENCES, beam=4, n_best=3, keep_weights=True)
+    for source, hypotheses in zip(tables.SENTENCES, found, strict=True):
+        alone = tables.search(scorer, [source], beam=4, n_best=3, keep_weights=True)[0]
+        assert tables.same(hypotheses, alone)
+        for hypothesis in hypotheses:
+            log_probs, seen = tables.forced(model, source, hypothesis.tokens)
+            assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, abs=1e-5)
+            assert hypothesis.weights == pytest.approx(seen, abs=1e-5)
+
+
+def test_full_width_is_exhaustive_search_alone_and_beside_rnnsearch():
+    source, every = [2, 3], tables.every_translation(3, [2, 3, 4])
+    for scorer in (
+        tables.scorer_of(search_model()),
+        Ensemble([tables.scorer_of(search_model()), tables.scorer_of(tables.small_model())]),
+    ):
+        expected = tables.enumerated(scorer, source, every, Scoring())
+        found = tables.search(scorer, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
+        assert tables.texts(found) == [tokens for _, tokens in expected]
+        assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+def test_a_state_can_be_selected_twice_and_advanced_twice():
+    inference = Inference(search_model())
+    batch = make_batch(models.PAIRS)
+    source = batch.source % 9
+    with torch.inference_mode():
+        memory = inference.encode(source, batch.source_mask)
+        state, *_ = inference.step(memory, inference.start(memory), None)
+        once, words = state.select(torch.tensor([3, 2, 1, 0])).select(torch.tensor([3, 2, 1, 0])), torch.arange(4)
+        assert len(once) == 4
+        _, expected, _ = inference.step(memory, state, words)
+        _, other, _ = inference.step(memory, state, words.flip(0))
+        _, again, _ = inference.step(memory, once, words)
+    assert torch.equal(again, expected)
+    assert not torch.equal(other, expected)
+
+
+def test_the_shifted_weights_of_a_word_depend_on_it_and_the_current_ones_do_not():
+    model = search_model().eval().requires_grad_(False)
+    source, words = [2, 3, 4], [3, 2, 4, 3]
+    found = {
+        reading: [force(model, make_batch([(source, given)]), reading).weights[0] for given in (words, [3, 2, 1, 3])]
+        for reading in ("current", "shifted")
+    }
+    assert torch.equal(found["current"][0][:3], found["current"][1][:3])
+    assert torch.equal(found["shifted"][0][:2], found["shifted"][1][:2])
+    assert not torch.allclose(found["shifted"][0][2], found["shifted"][1][2])
+
+
+def test_bf16_stays_near_float32():
+    model = models.make_model(dataclasses.replace(SHARED, embedding=32, hidden=64, one_embedding=True), torch.float32)
+    batch = make_batch(models.PAIRS)
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    exact, rough = model.loss(*arguments), model.loss(*arguments, how=Activations(torch.bfloat16))
+    assert abs(rough.nll - exact.nll) / exact.nll < 0.01
+    assert rough.weights.dtype == torch.float32
+    torch.testing.assert_close(rough.weights, exact.weights, atol=0.02, rtol=0)
+    scorer = tables.scorer_of(model, torch.bfloat16)
+    hypothesis = tables.search(scorer, [[3, 4, 5]], beam=2)[0][0]
+    log_probs, _ = tables.forced(model, [3, 4, 5], hypothesis.tokens)
+    assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=0.1)
+
+
+@pytest.fixture(scope="module")
+def joint_corpus(tmp_path_factory, reversal):
+    """The corpus of reversals with one vocabulary for both sides."""
+    from nmtalign.data.corpus import Corpus
+    from nmtalign.data.prepare import prepare
+    from nmtalign.settings.command_settings import PrepConfig
+
+    folder = tmp_path_factory.mktemp("joint")
+    lines = [" ".join(reversal.source_vocabulary.words[2 + (i * k) % 12] for k in range(1, 6)) for i in range(400)]
+    for name, text in (("a", lines), ("b", [line.upper() for line in lines]), ("few", lines[:20])):
+        (folder / name).write_text("\n".join(text) + "\n")
+    pair, few = (folder / "a", folder / "b"), (folder / "few", folder / "few")
+    prepare(pair, folder / "data", PrepConfig(vocabulary="bpe", size="19", joint=True), ("xx", "yy"), few)
+    return Corpus.open(folder / "data")
+
+
+def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint_corpus):
+    config = dataclasses.replace(models.TRANSFORMER, embedding=16, hidden=32, shared_embeddings=True, dropout=0.1)
+    assert joint_corpus.source_vocabulary == joint_corpus.target_vocabulary
+    train(joint_corpus, tmp_path / "m", config)
+    assert not {"source_embedding.weight", "readout.output_weight"} & weights(tmp_path / "m").keys()
+    loaded = load_model(tmp_path / "m").model
+    counted = sum(parameter.numel() for parameter in loaded.parameters())
+    assert describe_model(tmp_path / "m")["parameters"] == counted
+    assert loaded.source_embedding.weight is loaded.target_embedding.weight is loaded.readout.output_weight
+    assert torch.equal(loaded.target_embedding.weight, weights(tmp_path / "m", "best")["target_embedding.weight"])
+    export_model(tmp_path / "m", tmp_path / "small", "int8")
+    near = load_model(tmp_path / "small").model
+    batch = make_batch([([3, 4, 5], [6, 7])])
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    assert near.force(*arguments).log_probs.sum() == pytest.approx(
+        float(loaded.force(*arguments).log_probs.sum()), abs=0.1
+    )
+    assert near.source_embedding.weight is near.readout.output_weight
+    (tmp_path / "t").write_text((joint_corpus.folder.parent / "a").read_text().splitlines()[0] + "\n")
+    for reading in ("current", "shifted"):
+        write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "a.h5", reading=reading)
+        with AlignmentFile(tmp_path / "a.h5") as file:
+            (record,) = file
+        assert record.weights.shape == (6, 6)
+        assert record.weights.sum(1) == pytest.approx(1, abs=0.01)
+    with pytest.raises(UsageError, match=r"no posterior; give --reading shifted"):
+        write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
+    half = load_model(tmp_path / "m", precision="bf16").model
+    assert half.readout.output_weight.dtype == half.source_embedding.weight.dtype == torch.bfloat16
+
+
+def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, joint_corpus):
+    config = dataclasses.replace(models.TRANSFORMER, embedding=16, hidden=32, shared_embeddings=True, dropout=0.3)
+    train(joint_corpus, tmp_path / "once", config)
+    train(joint_corpus, tmp_path / "twice", config, stop_at=6)
+    train(joint_corpus, tmp_path / "twice", config)
+    once, twice = weights(tmp_path / "once"), weights(tmp_path / "twice")
+    assert all(torch.equal(once[name], twice[name]) for name in once | twice)
+
+
+def test_gradient_of_guided_alignment_reaches_the_alignment_layer_alone():
+    model = models.make_model(dataclasses.replace(models.TRANSFORMER, alignment_layer=2))
+    batch = make_batch(models.PAIRS)
+    loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    loss.weights[..., 0].log().sum().backward()
+    assert all(layer.source_weight.grad.abs().sum() > 0 for layer in model.decoder.layers[:2])
+    assert all(layer.source_weight.grad is None for layer in model.decoder.layers[2:])
+    assert model.readout.output_weight.grad is None
