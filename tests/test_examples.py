@@ -94,9 +94,6 @@ def test_back_translate(shell, workspace, tmp_path):
     assert sources[len(english) + 1 :] == [f"♻ {line}" if line else "" for line in synthetic[1:]]
     assert (tmp_path / "both.fr").read_text().splitlines() == [*french, "", *french]
     assert Tokenizers.load(tmp_path / "data-both").source.tokenize(f"♻ {english[0]}")[0] == "▁♻"
-    before = (tmp_path / "both/best.safetensors").read_bytes()
-    shell("back-translate.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
-    assert (tmp_path / "both/best.safetensors").read_bytes() == before
 
 
 def test_unknown_words(shell, workspace):
