@@ -4,10 +4,7 @@ The page loads nothing from a network, and its content security policy forbids i
 records; view/ contains the template, the style and the script.
 """
 
-import base64
 import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,6 +28,7 @@ from nmtalign.alignment.page_data import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
+from nmtalign.report.html_page import content_policy, inert_json
 from nmtalign.version import __version__
 
 SCRIPTS = (  # in this order; each uses those before it
@@ -100,7 +98,7 @@ def write_page(
             if not summary.sentences:
                 raise UsageError(f"{files[0]}: no sentence to show")
             about = _about(opened, names or _short_names(files), title, gold, summary)
-            rest = _data("about", _inert(about)) + after
+            rest = _data("about", inert_json(about)) + after
             summary.bytes += len(rest.encode())
             stream.write(rest)
     return summary
@@ -138,12 +136,6 @@ def _elements(block: Sequence[PageEntry]) -> str:
 def _data(kind: str, text: str) -> str:
     """Returns an element that a browser stores and does not run."""
     return f'<script type="text/plain" data-kind="{kind}">{text}</script>\n'
-
-
-def _inert(value: Any) -> str:
-    """Returns JSON in which no HTML element can end or begin."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _about(
@@ -184,11 +176,8 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
 def _template(title: str) -> tuple[str, str]:
     """Returns the page before and after the data; the security policy names script and style by their hashes."""
     style, script = _part("page.css"), _script()
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
     page = Template(_part("page.html"), autoescape=True, keep_trailing_newline=True)
+    policy = content_policy(style, script)
     text = page.render(title=title, policy=Markup(policy), style=Markup(style), script=Markup(script))  # noqa: S704
     before, after = text.split("<!-- blocks -->")
     return before, after
@@ -201,7 +190,3 @@ def _script() -> str:
 
 def _part(name: str) -> str:
     return resources.files(__package__).joinpath("view", name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

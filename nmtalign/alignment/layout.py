@@ -4,7 +4,8 @@ The file contains flat arrays and 64-bit offsets: no group per sentence and no v
 tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
 rows (target words, then `</s>`) and Tx + 1 columns (source words, then `</s>`): the weight of source word i at target
 word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where one side of the
-pair is empty. If `</s>` was dropped, a matrix has Ty rows and Tx columns. All log-probabilities are natural logarithms.
+pair is empty; the weights of local-p attention are normalised. If `</s>` was dropped, a matrix has Ty rows and Tx
+columns. All log-probabilities are natural logarithms.
 
 The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
 `sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 1 had no `rank` (all records

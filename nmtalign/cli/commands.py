@@ -14,6 +14,7 @@ from nmtalign.cli.align import align
 from nmtalign.cli.common import say
 from nmtalign.cli.docs import docs
 from nmtalign.cli.doctor import doctor
+from nmtalign.cli.explain import explain
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
@@ -84,7 +85,7 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model": (prep, train),
-    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, export, serve),
+    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, explain, export, serve),
     "More": (reproduce, lexicon, info, doctor, sample, docs),
 }
 

@@ -85,6 +85,8 @@ class AttentionInputs:
     steps: int = 1  # T
     differentiate: bool = False  # whether a backward pass follows
     coverage: Tensor | None = None  # (N, Tx) before the first step; None = zero
+    position: Tensor | None = None  # (N,) steps before the first one, in local-m attention
+    window: int = 0  # of local attention
     kept_bytes: int = KEPT_BYTES
 
 
@@ -100,6 +102,7 @@ class AttentionPass(ABC):
         self.rows_each, self.differentiate = inputs.rows // self.batch, inputs.differentiate
         self.contexts = self.values.new_empty(inputs.steps, inputs.rows, self.values.shape[-1])
         self.weights = self.keys.new_empty(inputs.steps, inputs.rows, self.length, dtype=wide(self.keys.dtype))
+        self.shares = self.weights  # the factors of the values in the contexts
 
     @abstractmethod
     def energies(self, step: int, row: Tensor) -> Tensor:
@@ -119,39 +122,51 @@ class AttentionPass(ABC):
 
     def forward(self, step: int, row: Tensor) -> None:
         """Fills the weights (equation 6) and the contexts (equation 5) of a step, for the states row (N, n)."""
-        energies = self.energies(step, row)
-        if self.padding is not None:
-            energies = energies.masked_fill(self.padding[:, None], -torch.inf)
+        energies = self._masked(step, row, self.energies(step, row))
         weights = self.weights[step].view(energies.shape)
         contexts = self.contexts[step].view(self.batch, self.rows_each, -1)
         if self.differentiate:
             torch.softmax(energies, -1, out=weights)
-            torch.bmm(weights.to(self.values.dtype), self.values, out=contexts)
         else:  # padded, so that no row depends on the shape of its batch
-            positions, rows = max(0, MIN_POSITIONS - self.length), max(0, MIN_ROWS - self.rows_each)
+            positions = max(0, MIN_POSITIONS - self.length)
             weights.copy_(F.pad(energies, (0, positions), value=-torch.inf).softmax(-1)[..., : self.length])
-            narrow = weights.to(self.values.dtype)
-            if rows:
-                contexts.copy_(torch.bmm(F.pad(narrow, (0, 0, 0, rows)), self.values)[:, : self.rows_each])
-            else:
-                torch.bmm(narrow, self.values, out=contexts)
+        narrow = self._rescaled(step).view(energies.shape).to(self.values.dtype)
+        if not self.differentiate and self.rows_each < MIN_ROWS:
+            padded = F.pad(narrow, (0, 0, 0, MIN_ROWS - self.rows_each))
+            contexts.copy_(torch.bmm(padded, self.values)[:, : self.rows_each])
+        else:
+            torch.bmm(narrow, self.values, out=contexts)
+
+    def _masked(self, step: int, row: Tensor, energies: Tensor) -> Tensor:
+        """The energies (B, R, Tx), -inf where there is nothing to attend to."""
+        return energies if self.padding is None else energies.masked_fill(self.padding[:, None], -torch.inf)
+
+    def _rescaled(self, step: int) -> Tensor:
+        """The `shares` (N, Tx) of a step, once its weights are a softmax."""
+        return self.weights[step]
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
-        self.d_contexts = torch.empty_like(self.contexts)
+        self.d_contexts = torch.zeros_like(self.contexts)
 
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
         """The gradient (B, n) of the state of a step, once `d_contexts[step]` is complete."""
-        weights, d_context = self.weights[step], self.d_contexts[step]
-        total = torch.bmm(self.values, d_context[:, :, None]).squeeze(2).to(weights.dtype)
-        if d_weights is not None:
-            total += d_weights
-        return self.energies_backward(step, weights * (total - (weights * total).sum(-1, keepdim=True)))
+        d_shares = torch.bmm(self.values, self.d_contexts[step][:, :, None]).squeeze(2).to(self.weights.dtype)
+        return self.energies_backward(step, self._d_energies_of(step, d_shares, d_weights))
+
+    def _d_energies_of(self, step: int, d_shares: Tensor, d_weights: Tensor | None) -> Tensor:
+        """The gradient (B, Tx) of the energies from those of `shares` and of the weights."""
+        weights, total = self.weights[step], d_shares if d_weights is None else d_shares + d_weights
+        return weights * (total - (weights * total).sum(-1, keepdim=True))
+
+    def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of keys, values and parameters, from the states (T, B, n), after all backward steps."""
+        return self.d_keys(rows), self.d_values(), *self.d_parameters(rows)
 
     def d_values(self) -> Tensor:
         """The gradient of the values (B, Tx, D) through the contexts: one product over all steps."""
-        weights = self.weights.permute(1, 2, 0).to(self.d_contexts.dtype)
-        return torch.bmm(weights, self.d_contexts.transpose(0, 1))
+        shares = self.shares.permute(1, 2, 0).to(self.d_contexts.dtype)
+        return torch.bmm(shares, self.d_contexts.transpose(0, 1))
 
     def new_coverage(self, step: int) -> Tensor | None:
         """The coverage (N, Tx) after a step; None for an alignment model that does not depend on it."""

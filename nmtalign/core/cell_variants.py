@@ -26,16 +26,25 @@ class LstmPass(CellPass):
     def forward(self, step: int, inputs: Tensor) -> None:
         """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
         gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.weight, inputs))
-        sigmoid_(gates[..., : 3 * self.size])
-        gates[..., 3 * self.size :].tanh_()
         entry, forget, output, candidate = gates.chunk(4, -1)
+        # PyTorch's sigmoid takes a fifth of the time of its tanh: tanh(x) = 2 sigmoid(2 x) - 1.
+        candidate.mul_(2)
+        sigmoid_(gates)
+        candidate.mul_(2).sub_(1)
         new, cell = self.states[step + 1].split(self.size, -1)
         torch.mul(forget, self.states[step, ..., self.size :], out=cell)
         cell.addcmul_(entry, candidate)
-        torch.mul(output, torch.tanh(cell, out=self._slot(self.squashed, step)), out=new)
+        squashed = sigmoid_(torch.mul(cell, 2, out=self._slot(self.squashed, step))).mul_(2).sub_(1)
+        torch.mul(output, squashed, out=new)
         if self.skip is not None:
             torch.where(self.skip[step], self.states[step], self.states[step + 1], out=self.states[step + 1])
         self._narrow(step)
+
+    def start_backward(self) -> None:
+        """Allocates the gradients."""
+        super().start_backward()
+        self._d_gates, self._slopes = torch.empty_like(self.gates[0]), torch.empty_like(self.gates[0])
+        self._one = self.gates.new_ones(())
 
     def backward(self, step: int, d_state: Tensor) -> None:
         """With d_c complete: d_i = d_c g i (1 - i), d_f = d_c c f (1 - f), d_g = d_c i (1 - g^2)."""
@@ -46,13 +55,16 @@ class LstmPass(CellPass):
         d_hidden, d_cell = d_state.split(self.size, -1)
         gates, squashed, d_inputs = self.gates[step], self.squashed[step], self.d_inputs[step]
         entry, forget, output, candidate = gates.chunk(4, -1)
-        d_output = d_hidden * squashed
-        d_cell.addcmul_(d_hidden * output, one_minus_square(squashed))
-        d_gates = torch.cat([d_cell * candidate, d_cell * self.states[step, ..., self.size :], d_output], -1)
+        d_gates, slopes = self._d_gates, self._slopes
+        torch.mul(d_hidden, squashed, out=d_gates[..., 2 * self.size : 3 * self.size])
+        d_cell.addcmul_(d_hidden.mul_(output), one_minus_square(squashed))
+        torch.mul(d_cell, candidate, out=d_gates[..., : self.size])
+        torch.mul(d_cell, self.states[step, ..., self.size :], out=d_gates[..., self.size : 2 * self.size])
+        torch.mul(d_cell, entry, out=d_gates[..., 3 * self.size :])
         sigmoids = gates[..., : 3 * self.size]
-        torch.mul(d_gates, sigmoids - sigmoids * sigmoids, out=d_gates)
-        d_inputs[..., : 3 * self.size] = d_gates
-        d_inputs[..., 3 * self.size :] = (d_cell * entry).mul_(one_minus_square(candidate))
+        torch.addcmul(sigmoids, sigmoids, sigmoids, value=-1, out=slopes[..., : 3 * self.size])
+        torch.addcmul(self._one, candidate, candidate, value=-1, out=slopes[..., 3 * self.size :])
+        torch.mul(d_gates, slopes, out=d_inputs)
         d_cell.mul_(forget)
         d_hidden.copy_(d_inputs @ self.weight)
         if kept is not None:

@@ -29,6 +29,7 @@ from nmtalign.core.cells import GatedCell
 from nmtalign.core.functional import wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.luong import LOCAL_PASSES, InputFeedingStep, PositionPredictor
 from nmtalign.core.step import DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -56,10 +57,14 @@ class Stack(nn.Module):
     `numbers` are the 0-based numbers of the layers in the model. The first one has `input_size` inputs, the others n.
     """
 
-    def __init__(self, config: ModelConfig, input_sizes: Sequence[int], first: int, directions: int = 0) -> None:
+    def __init__(
+        self, config: ModelConfig, input_sizes: Sequence[int], first: int, directions: int = 0, fed: int = 0
+    ) -> None:
+        """`fed` is the size of a vector that the first layer of the model gets beside its inputs; 0 = none."""
         super().__init__()
         self.cells = nn.ModuleList(
-            CELLS[config.cell](size, config.hidden, directions=directions) for size in input_sizes
+            CELLS[config.cell](size, config.hidden, 0 if place else fed, directions)
+            for place, size in enumerate(input_sizes)
         )
         self._first, self._residual, self._dropout = first, config.residual, config.dropout
 
@@ -107,17 +112,23 @@ class Decoder(Initialised):
             self.initial_bias = nn.Parameter(torch.zeros(state_size))
         below = 0 if config.attention_layer == "first" else config.layers - 1
         above = config.layers - 1 - below
-        self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0)
-        feeds = annotation_size if config.input_feeding == "context" else 0
-        self.cell = CELLS[config.cell](size if below else config.embedding, size, context_size=feeds)
+        self.feeds_vectors = config.input_feeding == "attentional"
+        fed = size if self.feeds_vectors else 0
+        self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0, fed=fed)
+        if config.input_feeding != "attentional" or below:
+            fed = annotation_size if config.input_feeding == "context" else 0
+        self.cell = CELLS[config.cell](size if below else config.embedding, size, context_size=fed)
         self.upper = Stack(config, [size + annotation_size] * above, below + 1)
         self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
         covers = config.coverage == "linguistic"
         self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
+        self.position = PositionPredictor(config) if config.attention_span == "local-p" else None
+        self._span, self._window = config.attention_span, config.attention_window
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
         vector = config.readout == "attentional"
         self.attentional_weight = nn.Parameter(torch.empty(size, annotation_size + size)) if vector else None
         self._dropout = config.dropout if below else 0.0
+        self._residual = config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
 
     @property
@@ -167,27 +178,28 @@ class Decoder(Initialised):
 
     def unroll(self, memory: Memory, words: Tensor, kept_bytes: int = KEPT_BYTES) -> DecoderPass:
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
-        length, dtype = len(words), words.dtype
+        length, dtype, differentiate = len(words), words.dtype, torch.is_grad_enabled()
+        with torch.no_grad():
+            attention = self._attend(memory, self.start(memory), words, differentiate, kept_bytes)
+        attended = memory.keys, memory.values, *self._attention_parameters(memory, dtype)
+        if self.feeds_vectors:
+            fed = self._fed_step(memory.initial, words, attention, None)
+            return DecoderPass(memory, words, *run(fed, *fed.tensors, *attended))
         below, initial, above = self._layers_of(memory.initial)
         x = F.dropout(self.lower(words, below)[0], self._dropout, self.training)
         inputs = self.cell.inputs(x if self._first_update else x[1:])
-        if self.attention is None:
+        if attention is None:
             fixed = 0 if self.cell.context_weight is None else self.cell.context_inputs(memory.values)
             rows, _ = unroll(self.cell, inputs + fixed, initial)
             contexts, weights = memory.values.expand(length, -1, -1), None
         else:
             recurrent, weight = self.cell.recurrent(dtype), self.cell.context_weight
             context_weight = None if weight is None else weight.to(dtype)
-            parameters = self._attention_parameters(memory, dtype)
-            sentences, differentiate = len(initial), torch.is_grad_enabled()
             with torch.no_grad():
                 pass_class = cell_pass(self.cell, words.device)
                 cells = pass_class(initial, *recurrent, None, len(inputs), differentiate)
-                arguments = AttentionInputs(memory, parameters, sentences, length, differentiate, None, kept_bytes)
-                attention = self._begin_attention(arguments)
             step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, None, length)
-            tensors = (inputs, initial, *recurrent, context_weight, memory.keys, memory.values, *parameters)
-            rows, _, contexts, weights = run(step, *tensors)
+            rows, _, contexts, weights = run(step, inputs, initial, *recurrent, context_weight, *attended)
         rows = rows[1:] if self._first_update else rows[:length]
         states, _ = self.upper(rows + x if self._skips else rows, above, None, contexts)
         return DecoderPass(memory, words, self._attentional(states, contexts), contexts, weights)
@@ -200,13 +212,17 @@ class Decoder(Initialised):
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence."""
-        return DecoderState(memory.initial, None, None if memory.shares is None else torch.zeros_like(memory.shares))
+        coverage = None if memory.shares is None else torch.zeros_like(memory.shares)
+        position = memory.initial.new_zeros(len(memory.initial), dtype=torch.long) if self._span == "local-m" else None
+        return DecoderState(memory.initial, None, coverage, position)
 
     def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
         """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
 
         The rows of one sentence are adjacent. N is a multiple of the number of sentences.
         """
+        if self.feeds_vectors:
+            return self._advance_fed(memory, state, words)
         rows = len(words)
         below, middle, above = self._layers_of(state.hidden)
         x, lower = self.lower(words[None], below)
@@ -215,15 +231,32 @@ class Decoder(Initialised):
             inputs = inputs + self._each(self.cell.context_inputs(memory.values), rows)
         step = self._step(memory, replace(state, hidden=middle), inputs, self.cell.context_weight, first)
         attention, hidden = step.attention, step.cells.rows[-1]
-        if attention is None:
-            contexts, weights, coverage = self._each(memory.values, rows), None, None
-        else:
-            contexts, weights, coverage = attention.contexts[0], attention.weights[0], attention.new_coverage(0)
+        contexts = self._each(memory.values, rows) if attention is None else attention.contexts[0]
+        weights = None if attention is None else attention.weights[0]
         outputs, upper = self.upper(hidden + x if self._skips else hidden[None], above, None, contexts[None])
         hidden = self._attentional(outputs[0], contexts)
         fed = contexts if self.update_first and self.cell.context_weight is not None else None
         states = torch.cat([*lower, step.hidden, *upper], -1)
-        return Advance(DecoderState(states, fed, coverage), hidden, contexts, weights)
+        return Advance(state.after(states, fed, attention), hidden, contexts, weights)
+
+    def _advance_fed(self, memory: Memory, state: DecoderState, words: Tensor) -> Advance:
+        """As `advance`, with input feeding."""
+        step = self._fed_step(state.hidden, words[None], self._attend(memory, state, words[None]), state.context)
+        step.run()
+        states = torch.cat([cells.states[-1] for cells in step.layers], -1)
+        vectors, contexts, weights = (result[0] for result in step.results())
+        return Advance(state.after(states, vectors, step.attention), vectors, contexts, weights)
+
+    def _fed_step(
+        self, hidden: Tensor, words: Tensor, attention: AttentionPass | None, previous: Tensor | None
+    ) -> InputFeedingStep:
+        """Steps with input feeding from the states (N, L S) of all layers."""
+        cells = [*map(_as_cell, self.lower.cells), self.cell]
+        initial = hidden.split(self.cell.state_size, -1)
+        dropout = self._dropout if self.training else 0.0
+        return InputFeedingStep(
+            cells, initial, words, self.attentional_weight, attention, previous, self._residual, dropout
+        )
 
     def folded_step(self, memory: Memory, state: DecoderState, word_inputs: Tensor, first: bool) -> DecoderStep:
         """One step of search over a folded memory (see `Inference`), for a paper's decoder; word_inputs (N, 3n)."""
@@ -238,14 +271,10 @@ class Decoder(Initialised):
 
         At the `first` step of a sentence the order look-generate-update has no update, and does not use the word.
         """
-        rows, dtype = inputs.shape[1], inputs.dtype
-        attention = None
-        if self.attention is not None:
-            parameters = self._attention_parameters(memory, dtype)
-            attention = self._begin_attention(AttentionInputs(memory, parameters, rows, coverage=state.coverage))
+        attention = self._attend(memory, state, inputs)
         updates = 0 if first and not self._first_update else 1
         cells = cell_pass(self.cell, inputs.device)(
-            state.hidden, *self.cell.recurrent(dtype), None, updates, differentiate=False
+            state.hidden, *self.cell.recurrent(inputs.dtype), None, updates, differentiate=False
         )
         folded = context_weight is None and self.cell.context_weight is not None
         step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, state.context, 1, folded)
@@ -269,25 +298,58 @@ class Decoder(Initialised):
         inputs = self.cell.inputs(run.words) + self.cell.context_inputs(contexts)
         return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1))[0][1].view_as(run.states)
 
+    @torch.no_grad()
+    def energies(self, run: DecoderPass) -> Tensor:
+        """The energies (Ty, B, Tx) whose softmax are the weights of a pass, those of padding included.
+
+        Raises ValueError unless it is a decoder of the paper with global attention.
+        """
+        initial, dtype = run.memory.initial, run.words.dtype
+        states = run.states if self.update_first else torch.cat([initial[None].to(dtype), run.states[:-1]])
+        attention = self._attend(run.memory, self.start(run.memory), states)
+        if attention is None or not self.is_papers or self._span != "global":
+            raise ValueError("only a decoder of the paper with global attention returns energies")
+        energies = []
+        for step, state in enumerate(states):
+            energies.append(attention.energies(step, state)[:, 0])
+            attention.forward(step, state)  # the next energies may depend on the coverage
+        return torch.stack(energies)
+
     def _attention_parameters(self, memory: Memory, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The parameters of attention steps over a memory, in a dtype."""
         parameters = () if self.attention is None else self.attention.parameters_in(dtype)
+        if self.position is not None:
+            return *parameters, *self.position.parameters_in(dtype)
         if self.coverage is None or memory.shares is None:
             return parameters
         return *parameters, self.coverage.vector(dtype), memory.shares
 
-    def _begin_attention(self, inputs: AttentionInputs) -> AttentionPass | None:
-        if self.coverage is not None:
-            return CoverageAttentionPass(inputs)
+    def _attend(
+        self,
+        memory: Memory,
+        state: DecoderState,
+        inputs: Tensor,
+        differentiate: bool = False,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> AttentionPass | None:
+        """The attention steps beside inputs (T, N, .), from a state of N rows; None without attention."""
         if self.attention is None:
             return None
+        steps, rows, _ = inputs.shape
+        parameters = self._attention_parameters(memory, inputs.dtype)
+        carried = state.coverage, state.position, self._window
+        arguments = AttentionInputs(memory, parameters, rows, steps, differentiate, *carried, kept_bytes)
+        if self.coverage is not None:
+            return CoverageAttentionPass(arguments)
         pass_class = self.attention.pass_class
-        one_row = inputs.rows == len(inputs.memory.values)  # the kernels compute one row per sentence
-        if pass_class is AdditiveAttentionPass and one_row and not missing(inputs.memory.values.device):
+        one_row = rows == len(memory.values)  # the kernels compute one row per sentence
+        if self._span != "global":
+            pass_class = LOCAL_PASSES[pass_class]
+        elif pass_class is AdditiveAttentionPass and one_row and not missing(memory.values.device):
             from nmtalign.core.gpu.fused_attention import FusedAttentionPass
 
             pass_class = FusedAttentionPass
-        return pass_class(inputs)
+        return pass_class(arguments)
 
 
 def _as_cell(module: nn.Module) -> GatedCell:

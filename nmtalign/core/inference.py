@@ -125,11 +125,11 @@ class FoldedWeights:
         rows = len(state)
         words = self._words.no_word(rows) if previous is None else self._words(previous)
         step = decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
-        attention, hidden, weights, coverage = step.attention, step.cells.outputs[-1], None, None
+        attention, hidden, weights = step.attention, step.cells.outputs[-1], None
         if attention is None:
             contexts = memory.values.repeat_interleave(rows // len(memory.values), 0)
         else:
-            contexts, weights, coverage = attention.contexts[0], attention.weights[0], attention.new_coverage(0)
+            contexts, weights = attention.contexts[0], attention.weights[0]
         total = F.linear(hidden.to(words.dtype), self._state_weight)
         total += words[:, self._width :]
         total += contexts[:, self._width :]
@@ -137,7 +137,7 @@ class FoldedWeights:
         if self._factor is not None:
             features = F.linear(features, self._factor)
         fed = contexts if decoder.update_first and attention is not None else None
-        return Advance(DecoderState(step.hidden, fed, coverage), hidden, contexts, weights), features
+        return Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights), features
 
 
 class WordTable:

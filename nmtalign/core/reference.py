@@ -43,8 +43,8 @@ def log_probs_and_weights(
     for step, word in enumerate(target):
         context = fixed
         if attends:
-            row = attention_weights(decoder, config, state[:n], annotations, coverage)
-            context = sum_of(weight * annotation for weight, annotation in zip(row, annotations, strict=True))
+            row, shares = attention_weights(decoder, config, state[:n], annotations, coverage, step)
+            context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
             coverage = next_coverage(decoder, coverage, row, annotations)
             weights.append(row)
         context = change(step, context)
@@ -67,22 +67,25 @@ def stack_log_probs_and_weights(
     attending = len(decoder.lower.cells)
     context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
     fed = torch.zeros_like(fixed) if decoder.attention is not None else fixed
+    feeding = 0 if decoder.feeds_vectors else attending  # the layer that gets something of the step before
+    fed = fed.new_zeros(n) if decoder.feeds_vectors else fed
     word_vector = torch.zeros(config.embedding, dtype=fixed.dtype)
     log_probs, weights = [], []
-    for word in target:
+    none = torch.zeros(len(annotations))  # no coverage
+    for step, word in enumerate(target):
         x = word_vector
         for layer, cell in enumerate(cells):
             given = torch.cat([x, context]) if layer > attending else x
-            states[layer] = cell_step(cell, given, states[layer], fed if layer == attending else None)
+            states[layer] = cell_step(cell, given, states[layer], fed if layer == feeding else None)
             x = states[layer][:n] + x if config.residual and layer > 1 else states[layer][:n]
             if layer == attending and decoder.attention is not None:
-                row = attention_weights(decoder, config, states[layer][:n], annotations, torch.zeros(len(annotations)))
-                context = sum_of(weight * annotation for weight, annotation in zip(row, annotations, strict=True))
+                row, shares = attention_weights(decoder, config, states[layer][:n], annotations, none, step)
+                context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
                 weights.append(row)
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
         log_probs.append(output(model.readout, config, x, word_vector, context)[word])
-        fed = context
+        fed = x if decoder.feeds_vectors else context
         word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
     return torch.stack(log_probs), torch.stack(weights) if weights else None
 
@@ -153,12 +156,32 @@ def cell_step(
 
 
 def attention_weights(
-    decoder: Decoder, config: ModelConfig, state: Tensor, annotations: Sequence[Tensor], coverage: Tensor
-) -> Tensor:
-    """The weights (Tx,) of a state: the softmax of its energies (equation 6)."""
+    decoder: Decoder,
+    config: ModelConfig,
+    state: Tensor,
+    annotations: Sequence[Tensor],
+    coverage: Tensor,
+    step: int,
+) -> tuple[Tensor, Tensor]:
+    """(weights (Tx,) of a state, factors (Tx,) of the context): the softmax of the energies (equation 6), twice.
+
+    Local attention is that of Luong et al. (2015), section 3.2: positions outside a window have the weight 0. In
+    local-p the factors are multiplied by a Gaussian, and the weights are the factors, normalised.
+    """
     energies = [energy(decoder, config, state, h, covered) for h, covered in zip(annotations, coverage, strict=True)]
     shares = (torch.stack(energies) / config.attention_temperature).exp()
-    return shares / shares.sum()
+    if config.attention_span == "global":
+        return shares / shares.sum(), shares / shares.sum()
+    length, window = len(annotations), config.attention_window
+    center = torch.tensor(min(step, length - 1), dtype=state.dtype)
+    if decoder.position is not None:
+        center = length * sigmoid(decoder.position.vector @ torch.tanh(decoder.position.weight @ state))
+    offsets = torch.arange(length) - center
+    shares = shares * (offsets.abs() <= window)
+    shares = shares / shares.sum()
+    if decoder.position is not None:
+        shares = shares * torch.exp(-(offsets**2) / (2 * (window / 2) ** 2))
+    return shares / shares.sum(), shares
 
 
 def energy(decoder: Decoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor) -> Tensor:

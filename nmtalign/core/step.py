@@ -9,6 +9,7 @@ Update-look-generate (Luong et al. 2015) is the first order with an update at th
 context are zero.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,17 @@ class DecoderState:
     """The results of a step that the next step needs, for N rows such as the hypotheses of a search."""
 
     hidden: Tensor  # (N, n) of one layer, (N, L S) of a stack of layers; float32 even beside bf16 products
-    context: Tensor | None = None  # (N, V), of the last step; None at the start, and if no update reads it again
+    context: Tensor | None = None  # (N, V), what the next update gets of the last step; None at the start, or if none
     coverage: Tensor | None = None  # (N, Tx), the share of each source word that is translated; None without coverage
+    position: Tensor | None = None  # (N,), the number of steps so far, in local-m attention
 
     def __len__(self) -> int:
         return len(self.hidden)
+
+    def after(self, hidden: Tensor, context: Tensor | None, attention: AttentionPass | None) -> "DecoderState":
+        """The state after one more step, with the results of this step."""
+        coverage = None if attention is None else attention.new_coverage(0)
+        return DecoderState(hidden, context, coverage, None if self.position is None else self.position + 1)
 
     def select(self, rows: Tensor) -> "DecoderState":
         """The states of some rows (indices), in their order."""
@@ -49,7 +56,23 @@ class DecoderPass:
     weights: Tensor | None  # (Ty, B, Tx)
 
 
-class DecoderStep:
+class Steps(ABC):
+    """The steps of one pass, which are one node of the autograd graph (`run`)."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Runs all steps forward."""
+
+    @abstractmethod
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that the pass returns."""
+
+    @abstractmethod
+    def gradients(self, *d_results: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Runs all steps backward, from the gradients of the results (None = 0); returns those of the tensors."""
+
+
+class DecoderStep(Steps):
     """The steps of one pass: T of them in training, one at a time in search.
 
     `cells` and `attention` contain the buffers. Without attention it is a plain recurrence, as in the encoder.
@@ -101,20 +124,32 @@ class DecoderStep:
                 self._attend(step)
                 self._update(step)
 
-    def run_backward(
+    def results(self) -> tuple[Tensor, ...]:
+        """The outputs (U + 1, *D, B, n), those of the first state included, and the last state (*D, B, S).
+
+        With attention also the contexts (T, B, D) and the weights (T, B, Tx), which are float32.
+        """
+        results = self.cells.rows, self.hidden
+        return results if self.attention is None else (*results, self.attention.contexts, self.attention.weights)
+
+    def gradients(self, *d_results: Tensor | None) -> tuple[Tensor | None, ...]:
+        """As in `Steps`: of inputs, first state, recurrent weight and bias; with attention also of the others."""
+        cells, attention = self.cells, self.attention
+        d_rows, d_last, d_contexts, d_weights = d_results if attention is not None else (*d_results, None, None)
+        d_initial = self._run_backward(d_rows, d_last, d_contexts, d_weights)
+        of_cell = (cells.d_inputs, d_initial, cells.d_weight(), cells.d_bias())
+        if attention is None:
+            return of_cell
+        return *of_cell, self.d_context_weight(), *attention.gradients(self.attending_rows)
+
+    def _run_backward(
         self, d_rows: Tensor | None, d_last: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> Tensor:
-        """Runs all steps backward, from the gradients of the results (None = 0); returns that of the first state.
-
-        d_rows (U + 1, *D, B, n) are the gradients of all rows, d_last (*D, B, S) that of the last state, d_contexts
-        (T, B, D) and d_weights (T, B, Tx) those of contexts and weights.
-        """
+        """Runs all steps backward; returns the gradient of the first state."""
         self.cells.start_backward()
         if self.attention is not None:
             self.attention.start_backward()
-            if d_contexts is None:
-                self.attention.d_contexts.zero_()
-            else:
+            if d_contexts is not None:
                 self.attention.d_contexts.copy_(d_contexts)
         d_state = torch.zeros_like(self.cells.states[0])
         if d_last is not None:
@@ -180,38 +215,20 @@ class DecoderStep:
 
 
 class _Pass(torch.autograd.Function):
-    """A complete pass as one node of the autograd graph; the tensors are those of `step`, passed again for autograd.
-
-    Forward gives the outputs (U + 1, *D, B, n), those of the first state included, in the dtype of the products, and
-    the last state (*D, B, S); with attention also the contexts (T, B, D) and the weights (T, B, Tx), which are float32.
-    """
+    """A complete pass as one node of the autograd graph; the tensors are those of `step`, passed again for autograd."""
 
     @staticmethod
-    def forward(ctx: Any, step: DecoderStep, *tensors: Tensor | None) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, step: Steps, *tensors: Tensor | None) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.step = step
         step.run()
-        attention = step.attention
-        results = [step.cells.rows, step.hidden]
-        if attention is not None:
-            results += attention.contexts, attention.weights
-        return tuple(result.view_as(result) for result in results)
+        return tuple(result.view_as(result) for result in step.results())
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, d_rows: Tensor | None, d_last: Tensor | None, *d_attention: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        step: DecoderStep = take_once(ctx, "step")
-        cells, attention = step.cells, step.attention
-        d_contexts, d_weights = d_attention or (None, None)
-        d_initial = step.run_backward(d_rows, d_last, d_contexts, d_weights)
-        of_cell = (None, cells.d_inputs, d_initial, cells.d_weight(), cells.d_bias())
-        if attention is None:
-            return of_cell
-        rows = step.attending_rows
-        of_attention = attention.d_keys(rows), attention.d_values(), *attention.d_parameters(rows)
-        return *of_cell, step.d_context_weight(), *of_attention
+    def backward(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, ...]:
+        step: Steps = take_once(ctx, "step")
+        return None, *step.gradients(*d_results)
 
 
 def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -224,18 +241,18 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     with torch.no_grad():
         cells = cell_pass(cell, initial.device)(initial, *recurrent, skip, len(inputs), differentiate)
     step = DecoderStep(cells, None, inputs, None, False, None, len(inputs))
-    outputs, last = apply(_Pass, step, inputs, initial, *recurrent)
+    outputs, last = run(step, inputs, initial, *recurrent)
     return outputs, last
 
 
-def run(step: DecoderStep, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Runs a step with attention: (outputs, last state, contexts, weights), with a gradient for the `tensors`.
+def run(step: Steps, *tensors: Tensor | None) -> tuple[Tensor, ...]:
+    """The results of a pass, with a gradient for the `tensors`.
 
-    They are the step's inputs, initial state, recurrent weight and bias, context weight, keys, values, and parameters
-    of the alignment model.
+    Those of a `DecoderStep` are the inputs, initial state, recurrent weight and bias; with attention also the context
+    weight, keys, values, and parameters of the alignment model.
     """
-    outputs, last, contexts, weights = apply(_Pass, step, *tensors)
-    return outputs, last, contexts, weights
+    results: tuple[Tensor, ...] = apply(_Pass, step, *tensors)
+    return results
 
 
 def cell_pass(cell: GatedCell, device: torch.device) -> type[CellPass]:

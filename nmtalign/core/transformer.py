@@ -28,29 +28,38 @@ from nmtalign.core.step import DecoderPass, DecoderState
 from nmtalign.settings.training_settings import ModelConfig
 
 
-def attend(
-    queries: Tensor, keys: Tensor, values: Tensor, padding: Tensor | None = None, causal: bool = False
-) -> tuple[Tensor, Tensor]:
+def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
     """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
 
-    queries (B, A, R, d), keys and values (B, A, T, d), padding (B, T). If it is `causal`, row r does not see positions
-    after r. PyTorch's scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16,
-    its gradient takes seven times as long). A softmax over fewer than 16 positions would take ten times as long.
+    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` positions as in `hidden_positions`. PyTorch's
+    scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16, its gradient takes
+    seven times as long). A softmax over fewer than 16 positions would take ten times as long.
     """
     rows, positions = queries.shape[-2], keys.shape[-2]
     products = _extended(queries / math.sqrt(queries.shape[-1]), MIN_ROWS) @ _extended(keys, MIN_POSITIONS).mT
-    places = [torch.arange(size, device=keys.device) for size in products.shape[-2:]]
-    hidden = places[1] > (places[0][:, None] if causal else positions - 1)
-    if padding is not None:
-        hidden = hidden | F.pad(padding, (0, len(places[1]) - positions), value=True)[:, None, None]
-    weights = products.to(wide(products.dtype)).masked_fill(hidden, -torch.inf).softmax(-1)[..., :positions]
+    energies = products.to(wide(products.dtype))
+    weights = (energies if hidden is None else energies.masked_fill(hidden, -torch.inf)).softmax(-1)[..., :positions]
     return (weights.to(values.dtype) @ values)[..., :rows, :], weights[..., :rows, :]
 
 
-def self_attention(parts: Tensor, padding: Tensor | None = None, causal: bool = False) -> Tensor:
+def hidden_positions(x: Tensor, padding: Tensor | None = None, causal: bool = False) -> Tensor | None:
+    """True where `attend` must not look, among the positions of x (B, T, .), extended to 16; None if it may everywhere.
+
+    These are the padding (B, T), and if it is `causal` all positions after that of the query.
+    """
+    count = x.shape[1]
+    places = torch.arange(max(count, MIN_POSITIONS), device=x.device)
+    if causal:
+        return places > places[: max(count, MIN_ROWS), None]
+    if padding is not None:
+        return F.pad(padding, (0, len(places) - count), value=True)[:, None, None]
+    return places >= count if count < MIN_POSITIONS else None
+
+
+def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
     """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
     queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-    return attend(queries, keys, values, padding, causal)[0].transpose(1, 2).flatten(2)
+    return attend(queries, keys, values, hidden)[0].transpose(1, 2).flatten(2)
 
 
 def _extended(x: Tensor, least: int) -> Tensor:
@@ -118,7 +127,7 @@ class TransformerLayer(Initialised):
         """(x (B, R, m), weights (B, A, R, Tx) of the source) after this layer; x is wide, products are in `dtype`.
 
         `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are the keys
-        and values (B, A, Tx, d) of the source and its padding (B, Tx).
+        and values (B, A, Tx, d) of the source, and its hidden positions.
         """
         weights = None
         parts = F.linear(self._enter(0, x, dtype), self.self_weight.flatten(0, 1).to(dtype))
@@ -165,9 +174,9 @@ class TransformerEncoder(TransformerStack):
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
-        x = self.with_positions(embedded)
+        x, hidden = self.with_positions(embedded), hidden_positions(embedded, padding)
         for layer in self.layers:
-            x, _ = layer(x, embedded.dtype, partial(self_attention, padding=padding))
+            x, _ = layer(x, embedded.dtype, partial(self_attention, hidden=hidden))
         return Encoded(self.norm(x).to(embedded.dtype), ())
 
 
@@ -212,7 +221,8 @@ class TransformerDecoder(TransformerStack):
         The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
         """
         x = self.with_positions(words.transpose(0, 1))
-        states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, causal=True))
+        hidden = hidden_positions(x, causal=True)
+        states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, hidden))
         return DecoderPass(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
@@ -232,11 +242,13 @@ class TransformerDecoder(TransformerStack):
         else:
             torch.index_select(state.hidden, 1, rows, out=cache[:position])
 
+        hidden = hidden_positions(cache.transpose(0, 1))
+
         def attend_self(number: int, parts: Tensor) -> Tensor:
             queries, new = parts.flatten(0, 1).split([1, 2], 1)
             cache[position, :, :, number] = new.transpose(1, 2)
             keys, values = cache[:, :, :, number].permute(3, 1, 2, 0, 4)
-            return attend(queries.transpose(1, 2), keys, values)[0].reshape(len(parts), -1, words.shape[1])
+            return attend(queries.transpose(1, 2), keys, values, hidden)[0].reshape(len(parts), -1, words.shape[1])
 
         x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
         states, weights = self._run(memory, x, words.dtype, attend_self)
@@ -248,9 +260,10 @@ class TransformerDecoder(TransformerStack):
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
         if memory.keys is None:
             raise ValueError("the memory of a model without attention cannot be attended to")
+        hidden = hidden_positions(memory.values, memory.padding)
         for number, layer in enumerate(self.layers):
             keys, values = memory.keys[:, :, number].unbind(2)
-            x, found = layer(x, dtype, partial(attend_self, number), (keys, values, memory.padding))
+            x, found = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:
                 weights = found[:, self._head - 1] if self._head else found.mean(1)
         return self.norm(x), weights

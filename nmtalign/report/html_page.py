@@ -7,6 +7,7 @@ cleaned, and the page's own style and script are inserted as they are.
 import base64
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
@@ -35,7 +36,7 @@ def to_page(document: Document) -> str:
         sections=list(_sections(document.blocks)),
         style=Markup(_file("report.css")),  # noqa: S704 - the package's own file
         script=Markup(script),  # noqa: S704
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        script_hash=_hash(script).removeprefix("sha256-"),
     )  # fmt: skip
 
 
@@ -83,6 +84,24 @@ def _svg(figure: Figure, key: str) -> Markup:
 
 def _file(name: str) -> str:
     return (resources.files(__package__) / "templates" / name).read_text(encoding="utf-8")
+
+
+def content_policy(style: str, script: str) -> str:
+    """The policy of a page that runs only its own style and script, and loads nothing."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def inert_json(value: Any) -> str:
+    """JSON in which no HTML element can end or begin."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def inline_svg(svg: str, key: str, label: str) -> str:

@@ -194,16 +194,14 @@ def chosen_ablations(names: str, scale: Scale) -> list[Experiment]:
     return [experiment for experiment in experiments if experiment.ablation in wanted]
 
 
-# Settings of systems to which those of a scale, which suit RNNsearch, do not apply.
-_AT_SCALE: Mapping[str, Settings] = {
-    "transformer": {"output_rank": 0, "learning_rate": 1e-3, "schedule": "inverse-sqrt", "warmup": 800},
-}
+# Training settings of systems that need others than those of a scale, which suit RNNsearch.
+_OWN_TRAINING: Mapping[str, Settings] = {"transformer": {"warmup": 800}}
 
 
 def chosen_systems(names: str) -> list[Experiment]:
     """Returns the systems of `all`, `none` or comma-separated names; raises UsageError for an unknown name."""
     wanted = _chosen("systems", names, SYSTEMS)
-    settings = {name: {**SYSTEMS[name], **_AT_SCALE.get(name, {})} for name in SYSTEMS if name in wanted}
+    settings = {name: {**SYSTEMS[name], **_OWN_TRAINING.get(name, {})} for name in SYSTEMS if name in wanted}
     return [Experiment(name, _described(changed), system=True, changed=changed) for name, changed in settings.items()]
 
 

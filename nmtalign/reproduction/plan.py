@@ -163,7 +163,11 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
         workspace, base_prep = _of_corpus(workspace, Corpus.open(prepared))
     systems: list[SystemPlan] = []
     for experiment in _experiments(request):
-        system = _resolved(request, workspace, experiment, base_prep)
+        try:
+            system = _resolved(request, workspace, experiment, base_prep)
+        except UsageError as error:
+            named = not experiment.system or experiment.name in str(error)
+            raise UsageError(str(error) if named else f"system {experiment.name}: {error}") from None
         same = (other for other in systems if other.trains_like(system))
         systems.append(dataclasses.replace(system, trained_as=next(same, system).trained_as))
     corpora = {_BASE_CORPUS: base_prep}

@@ -15,8 +15,9 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.reproduction.experiments import Settings
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
+from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import preset
-from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.untrusted import read_json
@@ -135,7 +136,7 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
     """
     path, workspace = settings_file(plan, system), plan.workspace
     source, target = languages(workspace)
-    model = {name: value for name, value in vars(system.model).items() if not name.endswith("_vocabulary_size")}
+    model = {name: value for name, value in vars(system.model).items() if not definitions(ModelConfig)[name].internal}
     training = vars(with_budget(plan, system, Corpus.open(plan.corpus_folder(system)), plan.seeds[0]))
     search, scoring = (
         {name: value for name, value in vars(config).items() if value is not None}

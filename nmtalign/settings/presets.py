@@ -48,14 +48,22 @@ _SMALL: Mapping[str, Any] = {
 }
 
 _LSTM: Mapping[str, Any] = {"cell": "lstm", "layers": 2, "order": "update-look-generate", "bidirectional": False}
-_LUONG: Mapping[str, Any] = {**_LSTM, "reverse_source": True, "attention": "general", "readout": "attentional"}
+_LUONG: Mapping[str, Any] = {
+    **_LSTM,
+    "reverse_source": True,
+    "attention": "general",
+    "readout": "attentional",
+    "input_feeding": "attentional",
+}
 
 # The architectures that readers of the article compare with; everything else is as in the preset "small".
 SYSTEMS: Mapping[str, Mapping[str, Any]] = {
     "rnnsearch": {},
     "rnnencdec": {"attention": "none", "bidirectional": False},
     "sutskever": {**_LSTM, "reverse_source": True, "attention": "none", "input_feeding": "none", "readout": "direct"},
-    "luong-global": {**_LUONG, "input_feeding": "none"},
+    "luong-global": _LUONG,
+    "luong-local-m": {**_LUONG, "attention_span": "local-m"},
+    "luong-local-p": {**_LUONG, "attention_span": "local-p"},
     "gnmt": {
         **_LSTM,
         "layers": 4,

@@ -30,6 +30,7 @@ Architecture = Literal["recurrent", "transformer"]
 Cell = Literal["paper", "cudnn", "lstm", "light"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
+AttentionSpan = Literal["global", "local-m", "local-p"]
 AttentionLayer = Literal["first", "last"]
 InputFeeding = Literal["context", "attentional", "none"]
 ReadoutKind = Literal["maxout", "attentional", "direct"]
@@ -93,6 +94,12 @@ class ModelConfig:
         "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
     )
     attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
+    attention_span: AttentionSpan = setting(
+        "global", "local: a window around the target word's number (m) or a predicted position (p).", ATTENTION
+    )
+    attention_window: int = setting(
+        10, "Source words on each side of the position of local attention.", ATTENTION, at_least=1, at_most=10**6
+    )
     input_feeding: InputFeeding = setting(
         "context", "What each step of the decoder gets from the step before: its context or attentional vector.", MODEL
     )
@@ -117,6 +124,7 @@ class ModelConfig:
             )
         if self.coverage != "none" and self.attention not in ("additive", "concat"):
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
+        self._check_span()
         if self.reverse_source and self.bidirectional:
             raise SettingError(
                 "only a unidirectional encoder can read from the last word to the first",
@@ -134,11 +142,29 @@ class ModelConfig:
         if self.input_feeding == "attentional" and self.readout != "attentional":
             rule = "only the attentional readout has vectors that can be fed"
             raise SettingError(rule, input_feeding=self.input_feeding, readout=self.readout)
+        if self.input_feeding == "attentional" and self.order != "update-look-generate":
+            rule = "attentional vectors are fed in Luong's order"
+            raise SettingError(rule, input_feeding=self.input_feeding, order=self.order)
+        if self.input_feeding == "attentional" and self.attention_layer == "first" and self.layers > 1:
+            rule = "attentional vectors are fed where the last layer attends"
+            raise SettingError(rule, input_feeding=self.input_feeding, attention_layer=self.attention_layer)
+
+    def _check_span(self) -> None:
+        """Raises SettingError for settings that do not go with the attention's span."""
+        if self.attention_span == "global":
+            if self.attention_window != 10:
+                rule = "global attention has no window"
+                raise SettingError(rule, attention_window=self.attention_window, attention_span=self.attention_span)
+        elif self.attention == "none" or self.coverage != "none":
+            rule = "local attention needs attention without coverage"
+            raise SettingError(
+                rule, attention_span=self.attention_span, attention=self.attention, coverage=self.coverage
+            )
 
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""
         needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        for name, value in {**needed, "attention_temperature": 1}.items():
+        for name, value in {**needed, "attention_temperature": 1, "attention_span": "global"}.items():
             if getattr(self, name) != value:
                 rule = f"a Transformer needs {name} = {value}"
                 raise SettingError(rule, **{name: getattr(self, name)}, architecture=self.architecture)

@@ -83,6 +83,9 @@ class BatchLimits:
         # Annotations, keys and folded values; keys and values exist twice while sentences are removed from the batch.
         keys = model.attention_hidden if model.attention == "additive" else model.hidden
         source = length * (annotation + 2 * (keys + folded)) * self.itemsize
+        if model.architecture == "transformer":  # keys and values of all layers, twice while rows are selected
+            folded = 2 * model.layers * model.embedding
+            source += 2 * rows * int(self.length_ratio * length) * folded * self.itemsize
         step = rows * (2 * self.scored + 4 * folded + 8 * model.hidden) * self.itemsize
         kept = rows * length * 4 * int(self.length_ratio * length) if self.keep_weights else 0
         return max(encoder, source) + source + step + kept

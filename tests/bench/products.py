@@ -60,42 +60,69 @@ def _layer(
     yield Product(f"{name}: weight gradient", outer, rows * steps, inner, copies, left_transposed=True)
 
 
+def _blocks(config: ModelConfig) -> int:
+    """Returns the number of blocks of n columns in the inputs of a cell."""
+    return 4 if config.cell == "lstm" else 3
+
+
 def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: int = 1) -> Iterator[Product]:
     """Yields the recurrent products of a cell; the candidate state of the paper's cell needs its reset gate first."""
     n = config.hidden
     if config.cell == "paper":
         yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies, name)
         yield from _layer(f"{name} candidate", rows, n, n, steps, copies, name)
-    else:
-        yield from _layer(name, rows, n, 3 * n, steps, copies, name)
+    elif config.cell != "light":  # it has no recurrent product
+        yield from _layer(name, rows, n, _blocks(config) * n, steps, copies, name)
 
 
 def annotation_size(config: ModelConfig) -> int:
-    """Returns the size of an annotation: 2n, or n with one direction."""
-    return (2 if config.bidirectional else 1) * config.hidden
+    """Returns the size of an annotation: 2n, or n with one direction; n if layers are above the first."""
+    return (2 if config.bidirectional and config.layers == 1 else 1) * config.hidden
 
 
 def _encoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
-    directions = 2 if config.bidirectional else 1
+    directions, n, width = 2 if config.bidirectional else 1, config.hidden, _blocks(config) * config.hidden
     positions = shape.sentences * shape.source
-    yield from _layer("encoder inputs", positions, config.embedding, directions * 3 * config.hidden)
+    yield from _layer("encoder inputs", positions, config.embedding, directions * width)
     yield from _recurrent(config, "encoder recurrence", shape.sentences, shape.source, directions)
+    for number in range(1, config.layers):
+        below = directions * n if number == 1 else n
+        yield from _layer(f"inputs of encoder layer {number + 1}", positions, below, width)
+        yield from _recurrent(config, f"encoder recurrence {number + 1}", shape.sentences, shape.source)
 
 
 def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
-    attends = config.attention == "additive"
+    attends, n, width = config.attention != "none", config.hidden, _blocks(config) * config.hidden
     size = annotation_size(config)
     # look-generate-update: no word is generated after the last update, so it is not computed.
     updates = shape.target - (config.order == "look-generate-update")
-    summary = config.hidden if attends else size
-    yield from _layer("decoder start", shape.sentences, summary, config.hidden)
-    yield from _layer("decoder inputs", shape.sentences * updates, config.embedding, 3 * config.hidden)
+    if config.order != "update-look-generate":
+        yield from _layer("decoder start", shape.sentences, n if attends else size, n)
+    fed = config.input_feeding == "attentional"
+    yield from _layer("decoder inputs", shape.sentences * updates, config.embedding, width)
+    if fed:
+        yield from _layer("fed vectors", shape.sentences, n, width, updates, net=DECODER)
     yield from _recurrent(config, DECODER, shape.sentences, updates)
+    for number in range(1, config.layers):
+        name, above = f"inputs of decoder layer {number + 1}", config.attention_layer == "first"
+        sizes = n + size * above, width
+        if fed:
+            yield from _layer(name, shape.sentences, *sizes, updates, net=DECODER)
+        else:
+            yield from _layer(name, shape.sentences * updates, *sizes)
+        net = DECODER if fed else f"{DECODER} {number + 1}"
+        yield from _layer(net, shape.sentences, n, width, updates, net=net)
     # A fixed context is multiplied once per sentence.
-    context = (shape.sentences, size, 3 * config.hidden)
-    yield from (
-        _layer("decoder context", *context, updates, net=DECODER) if attends else _layer("decoder context", *context)
-    )
+    context = (shape.sentences, size, width)
+    if config.input_feeding == "context":
+        steps = {"steps": updates, "net": DECODER} if attends else {}
+        yield from _layer("decoder context", *context, **steps)
+    if config.readout == "attentional":
+        joined = size + n, n
+        if fed:
+            yield from _layer("attentional vectors", shape.sentences, *joined, updates, net=DECODER)
+        else:
+            yield from _layer("attentional vectors", shape.words, *joined)
 
 
 def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
@@ -104,28 +131,39 @@ def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     The gradient of the query is the sum, over the source words, of the gradient of the energies times the derivative of
     tanh: one product per sentence.
     """
-    if config.attention != "additive":
+    if config.attention == "none":
         return
-    size, inner = annotation_size(config), config.attention_hidden
+    additive = config.attention in ("additive", "concat")
+    size, inner = annotation_size(config), config.attention_hidden if additive else config.hidden
     sentences, source, target = shape.sentences, shape.source, shape.target
     there, back = f"{DECODER} forward", f"{DECODER} backward"
-    yield from _layer("keys", sentences * source, size, inner)
-    yield from _layer("query", sentences, config.hidden, inner, target, net=DECODER)
-    yield Product("energies: forward", sentences * source, inner, 1, target, turn=there)
+    if config.attention != "dot":
+        yield from _layer("keys", sentences * source, size, inner)
+    if additive:
+        yield from _layer("query", sentences, config.hidden, inner, target, net=DECODER)
+        yield Product("energies: forward", sentences * source, inner, 1, target, turn=there)
+        yield Product("energies: weight gradient", 1, sentences * source, inner, target, turn=back)
+    else:
+        yield Product("energies: forward", 1, inner, source, target, sentences, right_transposed=True, turn=there)
+        yield Product("energies: gradient of the keys", source, target, inner, 1, sentences)
+    if config.attention_span == "local-p":
+        yield from _layer("positions", sentences, config.hidden, config.attention_hidden, target, net=DECODER)
     yield Product("context: forward", 1, source, size, target, sentences, turn=there)
     yield Product("context: gradient of the weights", source, size, 1, target, sentences, turn=back)
-    yield Product("energies: weight gradient", 1, sentences * source, inner, target, turn=back)
     yield Product("energies: gradient of the query", 1, source, inner, target, sentences, turn=back)
     yield Product("context: gradient of the annotations", source, target, size, 1, sentences)
 
 
 def _readout(config: ModelConfig, shape: Shape) -> Iterator[Product]:
-    attends = config.attention == "additive"
-    pre_activations, rank = 2 * config.maxout, config.output_rank
-    yield from _layer("readout of the state", shape.words, config.hidden, pre_activations)
-    yield from _layer("readout of the word", shape.words, config.embedding, pre_activations)
-    rows = shape.words if attends else shape.sentences
-    yield from _layer("readout of the context", rows, annotation_size(config), pre_activations)
+    attends = config.attention != "none"
+    pre_activations, rank, width = 2 * config.maxout, config.output_rank, config.maxout
+    if config.readout == "maxout":
+        yield from _layer("readout of the state", shape.words, config.hidden, pre_activations)
+        yield from _layer("readout of the word", shape.words, config.embedding, pre_activations)
+        rows = shape.words if attends else shape.sentences
+        yield from _layer("readout of the context", rows, annotation_size(config), pre_activations)
+    else:
+        width = config.hidden
     if rank:
-        yield from _layer("output factor", shape.words, config.maxout, rank)
-    yield from _layer("logits", shape.words, rank or config.maxout, config.target_vocabulary_size)
+        yield from _layer("output factor", shape.words, width, rank)
+    yield from _layer("logits", shape.words, rank or width, config.target_vocabulary_size)

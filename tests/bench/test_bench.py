@@ -26,7 +26,7 @@ from bench.products import flops_of, products_of  # noqa: E402
 from bench.recipes import Job, Recipe, recipes  # noqa: E402
 from bench.texts import random_texts  # noqa: E402
 from bench.watch import watch  # noqa: E402
-from bench.workload import Shape, Size, random_workload  # noqa: E402
+from bench.workload import SYSTEM_SIZES, Shape, Size, random_workload  # noqa: E402
 from nmtalign.core.model import TranslationModel  # noqa: E402
 from nmtalign.data.batches import make_batch  # noqa: E402
 
@@ -106,6 +106,24 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
     )
     # The difference: the gradients of the first states, which are not needed, and one update more or less.
     assert counter.get_total_flops() == pytest.approx(flops_of(size.model, shape) + extra, rel=0.03)
+
+
+@pytest.mark.parametrize("name", SYSTEM_SIZES)
+@pytest.mark.parametrize("feeding", [None, "none"])
+def test_operations_of_the_systems_are_those_of_the_model(name, feeding):
+    if feeding and not name.startswith("luong"):
+        pytest.skip("only for systems that feed attentional vectors")
+    size = Size.of(name, 60, input_feeding=feeding, **SMALL)
+    workload = random_workload(size, 3, 25)
+    [batch], [shape] = workload.batches, workload.shapes
+    model = random_model(size.model)
+    with FlopCounterMode(display=False) as counter:
+        model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).objective.backward()
+    # The counter leaves out products into a given output.
+    given = ["logits: input gradient", "query: forward", "energies: gradient of the query", "context: forward"]
+    given += ["attentional vectors: forward"] * (size.model.input_feeding == "attentional")
+    counted = sum(product.flops for product in products_of(size.model, shape) if product.name not in given)
+    assert counter.get_total_flops() == pytest.approx(counted, rel=0.03)
 
 
 def test_the_floor_times_every_product_with_all_its_calls():
@@ -283,7 +301,7 @@ def test_a_budget_keeps_what_was_measured():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["train", "--size", "huge"], "invalid choice"),
+        (["train", "--size", "huge"], "unknown size"),
         (["train", "--batch", "0"], "not a whole number above 0"),
         (["train", "--variants", "theirs"], "unknown variant 'theirs'"),
         (["train", "--size", "tiny", "--length", "1"], "at least 2"),

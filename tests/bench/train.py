@@ -15,12 +15,12 @@ from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, take_turns
 from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
-from bench.workload import Size, Workload, corpus_workload, random_workload
+from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
 from nmtalign.core.devices import keep_memory, use_threads
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MODEL_OPTIONS = (
-    *("cell", "order", "attention", "bidirectional", "hidden", "embedding"),
+    *("cell", "order", "attention", "input_feeding", "bidirectional", "hidden", "embedding"),
     *("attention_hidden", "maxout", "output_rank", "dropout"),
 )
 WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", *MODEL_OPTIONS)
@@ -30,7 +30,9 @@ def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
     use_threads(given["threads"] or 0)
     keep_memory()  # as training does
-    variants, skipped = choose(given["variants"]), given["skip"]
+    skipped = given["skip"]
+    ours = "ours-bf16,ours-fp32" if given["size"] in SYSTEM_SIZES else None  # the naive loop is RNNsearch
+    variants = choose(given["variants"] or ours)
     workload = workload_of(given)
     results: dict[str, Any] = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
     say(f"{in_words(results['machine'])}; {workload.origin}")

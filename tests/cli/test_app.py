@@ -30,7 +30,7 @@ def test_version(nmtalign):
         (["prepp"], 2, "prepp"),
         (["train", "--hiden", "3"], 2, "--hiden"),
         (["train", "--hidden", "many"], 2, "--hidden"),
-        (["train", "--cell", "lstm"], 2, "lstm"),
+        (["train", "--cell", "rnn"], 2, "lstm"),
         (["train", "--config", "absent.toml"], 2, "absent.toml"),
         (["train", "nowhere"], 4, "nowhere: no prepared corpus here"),
         (["info", "nowhere"], 4, "nowhere: no such file or folder"),
@@ -266,7 +266,8 @@ def test_a_name_that_speaks_of_memory_is_no_lack_of_it(corpus):
 )
 def test_too_little_address_space_is_one_line(corpus, command, megabytes):
     result = run_in_shell(command, corpus, limit=f"ulimit -v {megabytes * 1024};")
-    assert (result.returncode, len(result.stderr.splitlines())) == (5, 1), result.stderr
+    lines = [line for line in result.stderr.splitlines() if not line.endswith(b" ...")]  # progress of a busy machine
+    assert (result.returncode, len(lines)) == (5, 1), result.stderr
     if megabytes >= 80:  # less ends Python itself
         assert f"ulimit -v leaves {megabytes:,} MB of address space, and " in result.stderr.decode()
     assert not (corpus / "model").exists()

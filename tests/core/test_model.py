@@ -42,6 +42,57 @@ def test_presets_have_the_papers_parameter_counts(name, changes, count):
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
+# The sizes of the presets of systems: words K, embedding m, hidden n, and l maxout units; n' = n.
+K, M, N, MAXOUT = 30_001, 256, 512, 256
+EMBEDDINGS = 2 * (K * M + M)
+
+
+def lstm(inputs):
+    """Four blocks of weights of the inputs and of the n outputs of the step before, and a bias."""
+    return 4 * N * (inputs + N) + 4 * N
+
+
+def light(inputs):
+    """Three blocks of weights of the inputs, and a bias; no recurrent weight."""
+    return 3 * N * inputs + 3 * N
+
+
+# Layers read m or n numbers; with input feeding the first one of the decoder also reads n, W_c maps 2n to n.
+LUONG_COUNT = EMBEDDINGS + lstm(M) + lstm(N) + lstm(M + N) + lstm(N) + N * N + N * 2 * N + K * N + K
+ADDITIVE = {n: N * N + N * n + N for n in (N, 2 * N)}  # W_a, U_a of annotations of size n, v_a
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "in_changelog"),
+    [
+        ("sutskever", EMBEDDINGS + 2 * (lstm(M) + lstm(N)) + K * N + K, 38_099_761),
+        ("luong-global", LUONG_COUNT, 39_934_769),
+        ("luong-local-m", LUONG_COUNT, 39_934_769),
+        ("luong-local-p", LUONG_COUNT + N * N + N, 40_197_425),  # W_p and v_p
+        # Two directions, whose 2n outputs the second layer reads; the decoder's layers read the context of size n.
+        (
+            "gnmt",
+            EMBEDDINGS + 2 * lstm(M) + lstm(2 * N) + 2 * lstm(N)
+            + lstm(M + N) + 3 * lstm(2 * N) + ADDITIVE[N] + K * N + K,
+            53_839_153,
+        ),
+        # RNNsearch: W_s and b_s, contexts of size 2n for the cell and for the maxout layer.
+        (
+            "light",
+            EMBEDDINGS + 2 * light(M) + light(M + 2 * N) + N * N + N + ADDITIVE[2 * N]
+            + 2 * MAXOUT * (N + M + 2 * N + 1) + K * MAXOUT + K,
+            27_796_017,
+        ),
+    ],
+)  # fmt: skip
+def test_systems_have_the_parameters_of_their_equations(name, count, in_changelog):
+    sizes = {"source_vocabulary_size": K, "target_vocabulary_size": K}
+    config = resolve(ModelConfig, ("preset", preset(name)), ("test", sizes))
+    with torch.device("meta"):
+        model = TranslationModel(config)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count == in_changelog
+
+
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_forward_pass_equals_the_naive_loop(config):
     model = make_model(config)

@@ -66,6 +66,7 @@ VARIANTS += [
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
+LUONG = [SYSTEM_VARIANTS[f"luong-{span}"] for span in ("global", "local-m", "local-p")]
 VARIANTS += [
     *SYSTEM_VARIANTS.values(),
     dataclasses.replace(SYSTEM_VARIANTS["gnmt"], layers=2, attention="dot"),
@@ -74,6 +75,23 @@ VARIANTS += [
     ),
     dataclasses.replace(
         SYSTEM_VARIANTS["luong-global"], layers=3, attention="concat", input_feeding="context", residual=True
+    ),
+    *(dataclasses.replace(config, input_feeding="none", layers=1) for config in LUONG),
+    *(
+        dataclasses.replace(LUONG[0], layers=layers, cell=cell, attention=score, residual=layers > 2)
+        for layers, cell, score in ((1, "lstm", "dot"), (1, "light", "concat"), (3, "cudnn", "general"))
+    ),
+    *(
+        dataclasses.replace(config, layers=layers, attention=score, attention_window=window, residual=layers > 2)
+        for config in LUONG[1:]
+        for layers, score, window in ((1, "concat", 1), (3, "dot", 2), (2, "general", 3))
+    ),
+    *(
+        dataclasses.replace(TINY, attention=score, order=order, attention_span=span, attention_window=2)
+        for score, order, span in (
+            ("additive", "look-generate-update", "local-m"),
+            ("dot", "look-update-generate", "local-p"),
+        )
     ),
 ]
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
@@ -102,15 +120,17 @@ def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYT
 
     The leaves are the annotations and the decoder's parameters.
     """
-    decoder = make_model(config).decoder
+    model = make_model(config)
+    decoder, width = model.decoder, model.encoder.output_size
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    annotations = torch.randn(2, 4, 2 * config.hidden, dtype=torch.float64, requires_grad=True)
+    annotations = torch.randn(2, 4, width, dtype=torch.float64, requires_grad=True)
+    finals = tuple(torch.randn(config.layers, 2, decoder.cell.state_size, dtype=torch.float64))
     words = torch.randn(3, 2, config.embedding, dtype=torch.float64)
-    shapes = (3, 2, config.hidden), (3, 2, 2 * config.hidden), (3, 2, 4)
+    shapes = (3, 2, config.hidden), (3, 2, width), (3, 2, 4)
     shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
     def objective():
-        run = decoder.unroll(decoder.remember(Encoded(annotations, ()), mask, ~mask), words, kept_bytes)
+        run = decoder.unroll(decoder.remember(Encoded(annotations, finals), mask, ~mask), words, kept_bytes)
         found = run.states, run.contexts, run.weights
         return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
 
@@ -134,4 +154,5 @@ def named(config: ModelConfig) -> str:
     if config.architecture == "transformer":
         shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
         return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
-    return kind + sharpness + coverage + fewer + layers
+    local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
+    return kind + sharpness + coverage + fewer + layers + local

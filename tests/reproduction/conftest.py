@@ -12,7 +12,7 @@ from nmtalign.reproduction.experiments import SCALES, Scale
 from nmtalign.reproduction.plan import ReproductionPlan
 from nmtalign.sample.sample_corpus import write_sample
 
-SMALLEST = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}
+SMALLEST = {"embedding": 8, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "dropout": 0.0}
 SEARCH = "\n[translate]\nmax_length_ratio = 1.0\n[score]\nbootstrap = 20\n"
 
 

@@ -1,5 +1,6 @@
 """Systems around the article: which are trained, the one table and the one figure, and what is refused at the start."""
 
+import dataclasses
 import json
 import re
 
@@ -72,7 +73,7 @@ def test_every_system_fits_every_scale_and_has_its_sizes_data_and_search(workspa
 
 
 def test_a_system_brings_its_own_training_settings_and_the_report_names_them(plan, monkeypatch):
-    monkeypatch.setattr(experiments, "_AT_SCALE", {"light": {"learning_rate": 1e-4, "warmup": 7}})
+    monkeypatch.setattr(experiments, "_OWN_TRAINING", {"light": {"learning_rate": 1e-4, "warmup": 7}})
     made = plan(EqualBudget("words", 20_000), systems=SOME)
     assert [made.named(name).training.warmup for name in ("rnnsearch", "light")] == [100, 7]
     assert made.named("light").experiment.what == "cell = light, learning_rate = 0.0001, warmup = 7"
@@ -95,6 +96,13 @@ def test_systems_alone_models_besides_and_mistakes(workspace, monkeypatch):
     monkeypatch.setattr(experiments, "SYSTEMS", {"deep": {"layers": 2}})
     with pytest.raises(UsageError, match=r"^system deep: layers = 2 does not go with .*: the orders of the paper have"):
         names(systems="all")
+
+
+def test_a_system_that_does_not_fit_the_sizes_of_a_scale_is_refused_by_name(workspace):
+    odd = dataclasses.replace(SCALES["tiny"], settings={**SCALES["tiny"].settings, "embedding": 6})
+    request = ReproductionRequest(odd, systems="all")
+    with pytest.raises(UsageError, match=r"^system transformer: scale tiny: embedding = 6 does not go with heads = 4"):
+        make_plan(request, load_workspace(workspace / "nmtalign.toml"))
 
 
 def test_a_prepared_corpus_gives_the_scores_of_its_text(plan, workspace):

@@ -14,6 +14,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search import beam_search as search_module
 from nmtalign.search.hypotheses import Scoring, SearchOptions
 from nmtalign.search.selection import best_continuations
+from nmtalign.settings.presets import SYSTEMS
 
 PENALTIES = [
     {"length_penalty": 0.0},
@@ -26,6 +27,35 @@ PENALTIES = [
     {"coverage_penalty": 0.4},
     {"coverage_penalty": 2.0, "length_penalty": 0.0, "word_penalty": -1.0},
 ]
+
+
+# The systems around the paper, with windows that are narrower than the sentences.
+SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
+
+
+def system(name, **changes):
+    window = {"attention_window": 2} if "local" in name else {}
+    return tables.small_model(**{**SYSTEMS[name], **window, "spread": 1.5, **changes})
+
+
+@pytest.mark.parametrize("name", SYSTEMS_AROUND)
+def test_full_width_is_exhaustive_search_of_every_system(name):
+    scorer, source = tables.scorer_of(system(name)), [2, 3]
+    expected = tables.enumerated(scorer, source, tables.every_translation(3, [2, 3, 4]), Scoring())
+    found = search(scorer, [source], beam=200, n_best=200, allow_unk=False, max_length_ratio=1.0)[0]
+    assert texts(found) == [tokens for _, tokens in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", SYSTEMS_AROUND)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_beam_score_is_forced_score_of_every_system(name, dtype, rounding):
+    check_beam_score(system(name).to(dtype), rounding)
+
+
+@pytest.mark.parametrize("name", SYSTEMS_AROUND)
+def test_batch_composition_changes_nothing_in_any_system(name, rounding):
+    check_batch_composition(system(name, hidden=32, attention_hidden=32), {"beam": 3, "n_best": 3}, rounding)
 
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
@@ -55,7 +85,10 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk):
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
-    model = tables.small_model(order=order, cell=cell, **kind).to(dtype)
+    check_beam_score(tables.small_model(order=order, cell=cell, **kind).to(dtype), rounding)
+
+
+def check_beam_score(model, rounding):
     found = search(tables.scorer_of(model), SENTENCES, beam=4, n_best=3, keep_weights=True)
     for source, hypotheses in zip(SENTENCES, found, strict=True):
         for hypothesis in hypotheses:
@@ -77,17 +110,23 @@ def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
 @pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
 @pytest.mark.parametrize("coverage", ["none", "linguistic"])
 def test_batch_composition_and_order_change_nothing(beam, penalties, coverage, rounding):
-    model = tables.small_model(seed=4, coverage=coverage)
-    scorer = tables.scorer_of(model)
+    options = {"beam": beam, "n_best": min(beam, 3), **penalties}
+    check_batch_composition(tables.small_model(seed=4, coverage=coverage), options, rounding)
+
+
+def check_batch_composition(model, options, rounding):
+    scorer, options = tables.scorer_of(model), {**options, "keep_weights": True}
     error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
-    options = {"beam": beam, "n_best": min(beam, 3), "keep_weights": True, **penalties}
     alone = [search(scorer, [sentence], **options)[0] for sentence in SENTENCES]
     for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):
         together = search(scorer, [SENTENCES[i] for i in order], **options)
         for i, found in zip(order, together, strict=True):
             assert tables.same(found, alone[i], error)
             for one, other in zip(found, alone[i], strict=True):
-                assert one.weights == pytest.approx(other.weights, rel=0, abs=error)
+                if other.weights is None:
+                    assert one.weights is None
+                else:
+                    assert one.weights == pytest.approx(other.weights, rel=0, abs=error)
 
 
 @settings(max_examples=40, deadline=None)

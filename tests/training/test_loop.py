@@ -11,6 +11,7 @@ from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.model_directory import load_model
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
@@ -127,7 +128,13 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
 
 
 @pytest.mark.parametrize(
-    "model", [{"attention": "dot"}, {"attention": "general", "readout_previous_word": False}], ids=str
+    "model",
+    [
+        {"attention": "dot"},
+        {"attention": "general", "readout_previous_word": False},
+        *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
+    ],
+    ids=str,
 )
 def test_other_models_resume_exactly(reversal, tmp_path, model):
     train(reversal, tmp_path / "whole", CONFIG, dropout=0.2, **model)
