@@ -25,7 +25,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +72,7 @@ from nmtalign.tensor_file import (
 )
 from nmtalign.text.direction import TextFit
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary, load_vocabularies
+from nmtalign.text.vocabulary import Vocabulary, load_vocabularies, pair_ids
 from nmtalign.untrusted import parse_json
 from nmtalign.version import __version__
 
@@ -103,6 +103,10 @@ class LoadedModel:
     def target_language(self) -> str:
         """The target language."""
         return str(self.settings["target_language"])
+
+    def ids(self, source: Sequence[str], target: Sequence[str] = ()) -> tuple[list[int], list[int]]:
+        """The ids of the tokens of a pair, as the model reads them (see `pair_ids`)."""
+        return pair_ids((self.source_vocabulary, self.target_vocabulary), source, target, self.model.config.copy)
 
     def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
         """Compares a text that should be in the source language (side 0) or the target language with both."""

@@ -19,7 +19,7 @@ Steps are those of the model's tokens, before pieces are merged to words.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -81,7 +81,7 @@ def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSide:
-    """One side of a pair: the ids of its tokens, its words, and where each word starts (None: each token is a word).
+    """One side of a pair: its tokens and their ids, its words, and where each word starts (None: each token is a word).
 
     `starts` (words + 1,) are places in `ids`; the last one is that of `</s>`, after all ids.
     """
@@ -89,6 +89,7 @@ class ModelSide:
     ids: Sequence[int]
     words: tuple[str, ...]
     starts: NDArray[np.int64] | None
+    tokens: Sequence[str]
 
 
 class SideReader:
@@ -107,10 +108,10 @@ class SideReader:
             return self._of_words(self._spaced(line))
         tokens = self._tokenizer.tokenize(line)
         if not self._in_pieces:
-            return ModelSide(self._encode(tokens), tuple(tokens), None)
+            return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
         words = tuple(self._tokenizer.words(tokens))
-        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]))
+        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]), tokens)
 
     def _of_words(self, words: list[str]) -> ModelSide:
         """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""
@@ -118,7 +119,7 @@ class SideReader:
         parts = [pieces.get(word) or self._found(word) for word in words]
         tokens = [piece for part in parts for piece in part]
         starts = np.cumsum([0, *map(len, parts)])
-        return ModelSide(self._encode(tokens), tuple(words), starts)
+        return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
     def _found(self, word: str) -> Tokens:
         """Returns the pieces of a new word, or the word if the tokeniser leaves nothing (of a control character)."""
@@ -163,7 +164,13 @@ class Aligner:
     def read(self, window: Sequence[tuple[int, Lines]]) -> list[ModelPair]:
         """Tokenises the numbered lines of a window."""
         read_source, read_target, source = self._source.read, self._target.read, 1 if self._turned else 0
-        return [ModelPair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
+        pairs = [ModelPair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
+        return list(map(self._with_copies, pairs)) if self._loaded.model.config.copy else pairs
+
+    def _with_copies(self, pair: ModelPair) -> ModelPair:
+        """The pair with the ids of a copying model, each of which depends on both sides."""
+        source, target = self._loaded.ids(pair.source.tokens, pair.target.tokens)
+        return ModelPair(pair.number, replace(pair.source, ids=source), replace(pair.target, ids=target))
 
     def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
         """Returns the records of a window, in order."""

@@ -59,6 +59,7 @@ class Memory:
     padding: Tensor | None  # (B, Tx), True = padding; None if there is none
     initial: Tensor  # (B, n), the first decoder state; (B, L S) of a stack of layers
     shares: Tensor | None = None  # (B, Tx), what a weight of 1 adds to a word's coverage; None without coverage
+    copies: Tensor | None = None  # (B, Tx), the id that a copying model copies from each place; None without copying
 
     def select(self, sentences: Tensor | slice) -> "Memory":
         """The memory of some of the sentences (indices)."""

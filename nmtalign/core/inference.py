@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import MIN_ROWS, Memory
+from nmtalign.core.copying import known_words, source_parts
 from nmtalign.core.decoder import Advance, Decoder
 from nmtalign.core.functional import wide
 from nmtalign.core.model import TranslationModel
@@ -42,6 +43,7 @@ class Inference:
             self._encoder = self._cast_module(model.encoder)
             self._decoder = self._cast_module(model.decoder)
             self._readout = self._cast_module(model.readout)
+            self._copying = None if model.copying is None else self._cast_module(model.copying)
             self.output_weight = self._readout.output_weight.detach().to(self.dtype)  # it may be that of word vectors
             self.output_bias = model.readout.output_bias.to(wide(self.dtype))
             self._folded = (
@@ -60,9 +62,10 @@ class Inference:
             source = F.pad(source, (0, 0, 0, few))
             source_mask = F.pad(source_mask, (0, 0, 0, few))
             source_mask[count:, 0] = True
+        source, copies = source_parts(source) if self.config.copy else (source, None)
         padding = None if bool(source_mask.all()) else ~source_mask
         embedded = self.model.source_embedding(source).to(self.dtype)
-        memory = self._decoder.remember(self._encoder(embedded, padding), source_mask, padding)
+        memory = replace(self._decoder.remember(self._encoder(embedded, padding), source_mask, padding), copies=copies)
         if self._folded is not None:
             memory = replace(memory, values=F.linear(memory.values, self._folded.context_weight))
         return memory.select(slice(count)) if few else memory
@@ -73,20 +76,24 @@ class Inference:
 
     def step(
         self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[DecoderState, Tensor, Tensor | None]:
-        """One step from the previous words (N,), or None at the first: (state, features (N, r), weights (N, Tx)).
+    ) -> tuple[DecoderState, Tensor, Tensor | None, Tensor | None]:
+        """One step from the previous words (N,), or None at the first.
 
-        N is a multiple of the number of sentences; the rows of one sentence are adjacent. `features` are the inputs of
-        the softmax; weights are None without attention.
+        Returns (state, features (N, r), weights (N, Tx), gate (N,)). N is a multiple of the number of sentences; the
+        rows of one sentence are adjacent. `features` are the inputs of the softmax; weights are None without attention.
+        The gate has the logits of p_gen; None without copying.
         """
+        if previous is not None and self.config.copy:
+            previous = known_words(previous, self.config.target_vocabulary_size)
         if self._folded is not None:
-            advance, features = self._folded.step(self._decoder, memory, state, previous)
+            advance, features, gate = self._folded.step(self._decoder, memory, state, previous)
         else:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
             advance = self._decoder.advance(memory, state, words, first=previous is None)
             features = self._readout.features(advance.hidden, words, advance.context)
-        return advance.state, features, advance.weights
+            gate = None if self._copying is None else self._copying(advance.hidden, words, advance.context)
+        return advance.state, features, advance.weights, gate
 
     def _cast_module(self, module: M) -> M:
         """The module itself where its weights have the dtype already, else a copy in it."""
@@ -96,32 +103,34 @@ class Inference:
 
 
 class FoldedWeights:
-    """The weights of cell and readout of a paper's model, joined: each product serves both."""
+    """The weights of cell, readout and copying of a paper's model, joined: each product serves all of them."""
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
-        cell, readout = model.decoder.cell, model.readout
+        cell, readout, gates = model.decoder.cell, model.readout, [] if model.copying is None else [model.copying]
         if cell.context_weight is None:
             raise ValueError("the decoder's cell has no context")
 
         def cast(weight: Tensor) -> Tensor:
             return weight.detach().to(dtype)
 
-        self._width = len(cell.context_weight)  # columns that belong to the cell; those of the readout follow
-        self.context_weight = cast(torch.cat([cell.context_weight, readout.context_weight]))
-        self._state_weight = cast(readout.state_weight)
+        # The columns that belong to the cell and to the readout; one of the gate may follow.
+        self._width, self._readout_width, self._has_gate = len(cell.context_weight), len(readout.bias), bool(gates)
+        contexts = (gate.context_weight for gate in gates)
+        self.context_weight = cast(torch.cat([cell.context_weight, readout.context_weight, *contexts]))
+        self._state_weight = cast(torch.cat([readout.state_weight, *(gate.state_weight for gate in gates)]))
         self._factor = cast(readout.factor) if readout.factor is not None else None
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
         self._words = WordTable(
             model.target_embedding,
-            cast(torch.cat([cell.input_weight, word_weight])),
-            cast(torch.cat([cell.input_bias(), readout.bias])),
+            cast(torch.cat([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)])),
+            cast(torch.cat([cell.input_bias(), readout.bias, *(gate.bias for gate in gates)])),
         )
 
     def step(
         self, decoder: Decoder, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[Advance, Tensor]:
-        """As `Inference.step`, over a folded memory: (results of the decoder, features (N, r))."""
+    ) -> tuple[Advance, Tensor, Tensor | None]:
+        """As `Inference.step`, over a folded memory: (results of the decoder, features (N, r), gate (N,))."""
         rows = len(state)
         words = self._words.no_word(rows) if previous is None else self._words(previous)
         step = decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
@@ -133,11 +142,11 @@ class FoldedWeights:
         total = F.linear(hidden.to(words.dtype), self._state_weight)
         total += words[:, self._width :]
         total += contexts[:, self._width :]
-        features = maxout(total)
+        features, gate = maxout(total[:, : self._readout_width]), total[:, -1] if self._has_gate else None
         if self._factor is not None:
             features = F.linear(features, self._factor)
         fed = contexts if decoder.update_first and attention is not None else None
-        return Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights), features
+        return Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights), features, gate
 
 
 class WordTable:

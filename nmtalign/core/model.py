@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.attention import Encoded, Memory
 from nmtalign.core.cell_variants import CELLS
+from nmtalign.core.copying import Copying, known_words, source_parts
 from nmtalign.core.decoder import Decoder, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
@@ -143,16 +144,18 @@ class TranslationModel(nn.Module):
         self._share = 0.0 if config.architecture == "transformer" else config.dropout  # its layers drop
         tied, size = config.shared_embeddings, self.encoder.output_size
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
+        self.copying = Copying(config, size) if config.copy else None
         if not self.source_embedding.weight.is_meta:  # a model on the meta device receives its weights later
             initialise(self, config.initialisation)
 
     def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
         """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
+        source, copies = source_parts(source) if self.config.copy else (source, None)
         padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
         embedded = self._dropout(self._embed(self.source_embedding, source, how))
         encoded = self.encoder(embedded, padding)
         encoded = replace(encoded, annotations=self._dropout(encoded.annotations))
-        return self.decoder.remember(encoded, source_mask, padding)
+        return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
 
     def loss(
         self,
@@ -166,11 +169,19 @@ class TranslationModel(nn.Module):
         """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
-        features, targets = self._features(run, target, None if static else target_mask)
+        features, targets, copied = self._features(run, target, None if static else target_mask)
         weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
-        objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights)
-        return Loss(objective, nll, run.weights)
+        if copied is None:
+            objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights)
+            return Loss(objective, nll, run.weights)
+        # The gradient of the mixture with respect to the vocabulary's log-probabilities is the share of the vocabulary.
+        log_probs, shares = self._mixture(features.detach(), targets, copied)
+        nll = -(log_probs if weights is None else log_probs * weights).sum()
+        shares = shares if weights is None else shares * weights
+        targets = known_words(targets, self.config.target_vocabulary_size)
+        objective, generated = linear_cross_entropy(features, *softmax, targets, label_smoothing, shares)
+        return Loss(objective + (1 - label_smoothing) * (nll - generated), nll.detach(), run.weights)
 
     @torch.no_grad()
     def force(
@@ -178,8 +189,11 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, how)
-        features, targets = self._features(run, target, target_mask)
-        tokens = self.readout.token_log_probs(features, targets)
+        features, targets, copied = self._features(run, target, target_mask)
+        if copied is None:
+            tokens = self.readout.token_log_probs(features, targets)
+        else:
+            tokens, _ = self._mixture(features, targets, copied)
         log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
         log_probs[target_mask.t()] = tokens
         return Forced(log_probs.t(), None if run.weights is None else run.weights.transpose(0, 1))
@@ -190,7 +204,8 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """As `force`, but the weights are posteriors given each target word.
 
-        Decoders that are not the paper's have none (`Decoder.has_posterior`): their weights are those of `force`.
+        Decoders that are not the paper's have none (`Decoder.has_posterior`), nor has a copying model, which copies
+        with the weights themselves: their weights are those of `force`.
 
         The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
         y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
@@ -198,7 +213,7 @@ class TranslationModel(nn.Module):
         Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) is log p(y_t | c_t) +
         g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
         """
-        if not self.decoder.has_posterior:
+        if self.config.copy or not self.decoder.has_posterior:
             return self.force(source, source_mask, target, target_mask, how)
         run = self._run(source, source_mask, target, how)
         if run.weights is None:
@@ -218,19 +233,41 @@ class TranslationModel(nn.Module):
     def _run(self, source: Tensor, source_mask: Tensor, target: Tensor, how: Activations) -> DecoderPass:
         """Runs the decoder along the targets (B, Ty)."""
         memory = self.encode(source, source_mask, how)
-        words = self._dropout(self._embed(self.target_embedding, target.t()[:-1], how))
+        previous = target.t()[:-1]
+        if self.config.copy:
+            previous = known_words(previous, self.config.target_vocabulary_size)
+        words = self._dropout(self._embed(self.target_embedding, previous, how))
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
         return self.decoder.unroll(memory, torch.cat([no_word, words]))
 
-    def _features(self, run: DecoderPass, target: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(features (N, r), target words (N,)) of the chosen (B, Ty) words, or of all, ordered by step."""
-        rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t())]
+    def _features(
+        self, run: DecoderPass, target: Tensor, chosen: Tensor | None
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor] | None]:
+        """(features (N, r), targets (N,), `Copying.of`) of the chosen (B, Ty) words, or of all, ordered by step."""
+        copying = () if self.copying is None else self.copying.of(run, target.t())
+        rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t(), *copying)]
         if chosen is not None and not bool(chosen.all()):
             index = chosen.t().flatten().nonzero().squeeze(1)
             rows = [part.index_select(0, index) for part in rows]
-        state, word, context, targets = rows
-        return self.readout.features(state, word, context, self._share if self.training else 0.0), targets
+        state, word, context, targets, *copied = rows
+        return (
+            self.readout.features(state, word, context, self._share if self.training else 0.0),
+            targets,
+            copied or None,
+        )
+
+    def _mixture(self, features: Tensor, targets: Tensor, copied: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """(log-probabilities (N,), shares (N,) of the vocabulary in the probabilities) of a copying model's targets.
+
+        Gradients flow through `copied` only. The vocabulary gives words beyond it the probability 0.
+        """
+        known = known_words(targets, self.config.target_vocabulary_size)
+        with torch.no_grad():
+            vocabulary = self.readout.token_log_probs(features, known).masked_fill(known != targets, -torch.inf)
+        generated = copied[0] + vocabulary
+        log_probs = torch.logaddexp(generated, copied[1])
+        return log_probs, (generated - log_probs).exp().detach()
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
         vectors: Tensor = embedding(words, how.sparse_gradients)

@@ -18,6 +18,7 @@ from nmtalign.core.decoder import Decoder
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.readout import Readout
 from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
 
 Context = Callable[[int, Tensor], Tensor]
 
@@ -29,7 +30,7 @@ def log_probs_and_weights(
 
     `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
     """
-    config, decoder, readout = model.config, model.decoder, model.readout
+    config, decoder = model.config, model.decoder
     if decoder.initial_weight is None or decoder.initial_bias is None:
         return stack_log_probs_and_weights(model, source, target)
     annotations, fixed, finals = annotate(model, source)
@@ -50,8 +51,9 @@ def log_probs_and_weights(
         context = change(step, context)
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
-        log_probs.append(output(readout, config, state[:n], word_vector, context)[word])
-        word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
+        seen = state[:n], word_vector, context
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None))
+        word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
             state = cell_step(decoder.cell, word_vector, state, context)
     return torch.stack(log_probs), torch.stack(weights) if attends else None
@@ -84,9 +86,10 @@ def stack_log_probs_and_weights(
                 weights.append(row)
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
-        log_probs.append(output(model.readout, config, x, word_vector, context)[word])
+        seen = x, word_vector, context
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None))
         fed = x if decoder.feeds_vectors else context
-        word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
+        word_vector = embedded(model, word)
     return torch.stack(log_probs), torch.stack(weights) if weights else None
 
 
@@ -96,7 +99,7 @@ def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tenso
     The last state of a bidirectional layer is that of its backward net.
     """
     config, embedding = model.config, model.source_embedding
-    vectors = [embedding.weight[word] + embedding.bias for word in source]
+    vectors = [embedding.weight[number & WORD_BITS] + embedding.bias for number in source]
     from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
     finals = []
     for layer, cell in enumerate([model.encoder.cell, *model.encoder.upper.cells]):
@@ -203,6 +206,31 @@ def next_coverage(decoder: Decoder, coverage: Tensor, weights: Tensor, annotatio
         return coverage
     products = torch.stack([decoder.coverage.fertility_weight[0] @ annotation for annotation in annotations])
     return coverage + weights / (FERTILITY_LIMIT * sigmoid(products))
+
+
+def embedded(model: TranslationModel, word: int) -> Tensor:
+    """The vector (m,) of a target word; that of `<unk>` for a copied word beyond the vocabulary."""
+    embedding = model.target_embedding
+    return embedding.weight[word if word < len(embedding.weight) else UNK_ID] + embedding.bias
+
+
+def word_log_prob(
+    model: TranslationModel,
+    word: int,
+    given: tuple[Tensor, Tensor, Tensor],
+    source: Sequence[int],
+    weights: Tensor | None,
+) -> Tensor:
+    """log p of a word given (state, previous word's vector, context); See et al. (2017), equations 8 and 9."""
+    log_probs, copying = output(model.readout, model.config, *given), model.copying
+    if copying is None or weights is None:
+        return log_probs[word]
+    state, word_vector, context = given
+    sums = copying.context_weight @ context + copying.state_weight @ state + copying.word_weight @ word_vector
+    p_gen = sigmoid(sums + copying.bias)[0]
+    generated = log_probs[word].exp() if word < len(log_probs) else torch.zeros_like(p_gen)
+    equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
+    return (p_gen * generated + (1 - p_gen) * (weights * equal).sum()).log()
 
 
 def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ Layout of corpus.h5, format 1: a group for each split (train, and optionally dev
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
 have `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train has `line` (int32): the line of each pair in the
 text, counted from 0; its attribute `total` is the number of lines. Files of earlier versions lack it.
+`unknown` (uint32) has the words of the `<unk>` at the places `unknown_at` (int64) of `ids`, for models that copy: their
+ids on the other side, or if unknown there, too, the size of that vocabulary plus a number; equal words have equal ones.
 
 The attribute `content_sha256` has the SHA-256 of each side of each split. It is compared only if the file has no seal
 (nmtalign.hdf5); every id and offset is checked in any case.
@@ -43,6 +45,8 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
     "text": (np.uint8,),
     "text_offsets": (np.int64,),
     "line": (np.int32,),
+    "unknown": (np.uint32,),
+    "unknown_at": (np.int64,),
 }
 
 Array = npt.NDArray[Any]
@@ -53,9 +57,15 @@ class SplitSide:
     """One side of a split, memory-mapped from the file; dev and test have the raw text, too."""
 
     def __init__(
-        self, ids: Array, offsets: Array, text: Array | None = None, text_offsets: Array | None = None
+        self,
+        ids: Array,
+        offsets: Array,
+        text: Array | None = None,
+        text_offsets: Array | None = None,
+        unknown: Array | None = None,
+        unknown_at: Array | None = None,
     ) -> None:
-        self.ids, self.offsets = ids, offsets
+        self.ids, self.offsets, self.unknown, self.unknown_at = ids, offsets, unknown, unknown_at
         self._text, self._text_offsets = text, text_offsets
 
     def __len__(self) -> int:
@@ -93,13 +103,19 @@ class SplitSide:
         if len(self.ids) and self.ids.max() >= size:
             raise ValueError(f"an id of {name} is not in the vocabulary")
 
-    def content_hash(self) -> str:
-        """The SHA-256 of the ids, offsets and text, in little-endian byte order."""
-        digest = hashlib.sha256()
-        for array, first in ((self.ids, 0), (self.offsets, 1), (self._text, 0), (self._text_offsets, 1)):
-            if array is not None:
-                digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
-        return digest.hexdigest()
+    def content_hashes(self) -> dict[str, str]:
+        """The SHA-256 of the ids, offsets and text, and of the unknown words, in little-endian byte order."""
+        found = {"": _sha256((self.ids, 0), (self.offsets, 1), (self._text, 0), (self._text_offsets, 1))}
+        return found if self.unknown is None else found | {"/unknown": _sha256((self.unknown, 0), (self.unknown_at, 0))}
+
+
+def _sha256(*arrays: tuple[Array | None, int]) -> str:
+    """The SHA-256 of arrays, each from a place on."""
+    digest = hashlib.sha256()
+    for array, first in arrays:
+        if array is not None:
+            digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
+    return digest.hexdigest()
 
 
 def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) -> None:
@@ -251,8 +267,9 @@ class Corpus:
             for name, split in splits.items():
                 split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
                 for side, part in zip(SIDES, (split.source, split.target), strict=True):
-                    if not sealed and part.content_hash() != expected[f"{name}/{side}"]:
-                        raise ValueError(f"{name}/{side} does not match its SHA-256: changed since it was written")
+                    for what, found in ({} if sealed else part.content_hashes()).items():
+                        if found != expected[f"{name}/{side}{what}"]:
+                            raise ValueError(f"{name}/{side}{what} does not match its SHA-256: changed since written")
         return corpus
 
 
@@ -308,8 +325,9 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
     def mapped_side(side: str) -> SplitSide:
-        parts = ("ids", "offsets", "text", "text_offsets") if f"{name}/{side}/text" in datasets else ("ids", "offsets")
-        return SplitSide(*(_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts))
+        more = ("text", "text_offsets", "unknown", "unknown_at")
+        parts = "ids", "offsets", *(part for part in more if f"{name}/{side}/{part}" in datasets)
+        return SplitSide(**{part: _mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts})
 
     split = Split(name, mapped_side("source"), mapped_side("target"))
     if (line := datasets.get(f"{name}/line")) is not None:

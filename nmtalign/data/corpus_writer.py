@@ -72,17 +72,23 @@ def write_texts(work: Path, names: Mapping[str, tuple[str, str]], raw: Mapping[s
 
 
 def write_corpus(
-    work: Path, tokenizers: Tokenizers, spools: Mapping[str, PairSpool], tables: Mapping[str, Tables], summary: Summary
+    work: Path,
+    tokenizers: Tokenizers,
+    vocabularies: Vocabularies,
+    spools: Mapping[str, PairSpool],
+    tables: Mapping[str, Tables],
+    summary: Summary,
 ) -> None:
     """Writes corpus.h5, after the files whose hashes it contains."""
-    sizes = summary.source_vocabulary_size, summary.target_vocabulary_size
+    sizes = tuple(map(len, vocabularies))
     content: dict[str, str] = {}
     with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w", userblock_size=USER_BLOCK) as file:
         for name, spool in spools.items():
-            sides = zip(SIDES, spool.sides, tables[name], sizes, strict=True)
-            for side, part, table, size in sides:
+            sides = zip(SIDES, spool.sides, tables[name], spool.elsewhere(vocabularies), sizes, strict=True)
+            for side, part, table, elsewhere, size in sides:
                 group = file.create_group(f"{name}/{side}")
                 content[f"{name}/{side}"] = part.store(group, table, "u2" if size <= 1 << 16 else "u4")
+                content[f"{name}/{side}/unknown"] = part.store_unknown(group, table, elsewhere)
         train = summary.splits["train"]
         spools["train"].store_lines(file["train"], train.pairs - train.dropped.get(NO_TRANSLATION, 0))
         hashes = {name: sha256_of(work / _NEW / name) for name in (*VOCABULARY_FILES, *tokenizers.files())}

@@ -87,6 +87,17 @@ class SideSpool:
             self._store_offsets(group, "text_offsets", "text_lengths", digest)
         return digest.hexdigest()
 
+    def store_unknown(self, group: h5py.Group, table: npt.NDArray[np.uint32], elsewhere: npt.NDArray[np.uint32]) -> str:
+        """Writes for each `<unk>` its place and its word on the other side (see `PairSpool.elsewhere`), as `store`."""
+        digest, unknown = hashlib.sha256(), table == UNK_ID
+        count = int(self.counts[unknown].sum())
+        words = (elsewhere[block[unknown[block]]] for block in self._blocks("ids", np.uint32))
+        _store(group.create_dataset("unknown", (count,), "u4"), words, digest)
+        blocks = enumerate(self._blocks("ids", np.uint32))
+        places = (np.flatnonzero(unknown[block]) + number * _BLOCK for number, block in blocks)
+        _store(group.create_dataset("unknown_at", (count,), "i8"), places, digest)
+        return digest.hexdigest()
+
     def _store_offsets(self, group: h5py.Group, name: str, part: str, digest: Any) -> None:
         dataset = group.create_dataset(name, (self.sentences + 1,), "i8")
         dataset[0] = 0
@@ -129,6 +140,18 @@ class PairSpool:
         self.source, self.target = self.sides = tuple(SideSpool(folder, f"{name}.{side}", with_text) for side in SIDES)
         self._lines_path = folder / f"{name}.line"
         self._lines = self._lines_path.open("wb")
+
+    def elsewhere(self, vocabularies: Sequence[Vocabulary]) -> Iterator[npt.NDArray[np.uint32]]:
+        """For each side (types,): the id of each word on the other side, or the size of that vocabulary plus a number.
+
+        A word that occurs on both sides has the same number on both.
+        """
+        first, second = self.source.index, self.target.index
+        shared = (first.get(word, len(first) + place) for place, word in enumerate(second))
+        numbers = np.arange(len(first)), np.fromiter(shared, np.int64, len(second))
+        for side, number, other in zip(self.sides, numbers, reversed(vocabularies), strict=True):
+            ids = side.table(other)
+            yield np.where(ids == UNK_ID, len(other) + number, ids).astype(np.uint32)
 
     def append_lines(self, lines: Sequence[int]) -> None:
         """Adds the line numbers of pairs, from 0."""

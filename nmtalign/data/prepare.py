@@ -159,7 +159,7 @@ def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple
     job.notify("writing the corpus")
     write_files(job.work, tokenizers, vocabularies, summary)
     write_texts(job.work, names, raw)
-    write_corpus(job.work, tokenizers, spools, tables, summary)
+    write_corpus(job.work, tokenizers, vocabularies, spools, tables, summary)
     return summary
 
 

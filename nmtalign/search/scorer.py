@@ -12,7 +12,10 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from nmtalign.core.attention import select_rows
+from nmtalign.core.copying import CopyColumns, known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
@@ -34,8 +37,9 @@ class Choice:
 class Session(ABC):
     """The steps of one search over a batch of sentences, and the log-probabilities that the latest step gives.
 
-    A step has R rows, the same number for each sentence, and scores U words. The caller asks for the log-probabilities
-    of a few rows at a time.
+    A step has R rows, the same number for each sentence, and scores U words: those of the vocabulary, and the places of
+    the source if a model can copy words of these sentences that the vocabulary lacks. The caller asks for the
+    log-probabilities of a few rows at a time.
     """
 
     device: torch.device
@@ -83,7 +87,7 @@ class Scorer(Protocol):
         """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
 
         With candidates only their words are scored, and the probabilities of each sentence are normalised over the
-        words that it may use.
+        words that it may use. The candidates of a sentence include all words that the model can copy.
         """
 
 
@@ -112,11 +116,16 @@ class _ModelSession(Session):
         self._weight, self._bias = inference.output_weight, inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
+        size, copies = len(self._weight), self._memory.copies
         if candidates is not None:
             words = torch.from_numpy(candidates.words).to(source.device)
             allowed = torch.from_numpy(candidates.allowed).to(source.device)
-            self._weight = self._weight[words]
-            self._bias = self._bias[:, words].masked_fill(~allowed, -torch.inf)
+            known, copies = known_words(words, size), None if copies is None else torch.searchsorted(words, copies)
+            self._weight = self._weight[known]
+            self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
+        elif copies is not None:
+            self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
+        self._copies = None if copies is None else CopyColumns.of(copies)
 
     def step(self, choice: Choice | None) -> None:
         """See `Session`."""
@@ -125,10 +134,13 @@ class _ModelSession(Session):
             if choice.sentences is not None:
                 self._memory = self._memory.select(choice.sentences)
                 self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
+                self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
-        self._state, features, self.weights = self._inference.step(self._memory, self._state, previous)
-        (buffer,) = self._product_buffer.take(1, (len(features), len(self._weight)), features)
-        self._products = torch.mm(features, self._weight.t(), out=buffer)
+        self._state, features, self.weights, self._gate = self._inference.step(self._memory, self._state, previous)
+        (buffer,) = self._product_buffer.take(1, (len(features), self._bias.shape[1]), features)
+        torch.mm(features, self._weight.t(), out=buffer[:, : len(self._weight)])
+        buffer[:, len(self._weight) :] = 0  # places of the source: their bias is -inf
+        self._products = buffer
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,7 +160,12 @@ class _ModelSession(Session):
         # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is the
         # logarithm of the sum.
         torch.log_softmax(logits, -1, out=normalised)
-        return logits, logits[:, :1] - normalised[:, :1]
+        log_sums = logits[:, :1] - normalised[:, :1]
+        if self._copies is None or self._gate is None or self.weights is None:
+            return logits, log_sums
+        sentences = torch.arange(rows.start, rows.stop, device=self.device) * len(self._memory.values)
+        sentences //= len(self._products)
+        return logits, self._copies.mix(logits, log_sums, self._gate[rows], self.weights[rows], sentences)
 
 
 class _ReusedBuffers:

@@ -72,6 +72,7 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
         "attention_layer": "first",
         "readout": "direct",
     },
+    "copy": {"copy": True},
     "light": {"cell": "light"},
     "transformer": {
         "architecture": "transformer",

@@ -111,6 +111,7 @@ class ModelConfig:
     readout_previous_word: bool = setting(
         True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
     )
+    copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
     dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
@@ -124,6 +125,9 @@ class ModelConfig:
             )
         if self.coverage != "none" and self.attention not in ("additive", "concat"):
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
+        if self.copy and (self.attention == "none" or self.attention_span != "global"):
+            rule = "copying needs global attention"
+            raise SettingError(rule, copy=True, attention=self.attention, attention_span=self.attention_span)
         self._check_span()
         if self.reverse_source and self.bidirectional:
             raise SettingError(
@@ -164,7 +168,8 @@ class ModelConfig:
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""
         needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        for name, value in {**needed, "attention_temperature": 1, "attention_span": "global"}.items():
+        others = {"attention_temperature": 1, "attention_span": "global", "copy": False}
+        for name, value in {**needed, **others}.items():
             if getattr(self, name) != value:
                 rule = f"a Transformer needs {name} = {value}"
                 raise SettingError(rule, **{name: getattr(self, name)}, architecture=self.architecture)

@@ -15,6 +15,8 @@ from nmtalign.untrusted import read_regular
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
+COPY_SHIFT = 32  # the lowest bits of a source id are its word, those above are what a copying model copies there
+WORD_BITS = (1 << COPY_SHIFT) - 1
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 
@@ -63,15 +65,22 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.words)} words)"
 
-    def encode(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added."""
-        ids = self._ids
-        return [ids.get(token, UNK_ID) for token in tokens]
+    def encode(self, tokens: Iterable[str], source: Sequence[str] = ()) -> list[int]:
+        """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added.
 
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of ids, including special words."""
-        words = self.words
-        return [words[number] for number in ids]
+        A copying model can also generate the tokens of its source: a token that is not one of K words, and is equal to
+        source[j], gets the id K + j, where j is its first place.
+        """
+        ids = self._ids
+        if not source:
+            return [ids.get(token, UNK_ID) for token in tokens]
+        copies = {token: len(self) + place for place, token in reversed(list(enumerate(source)))}
+        return [ids.get(token) or copies.get(token, UNK_ID) for token in tokens]
+
+    def decode(self, ids: Iterable[int], source: Sequence[str] = ()) -> list[str]:
+        """The words of ids, including special words; an id from K is a token of the source."""
+        words, size = self.words, len(self.words)
+        return [words[number] if number < size else source[number - size] for number in ids]
 
     def save(self, path: Path) -> None:
         """Writes one word per line; the id is the line number minus one."""
@@ -104,6 +113,21 @@ class Vocabulary:
         pairs = counts.items() if isinstance(counts, Mapping) else counts
         ranked = ((-count, word) for word, count in pairs if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
+
+
+def pair_ids(
+    vocabularies: tuple[Vocabulary, Vocabulary], source: Sequence[str], target: Sequence[str] = (), copy: bool = False
+) -> tuple[list[int], list[int]]:
+    """The ids of the tokens of a pair, without `</s>`, as a model reads them.
+
+    A source id of a model that copies is word + (copied << COPY_SHIFT), where `copied` is the id that
+    `target_vocabulary.encode(source, source)` gives: a target word, or a place of the source.
+    """
+    words, others = vocabularies
+    if not copy:
+        return words.encode(source), others.encode(target)
+    both = zip(words.encode(source), others.encode(source, source), strict=True)
+    return [own | there << COPY_SHIFT for own, there in both], others.encode(target, source)
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:

@@ -63,6 +63,8 @@ def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationMod
         return TranslationModel(config)
     if config.attention == "none":
         raise SettingError("only models with attention can agree", agreement=True, attention="none")
+    if config.copy:
+        raise SettingError("models that copy words cannot be trained together", agreement=True, copy=True)
     return BothWays(config)
 
 

@@ -163,7 +163,7 @@ class Trainer:
         train, position, plan = self.setup.pairs, self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", self.setup.guide)
+        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", self.setup.complete)
         for group in cut_groups(train, left, self.config.accumulate):
             self._update(group, batches)
             position.batch += len(group.plan)

@@ -8,7 +8,8 @@ import torch
 
 from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
 from nmtalign.core.model import Activations
-from nmtalign.data.batches import BatchPolicy, Indices, eligible, plan_epoch
+from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
+from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -44,7 +45,12 @@ class TrainingSetup:
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
-        self.guide = self.given.guide
+        self.complete = self.given.guide if not model_config.copy else self._with_copies(CopyIds(corpus, self.pairs))
+
+    def _with_copies(self, copies: CopyIds) -> Callable[[Batch], Batch]:
+        """The change of a batch that adds its guide, if there is one, and the ids of a copying model."""
+        guide = self.given.guide
+        return copies if guide is None else lambda batch: copies(guide(batch))
 
     def found(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""

@@ -9,7 +9,8 @@ import torch
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import DEFAULT, Activations, TranslationModel
-from nmtalign.data.batches import BatchPolicy, Indices, eligible, load_batches, make_source, plan_epoch
+from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
+from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.measuring import bleu, measure
 from nmtalign.scoring.metrics import MetricOptions, Score
@@ -17,6 +18,7 @@ from nmtalign.search.beam_search import beam_search
 from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.text.vocabulary import pair_ids
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position
@@ -76,7 +78,9 @@ def validate(
     model.eval()
     translating = AS_SLOW * min(config.bleu_sentences, len(dev))
     first = len(dev) / (len(dev) + translating)  # share of the loss in the work
-    nll, words, sentences = world.sum(_loss(model, dev, config, world, how, lambda done: progress(first * done)))
+    complete = CopyIds(corpus, dev) if model.config.copy else None
+    own = _loss(model, dev, config, world, how, lambda done: progress(first * done), complete)
+    nll, words, sentences = world.sum(own)
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations, probabilities = translate_greedily(
@@ -93,7 +97,13 @@ def validate(
 
 
 def _loss(
-    model: TranslationModel, dev: Split, config: TrainingConfig, world: World, how: Activations, progress: Progress
+    model: TranslationModel,
+    dev: Split,
+    config: TrainingConfig,
+    world: World,
+    how: Activations,
+    progress: Progress,
+    complete: CopyIds | None,
 ) -> tuple[float, int, int]:
     """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
     nll, words, sentences = 0.0, 0, 0
@@ -101,7 +111,7 @@ def _loss(
     if not len(mine):
         return nll, words, sentences
     policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
-    for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0)):
+    for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0), complete=complete):
         there = batch.to(world.device)
         loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
@@ -128,9 +138,10 @@ def translate_greedily(
     for start in range(0, len(mine), BATCH):
         progress(start / len(mine))
         part = mine[start : start + BATCH]
-        source, mask = make_source([dev.pair(int(index))[0] for index in part])
-        for hypotheses in beam_search(scorer, source.to(world.device), mask.to(world.device), options):
-            words = corpus.target_vocabulary.decode(hypotheses[0].tokens)
+        tokens, ids = zip(*(_source(corpus, dev, int(index), model.config.copy) for index in part), strict=True)
+        source, mask = (each.to(world.device) for each in make_source(ids))
+        for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+            words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
             found.append(corpus.tokenizers.target.detokenize(words))
             means.append(repr(mean_probability(hypotheses[0])))
     texts, probabilities = [""] * count, [1.0] * count
@@ -138,6 +149,14 @@ def translate_greedily(
         for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):
             texts[index], probabilities[index] = text, float(probability)
     return texts, probabilities
+
+
+def _source(corpus: Corpus, dev: Split, index: int, copy: bool) -> tuple[Sequence[str], Ids]:
+    """(tokens, ids) of a source sentence; the ids of a model that does not copy need no tokens."""
+    if not copy:
+        return (), dev.pair(index)[0]
+    tokens = corpus.tokenizers.source.tokenize(dev.source_text(index))
+    return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
 
 
 def judge(

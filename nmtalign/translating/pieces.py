@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +20,7 @@ from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.tokenizer import TextBytes
+from nmtalign.text.vocabulary import COPY_SHIFT, WORD_BITS
 
 _Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
 _ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
@@ -30,7 +31,7 @@ _INSIDE_CHARACTER = re.compile("<[89AB][0-9A-F]>")  # a byte in UTF-8 after the 
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, or a part of it, as it is searched: source ids without `</s>`, and required target words.
+    """A line, or a part of it, as it is searched: source ids without `</s>` (`pair_ids`), and required target words.
 
     `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
     only on these two, the seed and the text. `sentence` is the number of the sentence in its line.
@@ -75,9 +76,13 @@ class PieceDecoder:
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
         source, mask = (part.to(self._device) for part in make_source([piece.source for piece in pieces]))
         required = [(piece.prefix, *piece.phrases) for piece in pieces]
-        candidates = self._candidates.of([piece.source for piece in pieces]) if self._candidates else None
-        if candidates and any(map(any, required)):
-            candidates = candidates.with_words([set(chain(*each)) for each in required])
+        candidates = None
+        if self._candidates:
+            candidates = self._candidates.of([[number & WORD_BITS for number in piece.source] for piece in pieces])
+            copied = [{number >> COPY_SHIFT for number in piece.source} - {0} for piece in pieces]
+            if any(copied) or any(map(any, required)):
+                more = zip(copied, required, strict=True)
+                candidates = candidates.with_words([own.union(*each) for own, each in more])
         prefixes, phrases = [piece.prefix for piece in pieces], [piece.phrases for piece in pieces]
         if not self._draws:
             return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)

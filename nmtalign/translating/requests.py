@@ -10,7 +10,7 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.vocabulary import UNK_ID, WORD_BITS
 from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.pieces import Piece, cut
 from nmtalign.translating.translation import Request
@@ -52,23 +52,23 @@ class RequestReader:
         request = line if isinstance(line, Request) else Request(line)
         prefix = self._target.tokenize(request.prefix) if request.prefix else []
         given = [self._target.tokenize(phrase) for phrase in request.phrases]
-        encode = self._loaded.target_vocabulary.encode
+        encode, copying = self._loaded.target_vocabulary.encode, self._loaded.model.config.copy
         tokens, ids, phrases, pieces = list[str](), list[int](), list[Tokens](), list[Piece]()
         for sentence, text, part in self._parts(request.text):
             required = [*([] if pieces else given), *self._terms(text, [] if pieces else given)]
-            own = self._loaded.source_vocabulary.encode(part)
+            own, copied = self._loaded.ids(part)[0], part if copying else ()
             pieces.append(
                 Piece(
                     tuple(own),
-                    prefix=() if pieces else tuple(encode(prefix)),
-                    phrases=tuple(tuple(encode(phrase)) for phrase in required),
+                    prefix=() if pieces else tuple(encode(prefix, copied)),
+                    phrases=tuple(tuple(encode(phrase, copied)) for phrase in required),
                     number=number,
                     part=len(pieces),
                     sentence=sentence,
                 )
             )
             tokens.extend(part)
-            ids.extend(own)
+            ids.extend(number & WORD_BITS for number in own)
             phrases.extend(required)
         return TokenizedLine(request, tokens, ids, prefix, phrases, pieces)
 

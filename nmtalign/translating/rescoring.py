@@ -18,7 +18,7 @@ from nmtalign.search.scorer import force
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.vocabulary import UNK_ID, WORD_BITS
 from nmtalign.translating.batching import Workers
 from nmtalign.translating.inputs import are_files
 from nmtalign.translating.stream import windows
@@ -51,7 +51,7 @@ class _TokenizedPair:
             target=self.texts[1],
             source_tokens=self.tokens[0],
             target_tokens=self.tokens[1],
-            source_unknown=list(self.source).count(UNK_ID),
+            source_unknown=[number & WORD_BITS for number in self.source].count(UNK_ID),
             target_unknown=list(self.target).count(UNK_ID),
             log_prob=float(log_probs.sum()),
             score=score,
@@ -93,7 +93,7 @@ class _PairScorer:
         self._scoring = search_options(translator.config).scoring
         spaced, tokenizers = SpacedWords(), (loaded.tokenizers.source, loaded.tokenizers.target)
         self._tokenizers = [spaced] * 2 if translator.config.tokenized else tokenizers
-        self._vocabularies = loaded.source_vocabulary, loaded.target_vocabulary
+        self._ids = loaded.ids
         self.limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
 
     def window(self, pairs: Sequence[Pair], workers: Workers) -> Iterator[ScoredPair]:
@@ -106,8 +106,7 @@ class _PairScorer:
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
         source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
-        ids = [words.encode(side) for words, side in zip(self._vocabularies, (source, target), strict=True)]
-        return _TokenizedPair(number, texts, (source, target), *ids)
+        return _TokenizedPair(number, texts, (source, target), *self._ids(source, target))
 
     def _force_all(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
         return in_halves(self._force, batch, _TokenizedPair.too_much)

@@ -278,7 +278,9 @@ class Translator:
         return separator(self.loaded.target_language).join(texts)
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
-        tokens = self.loaded.target_vocabulary.decode(hypothesis.tokens)
+        tokens, left = list[str](), iter(line.tokens)
+        for piece, found in zip(line.pieces, pieces, strict=False):
+            tokens += self.loaded.target_vocabulary.decode(found.tokens, list(islice(left, len(piece.source))))
         ids = list(hypothesis.tokens)
         given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
         for place, words in given:
@@ -328,6 +330,8 @@ def _changed_settings(config: TranslateConfig) -> dict[str, Any]:
 def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
     first, *others = models
     for other in others:
+        if other.model.config.copy != first.model.config.copy:
+            raise UsageError(f"{other.folder}: either all models of an ensemble can copy words, or none; see --copy")
         for side in ("source_vocabulary", "target_vocabulary"):
             if getattr(other, side) != getattr(first, side):
                 raise UsageError(

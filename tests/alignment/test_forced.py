@@ -40,6 +40,7 @@ def make_loaded(
     attention: str = "additive",
     tokenizers: Tokenizers | None = None,
     vocabularies: Sequence[Vocabulary] = (SOURCE, TARGET),
+    copy: bool = False,
 ) -> Any:
     torch.manual_seed(2)
     config = ModelConfig(
@@ -51,6 +52,7 @@ def make_loaded(
         maxout=6,
         output_rank=0,
         attention=attention,
+        copy=copy,
         initialisation="xavier",
     )
     model = TranslationModel(config).eval()
@@ -83,6 +85,17 @@ def test_records_come_in_order_with_the_words_of_the_text() -> None:
         np.testing.assert_allclose(record.weights.sum(axis=1), 0 if record.empty() else 1, atol=1e-6)
 
 
+def test_words_that_a_model_copies_count_in_the_alignment() -> None:
+    """An unknown word of the target that is also in the source is more probable than another unknown word."""
+    loaded = make_loaded(copy=True)
+    with torch.no_grad():
+        loaded.model.copying.bias -= 20  # it copies every word
+    pair, other = align([loaded], [("the heron sees", "heron"), ("the heron sees", "crow")], AlignConfig())
+    assert pair.target == ("heron",)
+    assert float(np.exp(pair.token_log_probs[0])) == pytest.approx(float(pair.weights[0, 1]), rel=1e-4)
+    assert other.token_log_probs[0] < pair.token_log_probs[0] - 5
+
+
 def test_batches_and_windows_change_nothing(rounding: Any) -> None:
     loaded = make_loaded()
     pairs = [*PAIRS, ("the fox " * 60, "le renard voit " * 40), *PAIRS * 7]  # more than one window of 20 batches
@@ -96,11 +109,12 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
             assert left.sentence_id == right.sentence_id
 
 
-def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copy", [False, True])
+def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path, copy: bool) -> None:
     for name, side in (("in.en", 0), ("out.fr", 1)):
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
     (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
-    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
+    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded(copy=copy)]
     config = AlignConfig(weights="float32")
 
     def write(**options: Any) -> AlignmentSummary:

@@ -99,12 +99,12 @@ def test_operations_of_a_search_are_those_that_nmtalign_does(cell, order, attent
     with torch.inference_mode():
         encoded = inference.encode(source, mask)
         state = inference.start(encoded).select(torch.arange(4).repeat_interleave(beam))
-        state, _, _ = inference.step(encoded, state, None)
+        state, *_ = inference.step(encoded, state, None)
         inference.step(encoded, state, words[: 4 * beam])  # fills the table of word products
         with FlopCounterMode(display=False) as once:
             inference.encode(source, mask)
         with FlopCounterMode(display=False) as step:
-            _, features, _ = inference.step(encoded, state, words[: 4 * beam])
+            _, features, *_ = inference.step(encoded, state, words[: 4 * beam])
             torch.mm(features, inference.output_weight.t())
     counted = once.get_total_flops() + (steps - 1) * step.get_total_flops()
     assert search_flops_of(model.config, SearchShape(4, 25, beam, steps, 60)) == pytest.approx(counted, rel=0.01)

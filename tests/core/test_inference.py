@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from helpers import core_models as models
+from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable
 from nmtalign.core.model import TranslationModel
@@ -20,10 +21,17 @@ def scores(inference: Inference, features: torch.Tensor) -> torch.Tensor:
     return (logits.to(inference.output_bias.dtype) + inference.output_bias).log_softmax(-1)
 
 
+def with_copies(found: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor, copies: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (N, 13) as those of the mixture with copies (B, Tx), word by word."""
+    generated = gate.sigmoid()[:, None] * F.pad(found.exp(), (0, 9))
+    copies = copies.repeat_interleave(len(gate) // len(copies), 0)
+    return generated.scatter_add(1, copies, (1 - gate.sigmoid())[:, None] * weights).log()
+
+
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
     model = make_model(config)
-    batch = make_batch(PAIRS)
+    batch = make_batch(models.pairs_of(config))
     forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
     rows = 3
     inference = Inference(model)
@@ -32,9 +40,12 @@ def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
         state = inference.start(encoded).select(torch.arange(len(PAIRS)).repeat_interleave(rows))
         previous = None
         for step in range(batch.target.shape[1]):
-            state, features, weights = inference.step(encoded, state, previous)
+            state, features, weights, gate = inference.step(encoded, state, previous)
             previous = batch.target[:, step].repeat_interleave(rows)
-            found = scores(inference, features).gather(1, previous[:, None]).view(-1, rows)
+            found = scores(inference, features)
+            if gate is not None:
+                found = with_copies(found, gate, weights, encoded.copies)
+            found = found.gather(1, previous[:, None]).view(-1, rows)
             real = batch.target_mask[:, step]
             for copy in range(rows):
                 torch.testing.assert_close(found[real, copy], forced.log_probs[real, step])
@@ -53,8 +64,8 @@ def test_selected_rows_and_sentences_go_on_alone(config):
         encoded = inference.encode(batch.source, batch.source_mask)
         state, *_ = inference.step(encoded, inference.start(encoded), None)
         words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
-        _, features, weights = inference.step(encoded, state, words)
-        _, alone, alone_weights = inference.step(encoded.select(keep), state.select(keep), words[keep])
+        _, features, weights, _ = inference.step(encoded, state, words)
+        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
     torch.testing.assert_close(features[keep], alone)
     torch.testing.assert_close(weights[keep], alone_weights)
 
@@ -72,10 +83,10 @@ def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone(
 
     with torch.inference_mode():
         memory = inference.encode(long.source, long.source_mask)
-        _, features, weights = step(memory, rows)
+        _, features, weights, _ = step(memory, rows)
         assert weights[:beam].numel() * 64 > 1 << 19
         for sentence in range(3):
-            _, alone, alone_weights = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
+            _, alone, alone_weights, _ = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
             torch.testing.assert_close(features[rows == sentence], alone.expand(beam, -1))
             torch.testing.assert_close(weights[rows == sentence], alone_weights.expand(beam, -1))
 
@@ -91,7 +102,7 @@ def test_bf16_stays_near_float32_and_leaves_the_model_alone():
         with torch.inference_mode():
             encoded = inference.encode(batch.source, batch.source_mask)
             state, *_ = inference.step(encoded, inference.start(encoded), None)
-            state, features, weights = inference.step(encoded, state, torch.tensor([3, 4, 5, 6]))
+            state, features, weights, _ = inference.step(encoded, state, torch.tensor([3, 4, 5, 6]))
         assert features.dtype == dtype
         assert state.hidden.dtype == weights.dtype == torch.float32
         found.append(scores(inference, features))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import core_models as models
 from helpers import naive_transformer
+from torch.nn import functional as F
 
 from nmtalign.core import reference
 from nmtalign.core.attention import KEPT_BYTES
@@ -32,6 +33,7 @@ PAIRS, TINY, VARIANTS, make_model, named = (
         ("rnnencdec-50", {}, 72_487_101),
         ("rnnencdec-30", {}, 72_487_101),
         ("rnnsearch-50", {"output_rank": 0}, 80_438_981),
+        ("rnnsearch-50", {"copy": True}, 84_349_101 + 2000 + 1000 + 620 + 1),  # p_gen: context, state, word, bias
     ],
 )
 def test_presets_have_the_papers_parameter_counts(name, changes, count):
@@ -95,10 +97,10 @@ def test_systems_have_the_parameters_of_their_equations(name, count, in_changelo
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_forward_pass_equals_the_naive_loop(config):
-    model = make_model(config)
-    batch = make_batch(PAIRS)
+    model, pairs = make_model(config), models.pairs_of(config)
+    batch = make_batch(pairs)
     forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    for row, (source, target) in enumerate(PAIRS):
+    for row, (source, target) in enumerate(pairs):
         expected, weights = naive_transformer.log_probs_and_weights(model, [*source, 0], [*target, 0])
         length = len(target) + 1
         torch.testing.assert_close(forced.log_probs[row, :length], expected, rtol=1e-10, atol=1e-10)
@@ -115,10 +117,11 @@ def test_gradients_by_finite_differences(config, static):
     """Each parameter's gradient along a random direction, against central differences of the loss."""
     model = make_model(config)
     how = Activations(static_shapes=static)
-    batch = make_batch(PAIRS[:3])
+    batch = make_batch(models.pairs_of(config)[:3])
+    smoothing = 0.0 if config.copy else 0.1  # test_label_smoothing_of_a_copying_model has the gradients of both
 
     def objective():
-        return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, 0.1, how).objective
+        return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, smoothing, how).objective
 
     objective().backward()
     for name, parameter in model.named_parameters():
@@ -133,18 +136,18 @@ def test_gradients_by_finite_differences(config, static):
         assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
 
 
-@pytest.mark.parametrize("config", VARIANTS[::3], ids=named)
+@pytest.mark.parametrize("config", [*VARIANTS[::3], models.SYSTEM_VARIANTS["copy"]], ids=named)
 def test_padding_batches_and_order_change_no_score(config):
-    model = make_model(config, torch.float32)
-    together = make_batch(PAIRS)
+    model, pairs = make_model(config, torch.float32), models.pairs_of(config)
+    together = make_batch(pairs)
     all_scores = model.force(together.source, together.source_mask, together.target, together.target_mask).log_probs
-    shuffled = make_batch(PAIRS[::-1])
+    shuffled = make_batch(pairs[::-1])
     turned = model.force(shuffled.source, shuffled.source_mask, shuffled.target, shuffled.target_mask).log_probs
-    for row, pair in enumerate(PAIRS):
+    for row, pair in enumerate(pairs):
         alone = make_batch([pair])
         score = model.force(alone.source, alone.source_mask, alone.target, alone.target_mask).log_probs.sum()
         assert abs(score - all_scores[row].sum()) < 1e-5
-        assert abs(score - turned[len(PAIRS) - 1 - row].sum()) < 1e-5
+        assert abs(score - turned[len(pairs) - 1 - row].sum()) < 1e-5
 
 
 def test_weights_sum_to_one_and_padding_gets_exactly_zero():
@@ -180,10 +183,11 @@ def test_without_attention_every_step_has_the_same_context():
     assert model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights is None
 
 
-def test_bf16_stays_near_float32_and_keeps_float32_parameters():
-    config = dataclasses.replace(TINY, hidden=32, embedding=16, maxout=16, attention_hidden=32)
+@pytest.mark.parametrize("copy", [False, True])
+def test_bf16_stays_near_float32_and_keeps_float32_parameters(copy):
+    config = dataclasses.replace(TINY, hidden=32, embedding=16, maxout=16, attention_hidden=32, copy=copy)
     model = make_model(config, torch.float32)
-    batch = make_batch(PAIRS)
+    batch = make_batch(models.pairs_of(config))
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
     exact = model.loss(*arguments)
     exact.objective.backward()
@@ -209,3 +213,24 @@ def test_dropout_is_on_in_training_alone():
     assert model.loss(*arguments).nll != model.loss(*arguments).nll
     model.eval()
     assert model.loss(*arguments).nll == model.loss(*arguments).nll
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_label_smoothing_of_a_copying_model(static):
+    """The smoothing of a word has the weight of the vocabulary's share in its probability, a constant."""
+    model, batch = make_model(models.SYSTEM_VARIANTS["copy"]), make_batch(models.COPYING_PAIRS)
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    found = model.loss(*arguments, 0.3, Activations(static_shapes=static))
+    run = model._run(*arguments[:3], Activations())
+    features, targets, (generated, copied) = model._features(run, batch.target, batch.target_mask)
+    vocabulary = F.linear(features, model.readout.output_weight, model.readout.output_bias).log_softmax(-1)
+    known, beyond = targets.where(targets < 13, torch.tensor(1)), targets >= 13
+    generated = generated + vocabulary.gather(1, known[:, None])[:, 0].masked_fill(beyond, -torch.inf)
+    log_probs = torch.logaddexp(generated, copied)
+    share = (generated - log_probs).exp().detach()
+    assert 0 < share[~beyond].min() < share.max() < 1 + 1e-12
+    objective = -(0.7 * log_probs + 0.3 * share * vocabulary.mean(-1)).sum()
+    torch.testing.assert_close(found.objective, objective)
+    torch.testing.assert_close(found.nll, -log_probs.sum())
+    expected = torch.autograd.grad(objective, list(model.parameters()))
+    torch.testing.assert_close(torch.autograd.grad(found.objective, list(model.parameters())), expected)

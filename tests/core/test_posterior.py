@@ -11,7 +11,9 @@ from nmtalign.core.model import Activations
 from nmtalign.data.batches import make_batch
 from nmtalign.text.vocabulary import EOS_ID
 
-ATTENDING = [config for config in models.VARIANTS if models.make_model(config).decoder.has_posterior]
+ATTENDING = [
+    config for config in models.VARIANTS if models.make_model(config).decoder.has_posterior and not config.copy
+]
 
 
 def test_a_stack_of_layers_has_no_posterior_and_gives_its_weights():

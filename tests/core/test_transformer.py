@@ -125,9 +125,9 @@ def test_a_state_can_be_selected_twice_and_advanced_twice():
         state, *_ = inference.step(memory, inference.start(memory), None)
         once, words = state.select(torch.tensor([3, 2, 1, 0])).select(torch.tensor([3, 2, 1, 0])), torch.arange(4)
         assert len(once) == 4
-        _, expected, _ = inference.step(memory, state, words)
-        _, other, _ = inference.step(memory, state, words.flip(0))
-        _, again, _ = inference.step(memory, once, words)
+        _, expected, *_ = inference.step(memory, state, words)
+        _, other, *_ = inference.step(memory, state, words.flip(0))
+        _, again, *_ = inference.step(memory, once, words)
     assert torch.equal(again, expected)
     assert not torch.equal(other, expected)
 

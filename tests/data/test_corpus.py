@@ -71,8 +71,8 @@ def test_layout(folder: Path) -> None:
         assert file.attrs["format"] == "nmtalign corpus"
         assert file.attrs["format_version"] == 1
         assert sorted(file) == ["dev", "train"]
-        assert sorted(file["train/source"]) == ["ids", "offsets"]
-        assert sorted(file["dev/target"]) == ["ids", "offsets", "text", "text_offsets"]
+        assert sorted(file["train/source"]) == ["ids", "offsets", "unknown", "unknown_at"]
+        assert sorted(file["dev/target"]) == ["ids", "offsets", "text", "text_offsets", "unknown", "unknown_at"]
         for name, dtype in (("ids", "uint16"), ("offsets", "int64")):
             dataset = file[f"train/target/{name}"]
             assert dataset.dtype == np.dtype(dtype)

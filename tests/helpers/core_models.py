@@ -94,6 +94,11 @@ VARIANTS += [
         )
     ),
 ]
+VARIANTS += [
+    dataclasses.replace(SYSTEM_VARIANTS["luong-global"], copy=True),
+    dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
+    dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
+]
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
 VARIANTS += [
     dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
@@ -103,6 +108,17 @@ VARIANTS += [
     ),
 ]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
+# For a copying model: a source id also has the target word that is copied, or a place of the source (from 13).
+COPYING_PAIRS = [
+    ([3 | 13 << 32, 4 | 5 << 32, 1 | 15 << 32, 6 | 5 << 32, 1 | 15 << 32], [15, 5, 13, 2, 1, 15]),
+    ([7 | 13 << 32], [5, 13, 7, 8]),
+    ([2 | 3 << 32] * 3, [3, 12]),
+    ([1 | 13 << 32, 9, 9 | 15 << 32], [1, 1, 15]),
+]
+
+
+def pairs_of(config: ModelConfig) -> list[tuple[list[int], list[int]]]:
+    return COPYING_PAIRS if config.copy else PAIRS
 
 
 def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
@@ -155,4 +171,4 @@ def named(config: ModelConfig) -> str:
         shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
         return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
     local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
-    return kind + sharpness + coverage + fewer + layers + local
+    return kind + sharpness + coverage + fewer + layers + local + "-copy" * config.copy

@@ -16,6 +16,11 @@ from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
+# The same for a copying model: from each place a target word is copied, or a place of the source (from 5).
+COPYING = [
+    [number | copied << 32 for number, copied in zip(words, copies, strict=True)]
+    for words, copies in zip(SENTENCES, ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True)
+]
 _SCORING = ("length_penalty", "word_penalty", "coverage_penalty")
 
 
@@ -117,6 +122,10 @@ def small_model(seed=0, attention="additive", spread=3.0, **changes):
         for weight in model.parameters():
             weight.mul_(spread).add_(torch.randn_like(weight) * 0.1)  # so that hypotheses differ
     return model
+
+
+def sentences_of(model):
+    return COPYING if model.config.copy else SENTENCES
 
 
 def scorer_of(model, dtype=None):

@@ -60,9 +60,11 @@ def test_batch_composition_changes_nothing_in_any_system(name, rounding):
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
 @pytest.mark.parametrize("allow_unk", [False, True])
-def test_full_width_is_exhaustive_search(penalties, allow_unk):
-    scorer, source = tables.scorer_of(tables.small_model()), [2, 3]
-    words = [1, 2, 3, 4] if allow_unk else [2, 3, 4]
+@pytest.mark.parametrize("copy", [False, True])
+def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
+    model = tables.small_model(copy=copy)
+    scorer, source = tables.scorer_of(model), tables.sentences_of(model)[0]
+    words = [*([1] if allow_unk else []), 2, 3, 4, *([5] if copy else [])]
     expected = tables.enumerated(scorer, source, tables.every_translation(3, words), Scoring(**penalties))
     found = search(scorer, [source], beam=200, n_best=200, allow_unk=allow_unk, max_length_ratio=1.0, **penalties)[0]
     assert texts(found) == [tokens for _, tokens in expected]
@@ -79,6 +81,8 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk):
         # Bilinear energies of these weights are so large that a softmax of float32 would show its roundings.
         {"attention": "general", "attention_temperature": 5.0, "readout_previous_word": False},
         {"attention": "none", "bidirectional": False, "reverse_source": True},
+        {"copy": True},
+        {"copy": True, "attention": "dot", "coverage": "none", "output_rank": 3},
     ],
 )
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
@@ -89,8 +93,10 @@ def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
 
 
 def check_beam_score(model, rounding):
-    found = search(tables.scorer_of(model), SENTENCES, beam=4, n_best=3, keep_weights=True)
-    for source, hypotheses in zip(SENTENCES, found, strict=True):
+    sentences = tables.sentences_of(model)
+    found = search(tables.scorer_of(model), sentences, beam=4, n_best=3, keep_weights=True)
+    assert any(number >= WORDS for own in found for each in own for number in each.tokens) == model.config.copy
+    for source, hypotheses in zip(sentences, found, strict=True):
         for hypothesis in hypotheses:
             log_probs, weights = tables.forced(model, source, hypothesis.tokens)
             error = rounding.of_steps(model, len(source) + 1 + len(log_probs))
@@ -108,18 +114,18 @@ def check_beam_score(model, rounding):
 
 @pytest.mark.parametrize("beam", [1, 3, 12])
 @pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
-@pytest.mark.parametrize("coverage", ["none", "linguistic"])
-def test_batch_composition_and_order_change_nothing(beam, penalties, coverage, rounding):
+@pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
+def test_batch_composition_and_order_change_nothing(beam, penalties, kind, rounding):
     options = {"beam": beam, "n_best": min(beam, 3), **penalties}
-    check_batch_composition(tables.small_model(seed=4, coverage=coverage), options, rounding)
+    check_batch_composition(tables.small_model(seed=4, **kind), options, rounding)
 
 
 def check_batch_composition(model, options, rounding):
-    scorer, options = tables.scorer_of(model), {**options, "keep_weights": True}
+    scorer, sentences, options = tables.scorer_of(model), tables.sentences_of(model), {**options, "keep_weights": True}
     error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
-    alone = [search(scorer, [sentence], **options)[0] for sentence in SENTENCES]
+    alone = [search(scorer, [sentence], **options)[0] for sentence in sentences]
     for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):
-        together = search(scorer, [SENTENCES[i] for i in order], **options)
+        together = search(scorer, [sentences[i] for i in order], **options)
         for i, found in zip(order, together, strict=True):
             assert tables.same(found, alone[i], error)
             for one, other in zip(found, alone[i], strict=True):

@@ -251,6 +251,16 @@ def test_a_real_model_in_batches():
         assert found[0].weights == pytest.approx(alone[0].weights, abs=1e-5)
 
 
+def test_words_that_are_copied_in_phrases_and_prefixes():
+    scorer, phrases, prefix = tables.scorer_of(tables.small_model(seed=3, copy=True)), ((5, 4),), (3,)
+    source = tables.COPYING[0]
+    rest = [prefix + words for words in tables.every_translation(5, [2, 3, 4, 5])]
+    expected = tables.enumerated(scorer, source, [tokens for tokens in rest if holds(tokens, phrases)])
+    found = search(scorer, [source], None, [prefix], [phrases], beam=300, n_best=300, max_length_ratio=2.0)[0]
+    assert texts(found) == [tokens for _, tokens in expected]
+    assert len(found) > 5
+
+
 def test_empty_phrases_are_no_phrases():
     scorer = TableScorer.random(6)
     assert search(scorer, SENTENCES, phrases=[((),)] * 6, beam=3) == search(scorer, SENTENCES, beam=3)

@@ -60,11 +60,12 @@ def test_frequencies_of_whole_translations():
     assert chi_square(counts, expected) < 18.5
 
 
-@pytest.mark.parametrize("coverage", ["none", "linguistic"])
-def test_log_prob_is_the_models_own_whatever_the_temperature(coverage):
-    model = tables.small_model(coverage=coverage)
-    found = drawn(tables.scorer_of(model), SENTENCES, draws=Draws(5, 2.5, 3), keep_weights=True, allow_unk=True)
-    for source, samples in zip(SENTENCES, found, strict=True):
+@pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
+def test_log_prob_is_the_models_own_whatever_the_temperature(kind):
+    model = tables.small_model(**kind)
+    sentences = tables.sentences_of(model)
+    found = drawn(tables.scorer_of(model), sentences, draws=Draws(5, 2.5, 3), keep_weights=True, allow_unk=True)
+    for source, samples in zip(sentences, found, strict=True):
         for hypothesis in samples:
             log_probs, weights = tables.forced(model, source, hypothesis.tokens)
             assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, abs=1e-5)

@@ -59,6 +59,21 @@ def test_an_ensembles_best_is_that_of_enumeration(average):
     assert texts(found) == [tokens for _, tokens in expected]
 
 
+def test_copying_models_together_and_with_candidates():
+    """Each sentence alone, of its own candidates and of the words that it copies, gives the same."""
+    allowed, sentences = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}], tables.COPYING
+    copied = [{number >> 32 for number in sentence} for sentence in sentences]
+    for scorer in (*models(1, copy=True), Ensemble(models(2, copy=True))):
+        for lists in (None, [own | more for own, more in zip(allowed, copied, strict=True)]):
+            candidates = lists and tables.candidates_of(*lists)
+            found = search(scorer, sentences, candidates, beam=4, n_best=2)
+            for place, sentence in enumerate(sentences):
+                own = lists and tables.candidates_of(lists[place])
+                assert tables.same(found[place], search(scorer, [sentence], own, beam=4, n_best=2)[0])
+                expected = tables.walk(scorer, sentence, found[place][0].tokens, own)[0]
+                assert list(found[place][0].token_log_probs) == pytest.approx(expected, abs=1e-5)
+
+
 def test_an_ensemble_in_batches_with_candidates_and_without_attention_in_one():
     together = Ensemble([*models(1), *models(1, attention="none", order="look-update-generate")])
     allowed = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
@@ -81,11 +96,14 @@ def test_no_model_is_no_ensemble():
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("restricted", [False, True])
-def test_probabilities_add_up_to_one(dtype, restricted):
-    scorer = tables.scorer_of(tables.small_model(), dtype)
-    candidates = tables.candidates_of(*[{2}, {3, 4}] * 3) if restricted else None
+@pytest.mark.parametrize("copy", [False, True])
+def test_probabilities_add_up_to_one(dtype, restricted, copy):
+    model = tables.small_model(copy=copy)
+    scorer, sentences = tables.scorer_of(model, dtype), tables.sentences_of(model)
+    allowed = [{2, *(number >> 32 for number in sentence)} for sentence in sentences]
+    candidates = tables.candidates_of(*allowed) if restricted else None
     with torch.inference_mode():
-        session = scorer.start(*tables.make_source(SENTENCES), candidates)
+        session = scorer.start(*tables.make_source(sentences), candidates)
         session.step(None)
         found = session.log_probs(slice(0, 6)).clone()
         assert found.dtype == torch.float32

@@ -7,7 +7,7 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import resolve, seconds
-from nmtalign.settings.presets import PRESETS, preset, settings_of
+from nmtalign.settings.presets import PRESETS, SYSTEMS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, load_workspace
 
@@ -120,6 +120,9 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
         (ModelConfig, {"coverage": "linguistic", "attention": "none"}),
         (ModelConfig, {"coverage": "linguistic", "attention": "general"}),
         (ModelConfig, {"reverse_source": True}),
+        (ModelConfig, {"copy": True, "attention": "none"}),
+        (ModelConfig, {"copy": True, "attention_span": "local-m"}),
+        (ModelConfig, {**SYSTEMS["transformer"], "copy": True}),
         (TrainingConfig, {"batch_size": 0}),
         (TrainingConfig, {"learning_rate": 0.0}),
         (TrainingConfig, {"learning_rate": float("nan")}),

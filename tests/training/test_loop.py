@@ -3,19 +3,26 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from helpers import trainings
+from sacrebleu.metrics import BLEU
 
 from nmtalign.data.batches import make_batch
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.model_directory import load_model
+from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
 from nmtalign.training.loop import Trainer
+from nmtalign.translating.rescoring import score_pairs
+from nmtalign.translating.translator import Translator
 
 CONFIG, sizes, weights = trainings.CONFIG, trainings.sizes, trainings.weights
 
@@ -141,6 +148,32 @@ def test_other_models_resume_exactly(reversal, tmp_path, model):
     assert not train(reversal, tmp_path / "parts", CONFIG, stop_at=5, dropout=0.2, **model)[-1].complete
     assert train(reversal, tmp_path / "parts", CONFIG, dropout=0.2, **model)[0].resumed
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translations(tmp_path):
+    generator = np.random.default_rng(3)
+    words = [f"w{number}" for number in generator.zipf(1.3, 1200) % 90]
+    lines = [words[start : start + 1 + start % 7] for start in range(0, 1190, 4)]
+    texts = tmp_path / "text.xx", tmp_path / "text.yy"
+    texts[0].write_text("".join(f"{' '.join(line)}\n" for line in lines))
+    texts[1].write_text("".join(f"{' '.join(reversed(line))}\n" for line in lines))
+    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="none", shortlist="9:7"), ("xx", "yy"), dev=texts)
+    corpus, settings = Corpus.open(tmp_path / "data"), {"dropout": 0.2, "copy": True}
+    done = train(corpus, tmp_path / "whole", CONFIG, **settings)
+    assert not train(corpus, tmp_path / "parts", CONFIG, stop_at=5, **settings)[-1].complete
+    assert train(corpus, tmp_path / "parts", CONFIG, **settings)[0].resumed
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    validated = [event for event in done if isinstance(event, Validated)]
+    pairs = [(" ".join(line), " ".join(reversed(line))) for line in lines]
+    translator = Translator.load(tmp_path / "whole", beam=1, tokenized=True, allow_unk=True)
+    scored = list(score_pairs(translator, pairs))
+    loss = -sum(pair.log_prob for pair in scored) / sum(len(pair.token_log_probs) for pair in scored)
+    assert loss == pytest.approx(min(event.loss for event in validated), rel=1e-4)
+    found = [line.text for line in translator.translate(first for first, _ in pairs[:5])]
+    best = min(validated, key=lambda event: event.loss)
+    assert best.bleu == pytest.approx(BLEU().corpus_score(found, [[second for _, second in pairs[:5]]]).score)
+    copied = " ".join(line.text for line in translator.translate(first for first, _ in pairs)).split()
+    assert set(copied) - set(corpus.target_vocabulary.words)
 
 
 def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):

@@ -24,6 +24,7 @@ from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.translating import translator as translator_module
+from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator, search_options
 
@@ -513,6 +514,53 @@ def test_unknown_words_are_copied_or_looked_up(loaded: LoadedModel, tmp_path: Pa
     (tmp_path / "lexicon").write_text("hedgehogs hérissons\n")
     settings = {"replace_unk": True, "lexicon": str(tmp_path / "lexicon")}
     assert set(found_by(loaded, ["hedgehogs"], **settings)[0].text.split()) == {"hérissons"}
+
+
+@pytest.fixture(scope="module")
+def copying() -> LoadedModel:
+    """A model that copies every word from the source."""
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
+    with torch.no_grad():
+        loaded.model.copying.bias -= 30
+    return loaded
+
+
+def test_a_copying_model_has_no_unknown_words(copying: LoadedModel, tmp_path: Path) -> None:
+    lines = ["the hedgehogs", "", "cranes of the hedgehogs of cranes", "a boat"]
+    settings: dict[str, Any] = {"min_length_ratio": 0.9, "word_scores": True}
+    for more in ({}, {"n_best": 3}, {"sample": True, "n_best": 3}, {"max_source_length": 2}, {"allow_unk": True}):
+        for line, found in zip(lines, found_by(copying, lines, **settings, **more), strict=True):
+            for one in found.n_best:
+                assert set(one.tokens) <= set(line.split())
+                assert one.text == " ".join(one.tokens)
+            assert found.source_unknown == sum(word not in WORDS for word in line.split())
+    assert any("hedgehogs" in one.tokens for one in found_by(copying, ["the hedgehogs"], n_best=3)[0].n_best)
+    request = Request("a hedgehogs boat", prefix="hedgehogs a", phrases=("boat hedgehogs",))
+    (found,) = Translator(copying, config()).translate([request])
+    assert found.text.startswith("hedgehogs a")
+    assert "boat hedgehogs" in found.text
+    # A lexicon restricts the words of the vocabulary, not those that are copied.
+    (tmp_path / "lexicon").write_text("the fox 0.5\nfox fox 0.5\n")
+    for found in found_by(copying, lines[:1] * 2 + lines[2:], lexicon=str(tmp_path / "lexicon"), candidates=1):
+        assert set(found.tokens) <= set(found.source_tokens)
+
+
+def test_a_copying_models_translations_are_scored_alike(copying: LoadedModel) -> None:
+    model = copy.deepcopy(copying.model)
+    with torch.no_grad():
+        model.copying.bias += 30  # it copies and generates
+    lines = ["the hedgehogs", "cranes of the hedgehogs of cranes", "a boat", "of"]
+    translator = Translator(replace(copying, model=model), config(beam=4, n_best=4, tokenized=True))
+    found = [(line.source, one) for line in translator.translate(lines) for one in line.n_best]
+    assert {"hedgehogs", "of"} & {token for _, one in found for token in one.tokens}
+    scored = score_pairs(translator, [(source, " ".join(one.tokens)) for source, one in found])
+    for (_, one), pair in zip(found, scored, strict=True):
+        assert pair.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
+
+
+def test_models_that_copy_and_others_are_no_ensemble(copying: LoadedModel, loaded: LoadedModel) -> None:
+    with pytest.raises(UsageError, match="either all models of an ensemble can copy words, or none; see --copy"):
+        Translator([loaded, copying])
 
 
 def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""The pointer-generator (See et al. 2017, equations 8 and 9; Gu et al. 2016): a model that can copy source words.
+
+p(y) = p_gen softmax(y) + (1 - p_gen) * the sum of the weights of the source words that equal y. The ids of a copying
+model are those of `nmtalign.text.vocabulary.pair_ids`: a source id also says what is copied from its place, and a
+target id from K is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmtalign.core.functional import wide
+from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.step import DecoderPass
+from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
+
+_SMALLEST = 1e-30  # of the weights that are copied, before their logarithm is taken
+
+
+def source_parts(source: Tensor) -> tuple[Tensor, Tensor]:
+    """The words (B, Tx) of source ids, and the ids (B, Tx) of what is copied from each place."""
+    return source & WORD_BITS, source >> COPY_SHIFT
+
+
+def known_words(words: Tensor, size: int) -> Tensor:
+    """Word ids with `<unk>` for the ids from `size`, the number of words of the vocabulary."""
+    return words.masked_fill(words >= size, UNK_ID)
+
+
+class Copying(Initialised):
+    """The parameters of p_gen = sigmoid(w_c . context + w_s . state + w_x . previous word + b)."""
+
+    roles: ClassVar[Mapping[str, Role]] = {
+        "context_weight": Role.MATRIX,
+        "state_weight": Role.MATRIX,
+        "word_weight": Role.MATRIX,
+        "bias": Role.BIAS,
+    }
+
+    def __init__(self, config: ModelConfig, context_size: int) -> None:
+        super().__init__()
+        self.context_weight = nn.Parameter(torch.empty(1, context_size))
+        self.state_weight = nn.Parameter(torch.empty(1, config.hidden))
+        self.word_weight = nn.Parameter(torch.empty(1, config.embedding))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
+        """The logit (...) of p_gen, from states (..., n), previous words (..., m) and contexts (..., D)."""
+        dtype = wide(word.dtype)
+        total = F.linear(context.to(dtype), self.context_weight.to(dtype), self.bias.to(dtype))
+        total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
+        return (total + F.linear(word.to(dtype), self.word_weight.to(dtype))).squeeze(-1)
+
+    def of(self, run: DecoderPass, target: Tensor) -> tuple[Tensor, Tensor]:
+        """(log p_gen, log((1 - p_gen) * copied weight)) of target words (Ty, B), with a gradient.
+
+        The second is -inf for a word that cannot be copied.
+        """
+        if run.weights is None or run.memory.copies is None:
+            raise ValueError("a copying model has weights and words to copy")
+        equal = run.memory.copies == target[..., None]
+        mass = (run.weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
+        gate = self(run.states, run.words, run.contexts)
+        return F.logsigmoid(gate), F.logsigmoid(-gate) + mass
+
+
+@dataclass(frozen=True)
+class CopyColumns:
+    """The columns of a search step that belong to the words which B sentences can copy."""
+
+    columns: Tensor  # (B, Tx)
+    first: Tensor  # (B, Tx), the first place that has the same column
+
+    @classmethod
+    def of(cls, columns: Tensor) -> "CopyColumns":
+        """Those of columns (B, Tx)."""
+        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
+
+    def mix(self, logits: Tensor, log_sums: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> Tensor:
+        """Changes logits (N, U) so that logits - (the returned log_sums (N, 1)) are those of the mixture.
+
+        gate (N,) are logits, weights (N, Tx), sentences (N,) the sentence of each row. Without a gradient.
+        """
+        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(logits.dtype)[:, None]
+        mass = torch.zeros_like(weights, dtype=logits.dtype).scatter_add_(1, first, weights.to(logits.dtype))
+        log_sums = log_sums - F.logsigmoid(gate)
+        both = torch.logaddexp(logits.gather(1, columns), mass.log() + F.logsigmoid(-gate) + log_sums)
+        logits.scatter_(1, columns, both.gather(1, first))
+        return log_sums

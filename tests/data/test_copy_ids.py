@@ -1,0 +1,104 @@
+"""The ids of a copying model, from a prepared corpus and from text."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.data import pair_spool
+from nmtalign.data.batches import eligible, load_batches, make_batch
+from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import FormatError
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS, Vocabulary, pair_ids
+
+SPECIALS = ("</s>", "<unk>")
+CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")
+
+
+def paths(folder: Path) -> tuple[Path, Path]:
+    return folder / "text.en", folder / "text.fr"
+
+
+def prepared(folder: Path) -> Corpus:
+    """A corpus of random words, of which each side knows others; train and dev have the same pairs."""
+    generator, lines = np.random.default_rng(4), []
+    for letters in ("abcdefghij", "cdefghijkl"):
+        words = [letters[k] for k in generator.integers(10, size=400)]
+        lines.append([" ".join(words[start : start + 1 + start % 7]) for start in range(0, 390, 10)])
+    for path, side in zip(paths(folder), lines, strict=True):
+        path.write_text("".join(f"{line}\n" for line in side))
+    prepare(paths(folder), folder / "data", CONFIG, ("en", "fr"), dev=paths(folder))
+    return Corpus.open(folder / "data")
+
+
+def test_equal_words_get_equal_ids() -> None:
+    source, target = Vocabulary([*SPECIALS, "the", "in"]), Vocabulary([*SPECIALS, "le", "Paris", "2"])
+    words = ["the", "Zoe", "in", "Paris", "2", "Zoe", "</s>"]
+    own, there = pair_ids(
+        (source, target), words, ["Zoe", "le", "Bob", "in", "Paris", "the", "<unk>", "</s>"], copy=True
+    )
+    assert [number & WORD_BITS for number in own] == source.encode(words)
+    # `Paris` and `2` are words of the target side; every other word is copied from its first place.
+    assert [number >> COPY_SHIFT for number in own] == [5 + 0, 5 + 1, 5 + 2, 3, 4, 5 + 1, 5 + 6]
+    assert there == [5 + 1, 2, UNK_ID, 5 + 2, 3, 5 + 0, UNK_ID, 5 + 6]
+    assert target.decode(there, words) == ["Zoe", "le", "<unk>", "in", "Paris", "the", "<unk>", "</s>"]
+    assert pair_ids((source, target), words, words) == (source.encode(words), target.encode(words))
+
+
+def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_spool, "_BLOCK", 50)
+    corpus = prepared(tmp_path)
+    vocabularies, dev = (corpus.source_vocabulary, corpus.target_vocabulary), corpus.splits["dev"]
+    kinds = [np.unique(dev.source.ids, return_counts=True), np.unique(dev.target.ids, return_counts=True)]
+    assert all(dict(zip(*kind, strict=True))[UNK_ID] > 10 for kind in kinds)
+    for split in corpus.splits.values():
+        chosen = eligible(dev, 0)
+        copied, plan = set[int](), [chosen[::2], chosen[1::2][::-1]]
+        for batch in load_batches(split, plan, complete=CopyIds(corpus, split)):
+            pairs = [(dev.source_text(index).split(), dev.target_text(index).split()) for index in batch.indices]
+            expected = make_batch([pair_ids(vocabularies, *pair, copy=True) for pair in pairs])
+            assert torch.equal(batch.source, expected.source)
+            assert torch.equal(batch.target, expected.target)
+            copied |= set(batch.target.flatten().tolist())
+        assert len([number for number in copied if number >= len(corpus.target_vocabulary)]) > 3
+
+
+def test_other_readers_find_unknown_words_as_before(tmp_path: Path) -> None:
+    corpus = prepared(tmp_path)
+    for batch in load_batches(corpus.splits["train"], [np.arange(20)]):
+        assert int(batch.source.max()) < len(corpus.source_vocabulary)
+        assert int(batch.target.max()) < len(corpus.target_vocabulary)
+
+
+def test_a_corpus_of_an_earlier_version_must_be_prepared_again(tmp_path: Path, edit_hdf5) -> None:
+    corpus = prepared(tmp_path)
+    old = tmp_path / "old"
+    shutil.copytree(corpus.folder, old)
+    with edit_hdf5(old / "corpus.h5") as file:
+        contents = json.loads(file.attrs["content_sha256"])
+        for part in ("train/source", "train/target", "dev/source", "dev/target"):
+            del file[f"{part}/unknown"], file[f"{part}/unknown_at"], contents[f"{part}/unknown"]
+        file.attrs["content_sha256"] = json.dumps(contents, sort_keys=True)
+    found = Corpus.open(old)
+    with pytest.raises(
+        FormatError, match=r"old/corpus\.h5: was prepared by an earlier version.*; run nmtalign prep again"
+    ):
+        CopyIds(found, found.splits["train"])
+    # Preparing the same text again replaces it, without --force.
+    prepare(paths(tmp_path), old, CONFIG, ("en", "fr"), dev=paths(tmp_path))
+    assert Corpus.open(old).hash == corpus.hash
+
+
+@pytest.mark.parametrize("name", ["unknown", "unknown_at"])
+def test_a_damaged_corpus_is_refused(tmp_path: Path, name: str) -> None:
+    corpus = prepared(tmp_path)
+    side = corpus.splits["train"].source
+    setattr(side, name, getattr(side, name)[:-1])
+    with pytest.raises(FormatError, match="damaged"):
+        CopyIds(corpus, corpus.splits["train"])
