@@ -10,6 +10,7 @@ import pytest
 from helpers import command_line
 
 from nmtalign import align
+from nmtalign.text.tokenizer import Tokenizers
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -78,6 +79,21 @@ def test_adapt(shell, workspace, tmp_path, monkeypatch, keep):
     assert [sum(line.startswith(name) for line in output.splitlines()) for name in ("before ", "after ")] == [2, 2]
     assert len((tmp_path / "adapted-train.fr").read_text().splitlines()) == (80 if keep else 40)
     assert (tmp_path / "adapted-slim/best.safetensors").is_file()
+
+
+def test_back_translate(shell, workspace, tmp_path):
+    english, french = ((workspace / f"train.{ending}").read_text().splitlines() for ending in ("en", "fr"))
+    (tmp_path / "mono.fr").write_text("\n".join(["", *french]))  # an empty line, and no line break at the end
+    parts = [workspace / "train", tmp_path / "mono", workspace / "dev", workspace / "test"]
+    output = shell("back-translate.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
+    assert [sum(line.startswith(name) for line in output.splitlines()) for name in ("real ", "both ")] == [1, 1]
+    sources = (tmp_path / "both.en").read_text().splitlines()
+    assert sources[: len(english)] == english
+    assert sources[len(english)] == ""
+    synthetic = (tmp_path / "synthetic.en").read_text().splitlines()
+    assert sources[len(english) + 1 :] == [f"♻ {line}" if line else "" for line in synthetic[1:]]
+    assert (tmp_path / "both.fr").read_text().splitlines() == [*french, "", *french]
+    assert Tokenizers.load(tmp_path / "data-both").source.tokenize(f"♻ {english[0]}")[0] == "▁♻"
 
 
 def test_unknown_words(shell, workspace):
