@@ -97,8 +97,8 @@ def test_selected_rows_continue_as_before(config):
         encoded = inference.encode(batch.source, batch.source_mask)
         state, *_ = inference.step(encoded, inference.start(encoded), None)
         words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
-        _, features, weights = inference.step(encoded, state, words)
-        _, alone, alone_weights = inference.step(encoded.select(keep), state.select(keep), words[keep])
+        _, features, weights, _ = inference.step(encoded, state, words)
+        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
     torch.testing.assert_close(features[keep], alone)
     torch.testing.assert_close(weights[keep], alone_weights)
 
