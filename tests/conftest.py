@@ -127,7 +127,7 @@ def nmtalign(tmp_path):
 def random_model_directory():
     """Makes FOLDER/model with random weights, English words to French words; `adjust` may change the weights."""
 
-    def make(folder: Path, source_words, target_words, adjust, attention="additive", seed=3) -> Path:
+    def make(folder: Path, source_words, target_words, adjust, attention="additive", seed=3, copy=False) -> Path:
         corpus = folder / "corpus"
         corpus.mkdir(parents=True)
         for side, words in (("source", source_words), ("target", target_words)):
@@ -143,6 +143,7 @@ def random_model_directory():
             maxout=6,
             output_rank=0,
             attention=attention,
+            copy=copy,
             initialisation="xavier",
         )
         prepared = SimpleNamespace(

@@ -98,6 +98,23 @@ def test_a_copy_in_eight_bits(model, tmp_path):
     assert all(map(torch.equal, *(load_model(tmp_path / n).model.state_dict().values() for n in ("slim", "again"))))
 
 
+def test_a_model_that_copies_words_in_eight_bits(random_model_directory, tmp_path):
+    folder = random_model_directory(tmp_path, WORDS, list(map(str.upper, WORDS)), disturb, copy=True)
+    export_model(folder, tmp_path / "slim", weights="int8")
+    exact, rough = (
+        [
+            one
+            for line in Translator.load(path, beam=3, n_best=3, threads=1).translate(["a Zoe sees"])
+            for one in line.n_best
+        ]
+        for path in (folder, tmp_path / "slim")
+    )
+    assert {"Zoe"} & {token for one in exact for token in one.tokens}
+    assert exact[0].tokens == rough[0].tokens
+    assert exact[0].log_prob == pytest.approx(rough[0].log_prob, rel=0.1)
+    assert exact[0].log_prob != rough[0].log_prob
+
+
 def test_what_exists_is_replaced_only_if_nothing_is_lost(model, tmp_path):
     slim = tmp_path / "slim"
     slim.mkdir()
