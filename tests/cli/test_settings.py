@@ -33,6 +33,7 @@ _STACK = {"order": "update-look-generate", "readout": "direct", "output_rank": 0
 NEEDED: Mapping[str, Mapping[str, Any]] = {
     "candidates": {"lexicon": "lexicon.txt"},
     "reverse_source": {"bidirectional": False},
+    "attention_window": {"attention_span": "local-m"},
     "layers": _STACK,
     "architecture": _STACK,
     "shared_embeddings": {**_STACK, "architecture": "transformer"},
