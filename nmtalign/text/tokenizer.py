@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
@@ -66,16 +67,16 @@ class SpacedWords(WholeWords):
         return " ".join(tokens)
 
 
-class Subwords:
+class Subwords(ABC):
     """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word."""
 
+    @abstractmethod
     def pieces(self) -> Sequence[str]:
         """All tokens of the tokeniser, without the unknown one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text."""
-        raise NotImplementedError
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """A token that starts with "▁" starts a word, and so does the first token."""

@@ -58,16 +58,7 @@ def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
 
 @pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, order="look-update-generate")], ids=named)
 def test_selected_rows_and_sentences_go_on_alone(config):
-    batch = make_batch(PAIRS)
-    inference = Inference(make_model(config))
-    with torch.inference_mode():
-        encoded = inference.encode(batch.source, batch.source_mask)
-        state, *_ = inference.step(encoded, inference.start(encoded), None)
-        words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
-        _, features, weights, _ = inference.step(encoded, state, words)
-        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
-    torch.testing.assert_close(features[keep], alone)
-    torch.testing.assert_close(weights[keep], alone_weights)
+    models.check_selected_rows(config)
 
 
 def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone():

@@ -6,7 +6,6 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.core.inference import Inference
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.definition import SettingError
@@ -39,17 +38,7 @@ def test_dropout_between_fed_layers_has_the_gradient_of_its_own_mask():
         torch.manual_seed(5)
         return model.loss(*arguments()).objective
 
-    objective().backward()
-    for name, parameter in model.decoder.named_parameters():
-        direction, step = torch.randn_like(parameter), 1e-6
-        with torch.no_grad():
-            parameter.add_(direction, alpha=step)
-            above = objective()
-            parameter.add_(direction, alpha=-2 * step)
-            below = objective()
-            parameter.add_(direction, alpha=step)
-        expected = float((above - below) / (2 * step))
-        assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+    models.check_gradients(model.decoder, objective)
 
 
 def test_local_m_attends_around_the_number_of_the_target_word():
@@ -91,16 +80,7 @@ def test_bf16_stays_near_float32(config):
 
 @pytest.mark.parametrize("config", LUONG, ids=named)
 def test_selected_rows_continue_as_before(config):
-    batch = make_batch(PAIRS)
-    inference = Inference(make_model(dataclasses.replace(config, **SMALL)))
-    with torch.inference_mode():
-        encoded = inference.encode(batch.source, batch.source_mask)
-        state, *_ = inference.step(encoded, inference.start(encoded), None)
-        words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
-        _, features, weights, _ = inference.step(encoded, state, words)
-        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
-    torch.testing.assert_close(features[keep], alone)
-    torch.testing.assert_close(weights[keep], alone_weights)
+    models.check_selected_rows(dataclasses.replace(config, **SMALL))
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,7 @@ def test_gradients_by_finite_differences(config, static):
     def objective():
         return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, smoothing, how).objective
 
-    objective().backward()
-    for name, parameter in model.named_parameters():
-        direction, step = torch.randn_like(parameter), 1e-6
-        with torch.no_grad():
-            parameter.add_(direction, alpha=step)
-            above = objective()
-            parameter.add_(direction, alpha=-2 * step)
-            below = objective()
-            parameter.add_(direction, alpha=step)
-        expected = float((above - below) / (2 * step))
-        assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+    models.check_gradients(model, objective)
 
 
 @pytest.mark.parametrize("config", [*VARIANTS[::3], models.SYSTEM_VARIANTS["copy"]], ids=named)

@@ -2,12 +2,16 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from nmtalign.core.attention import KEPT_BYTES, Encoded
+from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -129,6 +133,41 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
             if parameter.dim() < 3 and not parameter.abs().sum():
                 parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
     return model
+
+
+def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) -> None:
+    """Each parameter's gradient along a random direction, against central differences of the objective."""
+    objective().backward()
+    for name, parameter in module.named_parameters():
+        direction, step = torch.randn_like(parameter), 1e-6
+        with torch.no_grad():
+            parameter.add_(direction, alpha=step)
+            above = objective()
+            parameter.add_(direction, alpha=-2 * step)
+            below = objective()
+            parameter.add_(direction, alpha=step)
+        expected = float((above - below) / (2 * step))
+        assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+
+
+def check_selected_rows(config: ModelConfig) -> None:
+    """Rows of a search that are selected continue as they would among the others."""
+    batch = make_batch(PAIRS)
+    inference = Inference(make_model(config))
+    with torch.inference_mode():
+        encoded = inference.encode(batch.source, batch.source_mask)
+        state, *_ = inference.step(encoded, inference.start(encoded), None)
+        words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
+        _, features, weights, _ = inference.step(encoded, state, words)
+        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
+    torch.testing.assert_close(features[keep], alone)
+    torch.testing.assert_close(weights[keep], alone_weights)
+
+
+def spread(model: TranslationModel) -> None:
+    """Weights that are large enough for sharp attention and different words."""
+    for parameter in model.parameters():
+        parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
 def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYTES) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.servers import serving
 
 SOURCE = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
@@ -36,3 +37,10 @@ def french(tmp_path_factory, random_model_directory) -> Path:
 def blind(tmp_path_factory, random_model_directory) -> Path:
     """A random model without attention."""
     return random_model_directory(tmp_path_factory.mktemp("blind"), SOURCE, TARGET, disturb, "none")
+
+
+@pytest.fixture(scope="module")
+def client(english, french):
+    """A client of a server with both models."""
+    with serving(english, french) as found:
+        yield found

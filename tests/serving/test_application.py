@@ -30,12 +30,6 @@ FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture(scope="module")
-def client(english, french):
-    with serving(english, french) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def translate(english, tmp_path_factory):
     """The lines that `nmtalign translate` prints."""
     folder = tmp_path_factory.mktemp("expected")

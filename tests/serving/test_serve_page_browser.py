@@ -16,12 +16,6 @@ HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='h
 
 
 @pytest.fixture(scope="module")
-def client(english, french):
-    with serving(english, french) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def expected(english):
     """The translation of a line, with its weights."""
     return next(Translator.load(english, device="cpu").translate([LINE]))

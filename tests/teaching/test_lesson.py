@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from helpers.core_models import spread
 
 from nmtalign.core import reference
 from nmtalign.core.model import TranslationModel
@@ -25,12 +26,6 @@ ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small"]
 FRENCH = ["la", "voiture", "rouge", "maison", "est", "grande", "une", "petite"]
 LINES = ["the red car is big", "a house", "the small house is red", "a red car is a big car", "the zebra is small"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-
-
-def spread(model):
-    """Weights that are large enough for sharp attention and different words."""
-    for parameter in model.parameters():
-        parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
 @pytest.fixture(scope="module")

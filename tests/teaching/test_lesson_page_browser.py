@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-import torch
 from helpers import browser as driver
+from helpers.core_models import spread
 
 from nmtalign.teaching import lesson_page
 from nmtalign.teaching.lesson import Lesson
@@ -17,11 +17,6 @@ pytestmark = [
 ]
 HOSTILE = "</script><img src=x onerror=\"document.title='hit'\">"
 LINES = ["the red car is big", "a house", f"the {HOSTILE} house", "a red car is a big red car in the big red house"]
-
-
-def spread(model):
-    for parameter in model.parameters():
-        parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
 @pytest.fixture(scope="module")
