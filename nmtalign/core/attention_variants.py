@@ -27,6 +27,7 @@ from nmtalign.core.attention import (
     Attention,
     AttentionInputs,
     AttentionPass,
+    extended,
 )
 from nmtalign.core.functional import one_minus_square, over_steps, sigmoid_, wide
 from nmtalign.core.initialisation import Initialised, Role
@@ -47,8 +48,7 @@ class DotAttentionPass(AttentionPass):
         queries = row.to(self.weights.dtype).view(self.batch, self.rows_each, -1)
         keys = self._wide_keys
         if not self.differentiate:
-            queries = F.pad(queries, (0, 0, 0, max(0, MIN_ROWS - self.rows_each)))
-            keys = F.pad(keys, (0, 0, 0, max(0, MIN_POSITIONS - self.length)))
+            queries, keys = extended(queries, MIN_ROWS), extended(keys, MIN_POSITIONS)
         return torch.bmm(queries, keys.mT)[:, : self.rows_each, : self.length]
 
     def start_backward(self) -> None:
