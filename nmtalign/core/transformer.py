@@ -11,7 +11,7 @@ heads, and d = m / A.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -27,15 +27,18 @@ from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, Enco
 from nmtalign.settings.training_settings import ModelConfig
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, least_rows: int = MIN_ROWS
+) -> tuple[Tensor, Tensor]:
     """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
 
     queries (B, A, R, d), keys and values (B, A, T, d), `hidden` positions as in `hidden_positions`. PyTorch's
     scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16, its gradient takes
-    seven times as long). A softmax over fewer than 16 positions would take ten times as long.
+    seven times as long). A softmax over fewer than 16 positions would take ten times as long. `least_rows` is 1 where R
+    does not depend on other sentences.
     """
     rows, positions = queries.shape[-2], keys.shape[-2]
-    products = extended(queries / math.sqrt(queries.shape[-1]), MIN_ROWS) @ extended(keys, MIN_POSITIONS).mT
+    products = extended(queries / math.sqrt(queries.shape[-1]), least_rows) @ extended(keys, MIN_POSITIONS).mT
     energies = products.to(wide(products.dtype))
     weights = (energies if hidden is None else energies.masked_fill(hidden, -torch.inf)).softmax(-1)[..., :positions]
     return (weights.to(values.dtype) @ values)[..., :rows, :], weights[..., :rows, :]
@@ -176,16 +179,32 @@ class TransformerEncoder(TransformerStack, Encoder):
 
 @dataclass(frozen=True)
 class CachedState(DecoderState):
-    """The keys and values of all positions so far: `hidden` (t, N', A, L, 2, d) for L layers; a step adds its own."""
+    """The keys and values of all positions so far, for L layers: `hidden` (L, 2, N', A, C, d) has room for C positions.
 
+    A step writes its own into the room, where no other state has done so, or into a copy.
+    """
+
+    length: int = 0  # positions so far
+    written: list[int] = field(default_factory=lambda: [0])  # those of all states with this `hidden`
     rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = each its own
 
     def __len__(self) -> int:
-        return self.hidden.shape[1] if self.rows is None else len(self.rows)
+        return self.hidden.shape[2] if self.rows is None else len(self.rows)
 
     def select(self, rows: Tensor) -> "CachedState":
         """The states of some rows (indices), in their order; only the next step copies keys and values."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def with_room(self) -> "CachedState":
+        """The same state with one more position, which only its owner has yet to write."""
+        length, room = self.length, self.hidden.shape[4]
+        if self.rows is None and length < room and self.written[0] == length:
+            self.written[0] += 1
+            return replace(self, length=length + 1)
+        more = 0 if length < room else MIN_POSITIONS
+        copied = self.hidden.clone() if self.rows is None else self.hidden.index_select(2, self.rows)
+        copied = F.pad(copied, (0, 0, 0, more)) if more else copied
+        return CachedState(copied, length=length + 1, written=[length + 1])
 
 
 class TransformerDecoder(TransformerStack, Decoder):
@@ -220,8 +239,8 @@ class TransformerDecoder(TransformerStack, Decoder):
 
     def start(self, memory: Memory) -> CachedState:
         """The state of one row per sentence."""
-        shape = self._heads, len(self.layers), 2, self.output_size // self._heads
-        return CachedState(memory.values.new_empty(0, len(memory.values), *shape))
+        shape = len(self.layers), 2, len(memory.values), self._heads, 0, self.output_size // self._heads
+        return CachedState(memory.values.new_empty(shape))
 
     def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
         """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
@@ -230,24 +249,20 @@ class TransformerDecoder(TransformerStack, Decoder):
         """
         if not isinstance(state, CachedState):
             raise TypeError("the state is not that of a Transformer")
-        position, rows = len(state.hidden), state.rows
-        cache = words.new_empty(position + 1, len(words), *state.hidden.shape[2:])
-        if rows is None:
-            cache[:position] = state.hidden
-        else:
-            torch.index_select(state.hidden, 1, rows, out=cache[:position])
-
-        hidden = hidden_positions(cache.transpose(0, 1))
+        position, state = state.length, state.with_room()
+        cache = state.hidden
+        hidden = torch.arange(cache.shape[4], device=words.device) > position
 
         def attend_self(number: int, parts: Tensor) -> Tensor:
             queries, new = parts.flatten(0, 1).split([1, 2], 1)
-            cache[position, :, :, number] = new.transpose(1, 2)
-            keys, values = cache[:, :, :, number].permute(3, 1, 2, 0, 4)
-            return attend(queries.transpose(1, 2), keys, values, hidden)[0].reshape(len(parts), -1, words.shape[1])
+            cache[number, :, :, :, position] = new.transpose(0, 1)
+            keys, values = cache[number]
+            found, _ = attend(queries.transpose(1, 2), keys, values, hidden, least_rows=1)
+            return found.reshape(len(parts), -1, words.shape[1])
 
         x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
         states, weights = self._run(memory, x, words.dtype, attend_self)
-        return Advance(CachedState(cache), states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
+        return Advance(state, states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
 
     def _run(
         self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
