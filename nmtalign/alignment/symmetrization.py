@@ -10,12 +10,15 @@ exchanged; each source word has at most one.
 | union               | those of either direction                                                                     |
 | grow-diag           | the intersection, then links of the union that touch a link, diagonally too, until none is    |
 |                     | added; each must have a word without a link                                                   |
-| grow-diag-final     | then the other links of forward, then those of backward, that have a word without a link      |
-| grow-diag-final-and | the same, but neither word may have a link                                                    |
+| grow-diag-strict    | the same, but neither word may have a link                                                    |
+| grow-diag-final     | grow-diag, then the other links of forward, then those of backward, that have a word without  |
+|                     | a link                                                                                        |
+| grow-diag-final-and | the same, but neither word of a link that is added after grow-diag may have a link            |
 
 Links are visited by target word, then by source word, including the links added on the way, and the places around a
-link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal. fast_align's atools visits the
-links that could be added by source word instead; where several links compete for the same words, it may choose others.
+link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal, which has no grow-diag-strict:
+this is the grow-diagonal of published tables that were made with lilt/alignment-scripts. Those scripts and fast_align's
+atools visit the links by source word instead; where several links compete for the same words, they may choose others.
 
 Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
 `</s>`, which means NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
@@ -68,7 +71,7 @@ def _by_target(link: Link) -> tuple[int, int]:
 
 
 def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymmetrization) -> set[Link]:
-    """Returns the links of the methods grow-diag, grow-diag-final and grow-diag-final-and."""
+    """Returns the links of the methods whose names begin with grow-diag."""
     links, union = set(forward & backward), forward | backward
     sources, targets = {i for i, _ in links}, {j for _, j in links}  # the words that have a link
 
@@ -90,8 +93,8 @@ def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymme
                 for right, down in _NEIGHBOURS:
                     near = i + right, j + down
                     if near in union and near not in links:
-                        added |= add(near, any)
-    if method != "grow-diag":
+                        added |= add(near, all if method == "grow-diag-strict" else any)
+    if method in ("grow-diag-final", "grow-diag-final-and"):
         for direction in (forward, backward):
             for link in sorted(direction - links, key=_by_target):
                 add(link, all if method == "grow-diag-final-and" else any)

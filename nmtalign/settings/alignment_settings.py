@@ -23,7 +23,9 @@ from nmtalign.settings.definition import (
 
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior"]
-HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+HardSymmetrization = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
+]
 SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
@@ -50,8 +52,8 @@ class AlignConfig:
     drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
     symmetrize: Symmetrization = setting(
         "agreement",
-        "How two directions are combined: intersection, union, grow-diag, grow-diag-final, grow-diag-final-and (of "
-        "links), product, mutual, agreement, bayes-risk (of weights).",
+        "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
+        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
         ALIGNMENT,
         common=True,
         metavar="METHOD",
