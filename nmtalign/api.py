@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import with_first_model
+from nmtalign.model_files import directions_in, with_first_model
 from nmtalign.serving import need_server
 from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig
 from nmtalign.settings.command_settings import ExportConfig, PrepConfig
@@ -174,8 +174,8 @@ def _aligners(
     config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
     from nmtalign.alignment.aligning import load_models
 
-    folders = [models] if isinstance(models, str | Path) else models
-    return load_models(list(map(Path, folders)), config), config
+    folders = directions_in(Path(models)) if isinstance(models, str | Path) else list(map(Path, models))
+    return load_models(folders, config), config
 
 
 def aer(

@@ -115,16 +115,22 @@ def soft_links(
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     - "bayes-risk": minimum Bayes risk for F1, and so for AER if all gold links are sure (see `expected_f1_links`).
     """
-    if method == "bayes-risk":
-        return expected_f1_links(posterior(forward, backward, end))
-    least = threshold or THRESHOLDS[method]
-    if method == "agreement":
-        return links_where(posterior(forward, backward, end) >= least)
+    return _agreed(forward, backward, method, threshold, end)[0]
+
+
+def _agreed(
+    forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float, end: bool
+) -> tuple[list[Link], NDArray[Any]]:
+    """Returns the links of `soft_links` and the probability of each place (Ty, Tx), by which they were chosen."""
+    least = threshold or THRESHOLDS.get(method, 0.0)
+    if method in ("agreement", "bayes-risk"):
+        likely = posterior(forward, backward, end)
+        return (links_where(likely >= least) if method == "agreement" else expected_f1_links(likely)), likely
     both = _product(forward, backward, end)
     chosen = both >= max(least**2, _TINY)
     if method == "mutual":
         chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
-    return links_where(chosen)
+    return links_where(chosen), np.sqrt(both)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
@@ -190,21 +196,22 @@ def join(
 
     The source of `backward` is the target of the pair. The links are symmetrized by `method`, soft methods using
     `threshold`. The weights are the mean of both (`combined`): arithmetic for methods of links, geometric for methods
-    of matrices. Raises InputError if the words differ, ValueError for an unknown method.
+    of matrices. The score of a link is the probability by which a soft method chose it, else its weight. Raises
+    InputError if the words differ, ValueError for an unknown method.
     """
     _check_words(forward, backward)
     if forward.empty():
         return forward
     weights, turned = forward.weights, backward.weights.T
-    links: list[Link]
+    joined = combined(weights, turned, _mean_of(method), forward.end)
     if method in HARD_METHODS:
-        links = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method)
+        links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
     elif method in SOFT_METHODS:
-        links = soft_links(weights, turned, method, threshold, forward.end)
+        links, likely = _agreed(weights, turned, method, threshold, forward.end)
     else:
         raise ValueError(f"unknown method of symmetrization {method!r}")
-    joined = combined(weights, turned, _mean_of(method), forward.end)
-    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links))
+    scores = tuple(float(likely[j, i]) for i, j in links)
+    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links), link_scores=scores)
 
 
 def _mean_of(method: Symmetrization) -> Literal["geometric", "arithmetic"]:

@@ -26,7 +26,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.files import check_other
-from nmtalign.model_files import check_ahead
+from nmtalign.model_files import check_ahead, directions_in
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
@@ -126,9 +126,11 @@ def _folders(
         raise UsageError("--forward and --model are both given: the forward model is one of them; leave out the other")
     if forward and not backward:
         raise UsageError("--forward is one of two directions: give --backward DIR too, or only one model with -m")
-    if "symmetrize" in chosen.typed and not backward:
+    first = forward or model or chosen.workspace.model
+    folders = [first, backward] if backward else directions_in(first)
+    if "symmetrize" in chosen.typed and len(folders) == 1:
         raise UsageError("--symmetrize joins two directions: give --forward DIR and --backward DIR")
-    return [forward or model or chosen.workspace.model, *([backward] if backward else [])]
+    return folders
 
 
 def _texts(

@@ -5,6 +5,7 @@ from typing import Literal
 
 from nmtalign.settings.definition import (
     ALIGNMENT,
+    BUDGET,
     DEVICE_HELP,
     MACHINE,
     MEASURES,
@@ -16,7 +17,9 @@ from nmtalign.settings.definition import (
     Precision,
     SettingError,
     check_settings,
+    seconds,
     section,
+    seed_setting,
     setting,
     threads_setting,
 )
@@ -66,6 +69,34 @@ class AlignConfig:
     tokenized: bool = setting(
         False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
     )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@section("link")
+@dataclass(frozen=True)
+class LinkConfig:
+    """How `link` aligns a bitext (section [link])."""
+
+    max_time: str = setting(
+        "",
+        "Finish in about this time: 20m, 2h.",
+        BUDGET,
+        common=True,
+        form=seconds,
+        metavar="TIME",
+        unset="as long as the corpus needs",
+    )
+    quick: bool = setting(
+        False, "Half of the training, and no second round.", BUDGET, common=True, flags="--quick/--thorough"
+    )
+    tokenized: bool = setting(
+        False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+    )
+    seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE)
+    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    threads: int = threads_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)
