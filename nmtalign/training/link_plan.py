@@ -11,14 +11,15 @@ from nmtalign.settings.presets import preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 PRESET = "small"
-# Subwords per side, by the pairs below which they are chosen; a small text would not teach the model rare pieces.
-_PIECES = ((2_000, 1_000), (10_000, 2_000), (50_000, 4_000), (math.inf, 8_000))
+# (pairs, subwords per side, units of a layer): the sizes for a corpus of fewer pairs. A small text does not teach a
+# model rare pieces, and a small model learns faster. The last sizes are those measured in tests/bench/README.md.
+_SIZES = ((2_000, 1_000, 128), (10_000, 2_000, 128), (30_000, 4_000, 128), (math.inf, 8_000, 256))
 _ALIGNING = 0.5  # the time of aligning all pairs, as a share of the time of a training pass over them
 
 
 def prep_settings(pairs: int) -> PrepConfig:
     """Returns how the texts are prepared."""
-    pieces = next(pieces for most, pieces in _PIECES if pairs < most)
+    pieces = next(pieces for most, pieces, _ in _SIZES if pairs < most)
     return PrepConfig(vocabulary="bpe", size=str(pieces), max_length=100)
 
 
@@ -32,10 +33,16 @@ def passes(words: int, quick: bool = False) -> list[float]:
     return [first / 2] if quick else [first, first / 3]
 
 
-def link_settings(config: LinkConfig, words: int, epochs: float, **more: Any) -> tuple[ModelConfig, TrainingConfig]:
-    """Returns the settings of the models and of one round of their training; `more` are further ones."""
+def link_settings(
+    config: LinkConfig, pairs: int, words: int, epochs: float, **more: Any
+) -> tuple[ModelConfig, TrainingConfig]:
+    """Returns the settings of the models, and of one round of their training with `epochs` passes.
+
+    The corpus has `words` target words; `more` are further settings.
+    """
+    units = next(units for most, _, units in _SIZES if pairs < most)
     values = {
-        **dict.fromkeys(("embedding", "hidden", "attention_hidden", "maxout"), 256),
+        **dict.fromkeys(("embedding", "hidden", "attention_hidden", "maxout"), units),
         "order": "look-generate-update",
         "dropout": 0.1,
         "agreement": True,
@@ -43,6 +50,7 @@ def link_settings(config: LinkConfig, words: int, epochs: float, **more: Any) ->
         "epochs": epochs,
         "max_length": 0,
         "checkpoint_every": "2m",
+        "validate_every": "2m",  # without a dev set, this only saves the weights
         **{name: getattr(config, name) for name in ("seed", "device", "threads")},
         **more,
     }
@@ -63,12 +71,15 @@ class LinkPlan:
     aligning: float | None = None
 
     def limit(self, step: int, spent: float) -> float | None:
-        """Returns the seconds that the training of a step may take after `spent` seconds; None without a limit."""
+        """Returns the seconds that the training of a step may take after `spent` seconds; None without a limit.
+
+        Even where aligning needs most of the time, round 1 trains for a quarter of it.
+        """
         if self.budget is None or self.epoch is None:
             return None
         later = self.rounds[step // 2 - 1 :]
         left = self.budget - spent - len(later) * self._aligning(self.epoch)
-        return max(1.0, left * later[0] / sum(later))
+        return max(1.0, left * later[0] / sum(later), self.budget / 4 * later[0] / self.rounds[0])
 
     def shortened(self, spent: float) -> "LinkPlan":
         """Returns a plan of one round if aligning twice would take more time than is left for the training."""

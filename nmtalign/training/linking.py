@@ -199,7 +199,7 @@ class LinkRun:
         """Plans the rounds; under a time limit it first measures how long a pass takes."""
         plan = LinkPlan(passes(self._words, self.config.quick), self._plan.budget)
         if plan.budget is not None:
-            model, config = link_settings(self.config, self._words, plan.rounds[0])
+            model, config = link_settings(self.config, self._record["pairs"], self._words, plan.rounds[0])
             setup = TrainingSetup(self._corpus, self._work / "none", model, config, World(pick_device(config.device)))
             found = dry_run(setup, PRESET, seconds=min(_MEASURED, plan.budget / 10))
             plan.epoch = found.update_seconds * found.updates_in_epoch
@@ -210,11 +210,14 @@ class LinkRun:
             if links.exists():
                 return
             first = self._work / f"round-{number - 1}"
-            more = {} if number == 1 else {"init_from": str(first), "guided_alignment": f"{first}.links"}
+            more: dict[str, Any] = (
+                {} if number == 1 else {"init_from": str(first), "guided_alignment": f"{first}.links"}
+            )
             limit = self._record["limits"].setdefault(str(number), self._plan.limit(self._step, self._spent()))
             more |= {} if limit is None else {"max_time": f"{limit:.0f}s"}
             self._save()
-            settings = link_settings(self.config, self._words, self._plan.rounds[number - 1], **more)
+            sizes = self._record["pairs"], self._words, self._plan.rounds[number - 1]
+            settings = link_settings(self.config, *sizes, **more)
             self._trainer = trainer = Trainer(self._corpus, folder, PRESET, *settings, self._listen)
             try:
                 if self._stopped is not None:  # while the models were made
