@@ -2,7 +2,8 @@
 
 | format  | a line                                                                                 | counts from |
 |---------|----------------------------------------------------------------------------------------|-------------|
-| Pharaoh | all links of a pair: `i-j` sure, `ipj` or `i?j` only possible; may be empty            | 0           |
+| Pharaoh | all links of a pair: `i-j` sure, `ipj` or `i?j` only possible; may be empty; a column  | 0           |
+|         | of scores after a tab is ignored                                                       |             |
 | NAACL   | one link: `sentence i j [S or P] [confidence]`, as in the NAACL/WPT 2003 shared task   | 1           |
 
 i is the position of a source word, j that of a target word. In the second format a link without S or P is sure,
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nmtalign.alignment.links import Link, LinkedPair
+from nmtalign.alignment.links import Link, LinkedPair, without_scores
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
@@ -274,7 +275,7 @@ def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> Gol
     Raises InputError that starts with `where` (file and line).
     """
     sure, possible = set(), set()
-    for part in text.split():
+    for part in without_scores(text).split():
         match = _LINK.fullmatch(part)
         if not match:
             raise InputError(f"{where}: {part!r} {_WRONG[role]}")

@@ -20,6 +20,7 @@ Matrix = NDArray[np.float32]
 THRESHOLD = 0.3  # if none is given
 _WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines
 _LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+_SCORES = re.compile(r"\t[0-9. ]*$")
 
 
 class LinkedPair(NamedTuple):
@@ -234,8 +235,16 @@ def format_links(links: Iterable[Link]) -> str:
 
 
 def parse_links(text: str, where: str) -> list[Link]:
-    """Returns the links of a line in Pharaoh's format; raises InputError that starts with `where` (file and line)."""
-    return [_parse_link(part, where) for part in text.split()]
+    """Returns the links of a line in Pharaoh's format, which may have scores (`AlignmentRecord.scored_links`).
+
+    Raises InputError that starts with `where` (file and line).
+    """
+    return [_parse_link(part, where) for part in without_scores(text).split()]
+
+
+def without_scores(line: str) -> str:
+    """Returns a line of links without the column of `AlignmentRecord.scored_links`."""
+    return _SCORES.sub("", line)
 
 
 def _parse_link(part: str, where: str) -> Link:

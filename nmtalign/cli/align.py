@@ -34,6 +34,7 @@ from nmtalign.text.shard import Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
+    from nmtalign.alignment.links import AlignmentRecord
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
@@ -52,6 +53,9 @@ Output = Annotated[
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
 Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")]
+Scores = Annotated[
+    bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
+]
 Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE")]
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
@@ -67,6 +71,7 @@ def align(
     output: Output = None,
     resume: Resume = False,
     pharaoh: Pharaoh = False,
+    scores: Scores = False,
     gold: Gold = None,
     gold_base: GoldBaseOption = None,
     reverse_gold: ReverseGoldOption = False,
@@ -95,6 +100,7 @@ def align(
 
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
+    pharaoh = pharaoh or scores
     folders = _folders(chosen, model, forward, backward)
     source, target, links = _texts(chosen.workspace, source, target, gold, resume or shard is not None)
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
@@ -104,6 +110,7 @@ def align(
     with Signals() as signals, chosen.naming():
         with status_line("loading the model", quiet):
             from nmtalign.alignment.aligning import AlignmentRun, load_models
+            from nmtalign.alignment.links import AlignmentRecord
 
             models = load_models(folders, chosen.settings, which)
         if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind in ("sentencepiece", "bytes"):
@@ -114,7 +121,8 @@ def align(
             reverse_gold=reverse_gold, notify=say, shard=shard,
         )  # fmt: skip
         signals.detail = run.left
-        _run(run, output, pharaoh, quiet, lambda: None if shard else lines_of(source))
+        line = (AlignmentRecord.scored_links if scores else AlignmentRecord.pharaoh) if pharaoh else None
+        _run(run, output, line, quiet, lambda: None if shard else lines_of(source))
     _report(run.summary, output, format, pharaoh, quiet)
 
 
@@ -177,22 +185,26 @@ def _check(
             )
 
 
-def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool, total: Callable[[], int | None]) -> None:
-    """Aligns all pairs and prints their links; if the reader of stdout has gone, a file is still completed."""
-    from nmtalign.alignment.links import format_links
-
+def _run(
+    run: "AlignmentRun",
+    output: Path | None,
+    line: "Callable[[AlignmentRecord], str] | None",
+    quiet: bool,
+    total: Callable[[], int | None],
+) -> None:
+    """Aligns all pairs and prints a line for each; if the reader of stdout has gone, a file is still completed."""
     with run:
         if note := run.note():
             say(note)
-        quiet, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
+        quiet, done = quiet or (line is not None and sys.stdout.isatty()), run.summary.done_before
         for record in counted(run, "aligning", "pairs", quiet, lambda: max(0, (total() or 0) - done)):
             try:
-                if pharaoh:
-                    sys.stdout.write(format_links(record.hard_links) + "\n")
+                if line is not None:
+                    sys.stdout.write(f"{line(record)}\n")
             except BrokenPipeError:
                 if output is None:
                     raise
-                pharaoh = False
+                line = None
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
