@@ -113,7 +113,10 @@ class AlignBatch(_ColumnFunction):
         which: Which = "best",
         **settings: Any,
     ) -> None:
-        """`models` is one model, or a forward and a backward model. `settings` are those of section [align]."""
+        """`models` is one model, the folder of `nmtalign link`, or a forward and a backward model.
+
+        `settings` are those of section [align].
+        """
         self._config = _checked("nmtalign.AlignBatch", AlignConfig, settings)
         self._models, self._which = _absolute(*([models] if isinstance(models, str | Path) else models)), which
         self._inputs, self._output = {"source_column": source_column, "target_column": target_column}, output_column

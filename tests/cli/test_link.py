@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run_nmtalign
 
-from nmtalign import align
+import nmtalign
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import parse_links
 from nmtalign.files import sha256_of
@@ -86,6 +86,8 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
         done = link(folder, "train.en", "train.fr", "--max-time", "4s", *options)
         assert rows_of(done.stdout) == [row[:columns] for row in rows_of(output)]
         assert b"already complete: 47 pairs" in done.stderr
+    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", max_time="4s")
+    assert found.read_bytes() == output
     done = link(folder, "train.en", "train.fr", "--max-time", "4s", "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
@@ -102,7 +104,7 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     named = run_nmtalign("align", "new.en", "new.fr", *both, "--pharaoh", "-q", cwd=folder)
     assert (new.returncode, new.stdout, new.stdout.count(b"\n")) == (0, named.stdout, 3)
     pairs = list(zip(read(folder / "new.en"), read(folder / "new.fr"), strict=True))
-    from_python = "".join(f"{record.pharaoh()}\n" for record in align(folder / "aligner", pairs))
+    from_python = "".join(f"{record.pharaoh()}\n" for record in nmtalign.align(folder / "aligner", pairs))
     assert from_python.encode() == new.stdout
     # Any other model directory has one direction, unless the other one is named.
     shutil.copytree(folder / "aligner", folder / "plain", ignore=shutil.ignore_patterns("link.json"))
