@@ -136,8 +136,8 @@ def align(
     """Yields the soft alignment of each pair (source line, target line), in order.
 
     `models` is the folder of one model, or of `nmtalign link`, or the folders of a forward and a backward model.
-    `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without attention and for what is not a
-    pair.
+    `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without
+    attention and for what is not a pair.
     """
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import align as align_with

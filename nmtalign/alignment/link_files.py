@@ -2,13 +2,12 @@
 
 | format  | a line                                                                                 | counts from |
 |---------|----------------------------------------------------------------------------------------|-------------|
-| Pharaoh | all links of a pair: `i-j` sure, `ipj` or `i?j` only possible; may be empty; a column  | 0           |
-|         | of scores after a tab is ignored                                                       |             |
+| Pharaoh | all links of a pair: `i-j` sure, `ipj` or `i?j` only possible; may be empty            | 0           |
 | NAACL   | one link: `sentence i j [S or P] [confidence]`, as in the NAACL/WPT 2003 shared task   | 1           |
 
 i is the position of a source word, j that of a target word. In the second format a link without S or P is sure,
 sentences count from 1, sentences without links are left out, and the confidence is ignored. The first line that is not
-blank decides which format a file has. The links of an alignment file (HDF5) can be read too.
+blank decides which format a file has. Scores after a tab are ignored. Alignment files (HDF5) can be read too.
 """
 
 import re

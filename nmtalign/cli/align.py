@@ -34,7 +34,6 @@ from nmtalign.text.shard import Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
-    from nmtalign.alignment.links import AlignmentRecord
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
@@ -110,7 +109,6 @@ def align(
     with Signals() as signals, chosen.naming():
         with status_line("loading the model", quiet):
             from nmtalign.alignment.aligning import AlignmentRun, load_models
-            from nmtalign.alignment.links import AlignmentRecord
 
             models = load_models(folders, chosen.settings, which)
         if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind in ("sentencepiece", "bytes"):
@@ -121,8 +119,7 @@ def align(
             reverse_gold=reverse_gold, notify=say, shard=shard,
         )  # fmt: skip
         signals.detail = run.left
-        line = (AlignmentRecord.scored_links if scores else AlignmentRecord.pharaoh) if pharaoh else None
-        _run(run, output, line, quiet, lambda: None if shard else lines_of(source))
+        _run(run, output, pharaoh, scores, quiet, lambda: None if shard else lines_of(source))
     _report(run.summary, output, format, pharaoh, quiet)
 
 
@@ -188,23 +185,24 @@ def _check(
 def _run(
     run: "AlignmentRun",
     output: Path | None,
-    line: "Callable[[AlignmentRecord], str] | None",
+    pharaoh: bool,
+    scores: bool,
     quiet: bool,
     total: Callable[[], int | None],
 ) -> None:
-    """Aligns all pairs and prints a line for each; if the reader of stdout has gone, a file is still completed."""
+    """Aligns all pairs and prints their links; if the reader of stdout has gone, a file is still completed."""
     with run:
         if note := run.note():
             say(note)
-        quiet, done = quiet or (line is not None and sys.stdout.isatty()), run.summary.done_before
+        quiet, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
         for record in counted(run, "aligning", "pairs", quiet, lambda: max(0, (total() or 0) - done)):
             try:
-                if line is not None:
-                    sys.stdout.write(f"{line(record)}\n")
+                if pharaoh:
+                    sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
             except BrokenPipeError:
                 if output is None:
                     raise
-                line = None
+                pharaoh = False
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
