@@ -83,9 +83,9 @@ def align(
 
     The model reads each target word in turn (forced decoding). Its attention weights show where it read, not why. Each
     target word gets one link, to the source word with the largest weight, or none (NULL) if that is </s>. Positions
-    count from 0. Two models, one per direction, align better than one: --symmetrize chooses how they are joined, and
-    their weights are read given the word (--reading posterior). Without SRC and TGT the test set of the workspace is
-    aligned and compared with its gold links.
+    count from 0. Two models, one per direction, align better than one (a folder of `nmtalign link` has both):
+    --symmetrize chooses how they are joined, and their weights are read given the word (--reading posterior). Without
+    SRC and TGT the test set of the workspace is aligned and compared with its gold links.
 
     Examples:
 
@@ -99,8 +99,7 @@ def align(
 
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
-    pharaoh = pharaoh or scores
-    folders = _folders(chosen, model, forward, backward)
+    folders, pharaoh = _folders(chosen, model, forward, backward), pharaoh or scores
     source, target, links = _texts(chosen.workspace, source, target, gold, resume or shard is not None)
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, [source, target, links], resume, pharaoh, gold, shard)
