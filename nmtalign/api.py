@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import with_first_model
+from nmtalign.model_files import directions_in, with_first_model
 from nmtalign.serving import need_server
-from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig
+from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig, LinkConfig
 from nmtalign.settings.command_settings import ExportConfig, PrepConfig
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
@@ -101,6 +101,23 @@ def train(
         return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
 
 
+def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
+    """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
+
+    Its lines are those of `nmtalign link --scores`. `folder` gets the models, with which `align` aligns other pairs; an
+    interrupted call resumes there. `settings` are those of section [link], such as max_time="40m". Raises UsageError
+    for a folder with other content, InputError for texts of unequal length.
+    """
+    layer = _layer("link", settings, LinkConfig)
+    config = settings_of(LinkConfig, layer)
+    from nmtalign.training.linking import LinkRun
+
+    with naming(layer):
+        run = LinkRun(Path(source), Path(target), Path(folder), config)
+        run.run()
+    return run.links
+
+
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
     """Yields the log-probability and the score of each pair (source line, target line), in order.
 
@@ -118,9 +135,9 @@ def align(
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
-    `models` is the folder of one model, or the folders of a forward and a backward model. `settings` are those of
-    section [align], such as reading="posterior". Raises UsageError for a model without attention and for what is not a
-    pair.
+    `models` is the folder of one model, or of `nmtalign link`, or the folders of a forward and a backward model.
+    `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without
+    attention and for what is not a pair.
     """
     loaded, config = _aligners(models, settings)
     from nmtalign.alignment.aligning import align as align_with
@@ -174,8 +191,8 @@ def _aligners(
     config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
     from nmtalign.alignment.aligning import load_models
 
-    folders = [models] if isinstance(models, str | Path) else models
-    return load_models(list(map(Path, folders)), config), config
+    folders = directions_in(Path(models)) if isinstance(models, str | Path) else list(map(Path, models))
+    return load_models(folders, config), config
 
 
 def aer(

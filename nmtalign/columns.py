@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import Which
+from nmtalign.model_files import Which, directions_in
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import definitions, field_names, written
@@ -113,18 +113,20 @@ class AlignBatch(_ColumnFunction):
         which: Which = "best",
         **settings: Any,
     ) -> None:
-        """`models` is one model, or a forward and a backward model. `settings` are those of section [align]."""
+        """`models` is one model, the folder of `nmtalign link`, or a forward and a backward model.
+
+        `settings` are those of section [align].
+        """
         self._config = _checked("nmtalign.AlignBatch", AlignConfig, settings)
         self._models, self._which = _absolute(*([models] if isinstance(models, str | Path) else models)), which
         self._inputs, self._output = {"source_column": source_column, "target_column": target_column}, output_column
 
     def _results(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[str]:
         from nmtalign.alignment.aligning import align
-        from nmtalign.alignment.links import format_links
 
         models = _aligners(self._models, self._which, self._config)
         pairs = [(source, target) for source, target in rows]
-        return [format_links(record.hard_links) for record in align(models, pairs, self._config)]
+        return [record.pharaoh() for record in align(models, pairs, self._config)]
 
 
 @lru_cache(_MODELS)
@@ -139,7 +141,8 @@ def _translator(models: Sequence[str], which: Which, config: TranslateConfig) ->
 def _aligners(models: Sequence[str], which: Which, config: AlignConfig) -> "list[LoadedModel]":
     from nmtalign.alignment.aligning import load_models
 
-    return load_models(list(map(Path, models)), _with_threads(config), which)
+    folders = directions_in(Path(models[0])) if len(models) == 1 else list(map(Path, models))
+    return load_models(folders, _with_threads(config), which)
 
 
 def _with_threads(config: Config) -> Config:

@@ -25,6 +25,7 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 LOG = "train.jsonl"
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
+LINK_RECORD = "link.json"  # the record of `nmtalign link`, in the folder of its models
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 Which = Literal["best", "last"]
 
@@ -161,6 +162,14 @@ def recorded_weights(folder: Path, first: Path) -> str | None:
     settings = read_settings(folder)
     same = Path(str(settings["training"].get("init_from"))) == first
     return str(settings.get("given", {}).get("init_from", "")) or None if same else None
+
+
+def directions_in(folder: Path) -> list[Path]:
+    """The model directories with which a folder aligns: that of `nmtalign link` has a model of each direction.
+
+    In any other folder a model of the other direction is used only if the caller names it.
+    """
+    return [folder, folder / BACKWARD] if (folder / LINK_RECORD).is_file() else [folder]
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -112,15 +112,6 @@ def test_align_bitext(shell, workspace):
     assert (workspace / "figure3.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_align_both_ways(shell, workspace):
-    output = shell("align-both-ways.sh", workspace, *QUICK, cwd=workspace.parent)
-    assert "both.h5" in output
-    assert "reordered" in output
-    assert (workspace / "both-ways.png").read_bytes().startswith(b"\x89PNG")
-    assert len((workspace / "test.links").read_text().splitlines()) == 40
-    assert "<!doctype html>" in (workspace / "both-ways.html").read_text(encoding="utf-8")[:100].lower()
-
-
 def test_compare_systems(shell, workspace):
     output = shell("compare-systems.sh", workspace, *QUICK, cwd=workspace.parent)
     assert all(name in output for name in ("attention", "No UNK", "not good enough yet\nBLEU 0"))

@@ -141,6 +141,7 @@ def test_every_command_has_help_with_examples():
         "score",
         "score-pairs",
         "align",
+        "link",
         "serve",
         "symmetrize",
         "aer",

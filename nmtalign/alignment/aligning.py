@@ -133,6 +133,7 @@ class AlignmentRun:
     The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the
     summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as usual
     in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is aligned.
+    The first `done` pairs are left out, because the caller has their records.
     `notify` is called with warnings. Raises also InputError for texts of unequal length and gold links that do not fit,
     ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts or models, or if
     the texts are clearly exchanged.
@@ -152,13 +153,14 @@ class AlignmentRun:
         reverse_gold: bool = False,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
+        done: int = 0,
     ) -> None:
         self._notify = notify
         self._models, self._source, self._target = models, source, target
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
         self._check_languages()
-        self.summary = AlignmentSummary()
+        self.summary = AlignmentSummary(done_before=done)
         self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None
         self._writer = self._open_writer(output, resume) if output else None
 

@@ -7,7 +7,7 @@
 
 i is the position of a source word, j that of a target word. In the second format a link without S or P is sure,
 sentences count from 1, sentences without links are left out, and the confidence is ignored. The first line that is not
-blank decides which format a file has. The links of an alignment file (HDF5) can be read too.
+blank decides which format a file has. Scores after a tab are ignored. Alignment files (HDF5) can be read too.
 """
 
 import re
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nmtalign.alignment.links import Link, LinkedPair
+from nmtalign.alignment.links import Link, LinkedPair, without_scores
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
@@ -274,7 +274,7 @@ def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> Gol
     Raises InputError that starts with `where` (file and line).
     """
     sure, possible = set(), set()
-    for part in text.split():
+    for part in without_scores(text).split():
         match = _LINK.fullmatch(part)
         if not match:
             raise InputError(f"{where}: {part!r} {_WRONG[role]}")

@@ -20,6 +20,7 @@ Matrix = NDArray[np.float32]
 THRESHOLD = 0.3  # if none is given
 _WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines
 _LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+_SCORES = re.compile(r"\t[0-9. ]*$")
 
 
 class LinkedPair(NamedTuple):
@@ -56,6 +57,7 @@ class AlignmentRecord:
     rank: int = 0  # place in an n-best list, from 0
     end: bool = True  # whether `weights` has the row and the column of `</s>`; without them its shape is (Ty, Tx)
     dropped_mass: float = 0.0  # the sum of the column of `</s>` over the target words, before it was dropped
+    link_scores: tuple[float, ...] | None = None  # the probability of each hard link, if two directions chose them
 
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
         """Returns hard links (source, target), sorted by target word: without arguments the stored ones.
@@ -68,6 +70,20 @@ class AlignmentRecord:
         if method not in (None, "argmax", "threshold"):
             raise ValueError(f"links are read by argmax or by threshold, not by {method!r}")
         return hard_links(self.weights, method or "threshold", THRESHOLD if threshold is None else threshold, self.end)
+
+    def pharaoh(self) -> str:
+        """Returns the hard links in Pharaoh's format, source first: "0-0 2-1"."""
+        return format_links(self.hard_links)
+
+    def scored_links(self) -> str:
+        """Returns the line of `pharaoh`, a tab, and the probability of each: "0-0 2-1\\t0.9800 0.7143".
+
+        One model gives a link the probability of its attention weight. Without links the line is a tab.
+        """
+        scores = self.link_scores
+        if scores is None:
+            scores = tuple(float(self.weights[j, i]) for i, j in self.hard_links)
+        return f"{self.pharaoh()}\t{' '.join(f'{min(score, 1.0):.4f}' for score in scores)}"
 
     def end_mass(self) -> float:
         """Returns the sum over the target words of their weight on the source's `</s>`.
@@ -231,8 +247,16 @@ def format_links(links: Iterable[Link]) -> str:
 
 
 def parse_links(text: str, where: str) -> list[Link]:
-    """Returns the links of a line in Pharaoh's format; raises InputError that starts with `where` (file and line)."""
-    return [_parse_link(part, where) for part in text.split()]
+    """Returns the links of a line in Pharaoh's format, which may have scores (`AlignmentRecord.scored_links`).
+
+    Raises InputError that starts with `where` (file and line).
+    """
+    return [_parse_link(part, where) for part in without_scores(text).split()]
+
+
+def without_scores(line: str) -> str:
+    """Returns a line of links without the column of `AlignmentRecord.scored_links`."""
+    return _SCORES.sub("", line)
 
 
 def _parse_link(part: str, where: str) -> Link:

@@ -10,12 +10,15 @@ exchanged; each source word has at most one.
 | union               | those of either direction                                                                     |
 | grow-diag           | the intersection, then links of the union that touch a link, diagonally too, until none is    |
 |                     | added; each must have a word without a link                                                   |
-| grow-diag-final     | then the other links of forward, then those of backward, that have a word without a link      |
-| grow-diag-final-and | the same, but neither word may have a link                                                    |
+| grow-diag-strict    | the same, but neither word may have a link                                                    |
+| grow-diag-final     | grow-diag, then the other links of forward, then those of backward, that have a word without  |
+|                     | a link                                                                                        |
+| grow-diag-final-and | the same, but neither word of a link that is added after grow-diag may have a link            |
 
 Links are visited by target word, then by source word, including the links added on the way, and the places around a
-link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal. fast_align's atools visits the
-links that could be added by source word instead; where several links compete for the same words, it may choose others.
+link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal, which has no grow-diag-strict:
+this is the grow-diagonal of published tables that were made with lilt/alignment-scripts. Those scripts and fast_align's
+atools visit the links by source word instead; where several links compete for the same words, they may choose others.
 
 Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
 `</s>`, which means NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a
@@ -68,7 +71,7 @@ def _by_target(link: Link) -> tuple[int, int]:
 
 
 def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymmetrization) -> set[Link]:
-    """Returns the links of the methods grow-diag, grow-diag-final and grow-diag-final-and."""
+    """Returns the links of the methods whose names begin with grow-diag."""
     links, union = set(forward & backward), forward | backward
     sources, targets = {i for i, _ in links}, {j for _, j in links}  # the words that have a link
 
@@ -90,8 +93,8 @@ def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymme
                 for right, down in _NEIGHBOURS:
                     near = i + right, j + down
                     if near in union and near not in links:
-                        added |= add(near, any)
-    if method != "grow-diag":
+                        added |= add(near, all if method == "grow-diag-strict" else any)
+    if method in ("grow-diag-final", "grow-diag-final-and"):
         for direction in (forward, backward):
             for link in sorted(direction - links, key=_by_target):
                 add(link, all if method == "grow-diag-final-and" else any)
@@ -112,16 +115,22 @@ def soft_links(
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     - "bayes-risk": minimum Bayes risk for F1, and so for AER if all gold links are sure (see `expected_f1_links`).
     """
-    if method == "bayes-risk":
-        return expected_f1_links(posterior(forward, backward, end))
-    least = threshold or THRESHOLDS[method]
-    if method == "agreement":
-        return links_where(posterior(forward, backward, end) >= least)
+    return _agreed(forward, backward, method, threshold, end)[0]
+
+
+def _agreed(
+    forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float, end: bool
+) -> tuple[list[Link], NDArray[Any]]:
+    """Returns the links of `soft_links` and the probability of each place (Ty, Tx), by which they were chosen."""
+    least = threshold or THRESHOLDS.get(method, 0.0)
+    if method in ("agreement", "bayes-risk"):
+        likely = posterior(forward, backward, end)
+        return (links_where(likely >= least) if method == "agreement" else expected_f1_links(likely)), likely
     both = _product(forward, backward, end)
     chosen = both >= max(least**2, _TINY)
     if method == "mutual":
         chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
-    return links_where(chosen)
+    return links_where(chosen), np.sqrt(both)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
@@ -187,21 +196,22 @@ def join(
 
     The source of `backward` is the target of the pair. The links are symmetrized by `method`, soft methods using
     `threshold`. The weights are the mean of both (`combined`): arithmetic for methods of links, geometric for methods
-    of matrices. Raises InputError if the words differ, ValueError for an unknown method.
+    of matrices. The score of a link is the probability by which a soft method chose it, else its weight. Raises
+    InputError if the words differ, ValueError for an unknown method.
     """
     _check_words(forward, backward)
     if forward.empty():
         return forward
     weights, turned = forward.weights, backward.weights.T
-    links: list[Link]
+    joined = combined(weights, turned, _mean_of(method), forward.end)
     if method in HARD_METHODS:
-        links = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method)
+        links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
     elif method in SOFT_METHODS:
-        links = soft_links(weights, turned, method, threshold, forward.end)
+        links, likely = _agreed(weights, turned, method, threshold, forward.end)
     else:
         raise ValueError(f"unknown method of symmetrization {method!r}")
-    joined = combined(weights, turned, _mean_of(method), forward.end)
-    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links))
+    scores = tuple(float(likely[j, i]) for i, j in links)
+    return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links), link_scores=scores)
 
 
 def _mean_of(method: Symmetrization) -> Literal["geometric", "arithmetic"]:

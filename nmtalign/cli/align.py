@@ -26,7 +26,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.files import check_other
-from nmtalign.model_files import check_ahead
+from nmtalign.model_files import check_ahead, directions_in
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
@@ -52,6 +52,9 @@ Output = Annotated[
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
 Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")]
+Scores = Annotated[
+    bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
+]
 Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE")]
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
@@ -67,6 +70,7 @@ def align(
     output: Output = None,
     resume: Resume = False,
     pharaoh: Pharaoh = False,
+    scores: Scores = False,
     gold: Gold = None,
     gold_base: GoldBaseOption = None,
     reverse_gold: ReverseGoldOption = False,
@@ -79,9 +83,9 @@ def align(
 
     The model reads each target word in turn (forced decoding). Its attention weights show where it read, not why. Each
     target word gets one link, to the source word with the largest weight, or none (NULL) if that is </s>. Positions
-    count from 0. Two models, one per direction, align better than one: --symmetrize chooses how they are joined, and
-    their weights are read given the word (--reading posterior). Without SRC and TGT the test set of the workspace is
-    aligned and compared with its gold links.
+    count from 0. Two models, one per direction, align better than one (a folder of `nmtalign link` has both):
+    --symmetrize chooses how they are joined, and their weights are read given the word (--reading posterior). Without
+    SRC and TGT the test set of the workspace is aligned and compared with its gold links.
 
     Examples:
 
@@ -95,7 +99,7 @@ def align(
 
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
-    folders = _folders(chosen, model, forward, backward)
+    folders, pharaoh = _folders(chosen, model, forward, backward), pharaoh or scores
     source, target, links = _texts(chosen.workspace, source, target, gold, resume or shard is not None)
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, [source, target, links], resume, pharaoh, gold, shard)
@@ -114,7 +118,7 @@ def align(
             reverse_gold=reverse_gold, notify=say, shard=shard,
         )  # fmt: skip
         signals.detail = run.left
-        _run(run, output, pharaoh, quiet, lambda: None if shard else lines_of(source))
+        _run(run, output, pharaoh, scores, quiet, lambda: None if shard else lines_of(source))
     _report(run.summary, output, format, pharaoh, quiet)
 
 
@@ -126,9 +130,11 @@ def _folders(
         raise UsageError("--forward and --model are both given: the forward model is one of them; leave out the other")
     if forward and not backward:
         raise UsageError("--forward is one of two directions: give --backward DIR too, or only one model with -m")
-    if "symmetrize" in chosen.typed and not backward:
+    first = forward or model or chosen.workspace.model
+    folders = [first, backward] if backward else directions_in(first)
+    if "symmetrize" in chosen.typed and len(folders) == 1:
         raise UsageError("--symmetrize joins two directions: give --forward DIR and --backward DIR")
-    return [forward or model or chosen.workspace.model, *([backward] if backward else [])]
+    return folders
 
 
 def _texts(
@@ -175,10 +181,15 @@ def _check(
             )
 
 
-def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool, total: Callable[[], int | None]) -> None:
+def _run(
+    run: "AlignmentRun",
+    output: Path | None,
+    pharaoh: bool,
+    scores: bool,
+    quiet: bool,
+    total: Callable[[], int | None],
+) -> None:
     """Aligns all pairs and prints their links; if the reader of stdout has gone, a file is still completed."""
-    from nmtalign.alignment.links import format_links
-
     with run:
         if note := run.note():
             say(note)
@@ -186,7 +197,7 @@ def _run(run: "AlignmentRun", output: Path | None, pharaoh: bool, quiet: bool, t
         for record in counted(run, "aligning", "pairs", quiet, lambda: max(0, (total() or 0) - done)):
             try:
                 if pharaoh:
-                    sys.stdout.write(format_links(record.hard_links) + "\n")
+                    sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
             except BrokenPipeError:
                 if output is None:
                     raise

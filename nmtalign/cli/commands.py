@@ -18,6 +18,7 @@ from nmtalign.cli.explain import explain
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
+from nmtalign.cli.link import link
 from nmtalign.cli.options import Command, without_types
 from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
@@ -84,7 +85,7 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "From text to a model": (prep, train),
+    "From text to a model, or to links": (prep, train, link),
     "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, explain, export, serve),
     "More": (reproduce, lexicon, info, doctor, sample, docs),
 }

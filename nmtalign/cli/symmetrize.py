@@ -15,8 +15,8 @@ Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.
 Method = Annotated[
     Symmetrization,
     own_option(
-        "intersection, union, grow-diag, grow-diag-final, grow-diag-final-and; for two .h5 also product, mutual, "
-        "agreement, bayes-risk.",
+        "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and; for two .h5 also "
+        "product, mutual, agreement, bayes-risk.",
         "METHOD",
     ),
 ]

@@ -26,6 +26,7 @@ Begins = npt.NDArray[np.bool_] | None
 _BLOCK = 1 << 22  # bytes of the file that are read together
 _LINKS = re.compile(rb"\s*+(?:\d{1,9}-\d{1,9}\s++)*+")
 _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
+_SCORES = re.compile(rb"\t[0-9. ]*(?=\r?\n?$)")  # the second column of `nmtalign link --scores`
 
 
 class Guide:
@@ -129,7 +130,7 @@ def _blocks(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file, each with its line end, some MB at a time."""
     lines, size = list[bytes](), 0
     for line in raw_lines(path):
-        lines.append(line)
+        lines.append(_SCORES.sub(b"", line))
         size += len(line)
         if size >= _BLOCK:
             yield lines

@@ -5,6 +5,7 @@ from typing import Literal
 
 from nmtalign.settings.definition import (
     ALIGNMENT,
+    BUDGET,
     DEVICE_HELP,
     MACHINE,
     MEASURES,
@@ -16,14 +17,18 @@ from nmtalign.settings.definition import (
     Precision,
     SettingError,
     check_settings,
+    seconds,
     section,
+    seed_setting,
     setting,
     threads_setting,
 )
 
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
-HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+HardSymmetrization = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
+]
 SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
@@ -55,8 +60,8 @@ class AlignConfig:
     drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
     symmetrize: Symmetrization = setting(
         "agreement",
-        "How two directions are combined: intersection, union, grow-diag, grow-diag-final, grow-diag-final-and (of "
-        "links), product, mutual, agreement, bayes-risk (of weights).",
+        "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
+        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
         ALIGNMENT,
         common=True,
         metavar="METHOD",
@@ -69,6 +74,34 @@ class AlignConfig:
     tokenized: bool = setting(
         False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
     )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@section("link")
+@dataclass(frozen=True)
+class LinkConfig:
+    """How `link` aligns a bitext (section [link])."""
+
+    max_time: str = setting(
+        "",
+        "Finish in about this time: 20m, 2h.",
+        BUDGET,
+        common=True,
+        form=seconds,
+        metavar="TIME",
+        unset="as long as the corpus needs",
+    )
+    quick: bool = setting(
+        False, "Half of the training, and no second round.", BUDGET, common=True, flags="--quick/--thorough"
+    )
+    tokenized: bool = setting(
+        False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+    )
+    seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE)
+    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    threads: int = threads_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -9,6 +9,14 @@ from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs
 from nmtalign.errors import InputError
 
 
+def test_a_column_of_scores_is_ignored_and_other_columns_are_not() -> None:
+    assert parse_links("0-0 2-1\t0.9800 0.7143", "") == [(0, 0), (2, 1)]
+    assert parse_links("\t", "") == []
+    assert parse_links("0-0\t2-1", "") == [(0, 0), (2, 1)]
+    with pytest.raises(InputError, match="'x' is not a link"):
+        parse_links("0-0\tx", "links: line 1")
+
+
 def test_each_target_word_has_one_link_or_none() -> None:
     weights = np.array(
         [

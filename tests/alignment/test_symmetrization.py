@@ -28,7 +28,8 @@ one_a_word = st.dictionaries(words, words, max_size=SIZE)  # as argmax gives the
 class Pseudocode:
     """The pseudocode of Koehn et al. (2005): e is a target word, f a source word."""
 
-    def __init__(self, forward: frozenset[Link], backward: frozenset[Link]) -> None:
+    def __init__(self, forward: frozenset[Link], backward: frozenset[Link], strict: bool = False) -> None:
+        self.enough = all if strict else any  # in grow-diag; of the two words, which have no link
         self.forward, self.backward = forward, backward
         self.union, self.alignment = forward | backward, set(forward & backward)
 
@@ -50,7 +51,8 @@ class Pseudocode:
         added = False
         for down, right in [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]:  # (e, f)
             new_e, new_f = e + down, f + right
-            if (not self.aligned_e(new_e) or not self.aligned_f(new_f)) and (new_f, new_e) in self.union:
+            free = not self.aligned_e(new_e), not self.aligned_f(new_f)
+            if self.enough(free) and (new_f, new_e) in self.union:
                 self.alignment.add((new_f, new_e))
                 added = True
         return added
@@ -62,7 +64,7 @@ class Pseudocode:
 
 
 def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str) -> list[Link]:
-    code = Pseudocode(forward, backward)
+    code = Pseudocode(forward, backward, method == "grow-diag-strict")
     if method == "union":
         code.alignment = set(code.union)
     if method.startswith("grow-diag"):
@@ -90,6 +92,7 @@ def test_links_of_argmax_are_joined_as_in_the_pseudocode(sources: dict[int, int]
 def test_each_method_contains_the_links_of_the_one_before(forward: frozenset[Link], backward: frozenset[Link]) -> None:
     found = {method: set(symmetrize(forward, backward, method)) for method in HARD_METHODS}
     grown = found["grow-diag"]
+    assert found["intersection"] <= found["grow-diag-strict"]
     assert found["intersection"] == forward & backward
     assert found["union"] == forward | backward
     assert found["intersection"] <= grown <= found["grow-diag-final-and"] <= found["union"]
@@ -103,7 +106,7 @@ def test_each_method_contains_the_links_of_the_one_before(forward: frozenset[Lin
 def test_only_the_final_methods_depend_on_the_order_of_directions(
     forward: frozenset[Link], backward: frozenset[Link]
 ) -> None:
-    for method in ("intersection", "union", "grow-diag"):
+    for method in ("intersection", "union", "grow-diag", "grow-diag-strict"):
         assert symmetrize(forward, backward, method) == symmetrize(backward, forward, method)
 
 
@@ -121,6 +124,10 @@ CASES = [
     ("grow-diag-final-and", {(0, 0), (1, 1), (4, 4)}, {(0, 0)}, [(0, 0), (1, 1), (4, 4)]),
     # One of the words has a link already: enough for "final", too much for "final-and".
     ("grow-diag-final", {(0, 0), (0, 3)}, {(0, 0)}, [(0, 0), (0, 3)]),
+    # The strict method adds a link beside the intersection only if both words are free.
+    ("grow-diag", {(0, 0), (0, 1), (1, 2)}, {(0, 0)}, [(0, 0), (0, 1), (1, 2)]),
+    ("grow-diag-strict", {(0, 0), (0, 1), (1, 2)}, {(0, 0)}, [(0, 0)]),
+    ("grow-diag-strict", {(0, 0), (1, 1), (2, 1), (2, 2)}, {(0, 0)}, [(0, 0), (1, 1), (2, 2)]),
     ("grow-diag-final-and", {(0, 0), (0, 3)}, {(0, 0)}, [(0, 0)]),
     # A link beside the intersection whose words both have links stays away.
     ("grow-diag", {(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, [(0, 0), (1, 1)]),

@@ -111,8 +111,11 @@ def test_packed_and_plain_files_are_one(tmp_path):
     corpus, path = prepared(tmp_path)
     packed = tmp_path / "links.gz"
     packed.write_bytes(gzip.compress(path.read_bytes().removesuffix(b"\n")))
-    plain, other = (read_guide(name, corpus) for name in (path, packed))
+    scored = tmp_path / "scored"
+    scored.write_text("".join(f"{line}\t{'0.5 ' * len(line.split())}\r\n" for line in path.read_text().splitlines()))
+    plain, other, third = (read_guide(name, corpus) for name in (path, packed, scored))
     assert plain.hash == other.hash
+    assert cells(guided(corpus, third, [2, 0, 1])) == cells(guided(corpus, plain, [2, 0, 1]))
     assert cells(guided(corpus, plain, [0, 1, 2])) == cells(guided(corpus, other, [0, 1, 2]))
 
 

@@ -1,0 +1,223 @@
+"""`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
+
+import gzip
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.command_line import run_nmtalign
+
+import nmtalign
+from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.links import parse_links
+from nmtalign.files import sha256_of
+from nmtalign.sample.sample_corpus import write_sample
+from nmtalign.settings.alignment_settings import LinkConfig
+from nmtalign.training import linking
+from nmtalign.training.linking import LinkProgress, LinkRun
+
+ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
+ODD += [("cat", "chat"), ("dog", "chien")]  # single words have a link in models that have hardly learned
+FEW_PASSES = [2.0, 1.0]
+PROGRAM = (
+    f"from nmtalign.training import linking; linking.passes = lambda words, quick=False: {FEW_PASSES}\n"
+    "from nmtalign.cli.app import main; main()"
+)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bitext")
+    write_sample(folder, 40, 1, force=False)
+    for side, name in enumerate(("train.en", "train.fr")):
+        with (folder / name).open("a", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(f"{pair[side]}\n" for pair in ODD)
+    (folder / "nmtalign.toml").unlink()
+    return folder
+
+
+def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
+    return run_nmtalign("link", "--threads", "1", *arguments, cwd=folder, variables=variables)
+
+
+@pytest.fixture(scope="module")
+def linked(texts: Path) -> tuple[Path, bytes]:
+    """A folder in which `link` has made aligner/, and its output."""
+    done = link(texts, "train.en", "train.fr", "--max-time", "4s", "--scores")
+    assert done.returncode == 0, done.stderr.decode()
+    said = done.stderr.decode().splitlines()
+    assert said[0].endswith("; the models are in aligner")
+    assert said[1].endswith("nmtalign align NEW_SRC NEW_TGT -m aligner --pharaoh")
+    return texts, done.stdout
+
+
+def rows_of(output: bytes) -> list[list[str]]:
+    return [line.split("\t") for line in output.decode().split("\n")[:-1]]
+
+
+def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, bytes]) -> None:
+    folder, output = linked
+    rows, pairs = rows_of(output), list(zip(*(read(folder / name) for name in ("train.en", "train.fr")), strict=True))
+    assert len(rows) == len(pairs) == 40 + len(ODD)
+    assert [rows[place] for place, pair in enumerate(pairs) if not all(pair)] == [["", ""]] * 3
+    for (links, scores), pair in zip(rows, pairs, strict=True):
+        found = parse_links(links, "")
+        assert all(i < len(pair[0].split(" ")) and j < len(pair[1].split(" ")) for i, j in found)
+        assert len(found) == len(scores.split())
+        assert all(0 <= float(score) <= 1 for score in scores.split())
+    assert {"0-0"} <= {links for links, _ in rows}
+    assert not (folder / "aligner" / "work").exists()
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) -> None:
+    folder, output = linked
+    before = {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")}
+    for options, columns in (((), 1), (("--scores",), 2)):
+        done = link(folder, "train.en", "train.fr", "--max-time", "4s", *options)
+        assert rows_of(done.stdout) == [row[:columns] for row in rows_of(output)]
+        assert b"already complete: 47 pairs" in done.stderr
+    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", max_time="4s")
+    assert found.read_bytes() == output
+    done = link(folder, "train.en", "train.fr", "--max-time", "4s", "-q")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
+
+
+def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
+    folder, output = linked
+    (folder / "new.en").write_text("The cat sleeps.\n\nThe old bank is large.\n")
+    (folder / "new.fr").write_text("Le chat dort.\n\nLa vieille banque est grande.\n")
+    done = run_nmtalign("align", "train.en", "train.fr", "-m", "aligner", "--scores", "-q", cwd=folder)
+    assert done.stdout == output
+    new = run_nmtalign("align", "new.en", "new.fr", "-m", "aligner", "--pharaoh", "-q", cwd=folder)
+    both = ("--forward", "aligner", "--backward", "aligner/backward")
+    named = run_nmtalign("align", "new.en", "new.fr", *both, "--pharaoh", "-q", cwd=folder)
+    assert (new.returncode, new.stdout, new.stdout.count(b"\n")) == (0, named.stdout, 3)
+    pairs = list(zip(read(folder / "new.en"), read(folder / "new.fr"), strict=True))
+    from_python = "".join(f"{record.pharaoh()}\n" for record in nmtalign.align(folder / "aligner", pairs))
+    assert from_python.encode() == new.stdout
+    # Any other model directory has one direction, unless the other one is named.
+    shutil.copytree(folder / "aligner", folder / "plain", ignore=shutil.ignore_patterns("link.json"))
+    one = run_nmtalign("align", "new.en", "new.fr", "-m", "plain", "--symmetrize", "union", cwd=folder)
+    assert b"give --forward DIR and --backward DIR" in one.stderr
+
+
+def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> None:
+    folder, output = linked
+    (folder / "scored").write_bytes(b"0-0\t0.5000\n" + output.partition(b"\n")[2])
+    (folder / "plain.links").write_text("".join(f"{row[0]}\n" for row in [["0-0"], *rows_of(output)[1:]]))
+    assert read_links(folder / "scored").pairs == read_links(folder / "plain.links").pairs
+    for command in (
+        ("symmetrize", "scored", "scored"),
+        ("lexicon", "train.en", "train.fr", "--tokenized", "--links", "scored"),
+    ):
+        one = run_nmtalign(*command, "-q", cwd=folder)
+        other = run_nmtalign(*(word.replace("scored", "plain.links") for word in command), "-q", cwd=folder)
+        assert one.returncode == 0, one.stderr.decode()
+        assert one.stdout == other.stdout
+
+
+@pytest.fixture(scope="module")
+def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The result of a run that was never interrupted."""
+    return run_few_passes(texts, tmp_path_factory.mktemp("whole") / "made")
+
+
+def run_few_passes(texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None) -> str:
+    """The links in the folder and the hash of a model after a run with few passes, "" if it was stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linking, "passes", lambda words, quick=False: FEW_PASSES)
+        run = LinkRun(texts / "train.en", texts / "train.fr", folder, LinkConfig(threads=1))
+        run._show = lambda progress: show(run, progress) if show else None
+        return result(folder) if run.run() else ""
+
+
+def result(folder: Path) -> str:
+    return (folder / "links.tsv").read_text() + sha256_of(folder / "backward" / "best.safetensors")
+
+
+def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
+    for step in range(1, 6):
+
+        def stop(run: LinkRun, progress: LinkProgress, step: int = step) -> None:
+            if progress.step == step and (progress.done or step == 1):
+                run.stop("a test")
+
+        assert run_few_passes(texts, tmp_path / "made", stop) == ""
+        assert not (tmp_path / "made" / "links.tsv").exists()
+    assert run_few_passes(texts, tmp_path / "made") == whole
+
+
+def test_progress_counts_all_steps(texts: Path, tmp_path: Path) -> None:
+    seen: list[LinkProgress] = []
+    run_few_passes(texts, tmp_path / "made", lambda run, progress: seen.append(progress))
+    assert sorted({(one.step, one.steps) for one in seen}) == [(step, 5) for step in range(1, 6)]
+    assert [one.step for one in seen] == sorted(one.step for one in seen)
+    assert all(one.done is None or 0 <= one.done <= 1 for one in seen)
+    assert seen[-1].seconds_left == 0
+
+
+def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
+    made = tmp_path / "made"
+    arguments = ["link", texts / "train.en", texts / "train.fr", "-o", made, "--threads", "1", "--scores"]
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    for number, sign in ((signal.SIGTERM, "work/round-1/train.jsonl"), (signal.SIGKILL, "work/round-1.links")):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not (made / sign).exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(number)
+        out, err = process.communicate()
+        assert (process.returncode, out) == (143 if number == signal.SIGTERM else -9, b"")
+        if number == signal.SIGTERM:
+            assert b"the same command resumes in" in err
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert result(made) == whole
+    assert whole.startswith(done.stdout.decode())
+
+
+def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
+    for name in ("en", "fr"):
+        (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
+    options = ("--quick", "--max-time", "2s", "--tokenized", "-o", "made", "-q")
+    done = link(tmp_path, "en.txt.gz", "fr.txt.gz", *options)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 40 + len(ODD)
+
+
+MISTAKES = [
+    (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 47 lines"),
+    (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),
+    (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
+    (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
+    (("train.en", "-"), 2, "standard input: is no file, and the texts are read several times"),
+    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give a folder for the models with -o"),
+    (("train.en", "train.fr", "-o", "."), 2, ".: has files that are not of nmtalign link; give another folder with -o"),
+    (("dev.en", "dev.fr"), 2, "aligner: has the links of other texts (train.en and train.fr)"),
+    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: max_time was '4s', is ''"),
+    (("train.en", "train.fr", "--max-time", "soon"), 2, "--max-time soon: give a time such as"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
+def test_a_mistake_is_one_line(linked: tuple[Path, bytes], arguments: tuple[str, ...], code: int, message: str) -> None:
+    folder, _ = linked
+    (folder / "short.fr").write_text("un\n")
+    (folder / "latin").write_bytes(b"caf\xe9\n" * 47)
+    (folder / "empty").write_bytes(b"")
+    own = ("-o", "new") if code == 3 else ()
+    done = link(folder, *arguments, *own)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert message in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+    LinkRun(folder / "dev.en", folder / "dev.fr", folder / "new")  # the folder of a failed run is free for other texts
