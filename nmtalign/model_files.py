@@ -26,6 +26,7 @@ STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.s
 LOG = "train.jsonl"
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
+AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
 Which = Literal["best", "last"]
 
 CHUNK = 8 << 20  # bytes that are hashed at a time

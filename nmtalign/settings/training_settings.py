@@ -216,6 +216,9 @@ class TrainingConfig:
     patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    average: int = setting(
+        0, "At the end, also validate the mean of the weights of this many last validations; 0 = none.", BUDGET
+    )
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)

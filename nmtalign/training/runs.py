@@ -34,7 +34,7 @@ from nmtalign.training.directions import turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(
-    {"max_updates", "epochs", "max_time", "patience", "log_every"}
+    {"max_updates", "epochs", "max_time", "patience", "log_every", "average"}
     | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
 )
 # Settings that name a file, whose content is compared instead; then settings that have no effect without others.

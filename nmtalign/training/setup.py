@@ -15,10 +15,12 @@ from nmtalign.errors import InputError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.directions import directions_of, make_models
 from nmtalign.training.distributed import World
+from nmtalign.training.events import Started
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.runs import Given, find_run, fingerprint_of
 from nmtalign.training.state import Checkpoint
 from nmtalign.training.updates import Updater
+from nmtalign.version import __version__
 
 
 class TrainingSetup:
@@ -71,3 +73,21 @@ class TrainingSetup:
     def plan(self, epoch: int) -> Sequence[Indices]:
         """The minibatches of an epoch; this takes seconds for millions of pairs."""
         return plan_epoch(self.pairs, self.chosen, self._policy, epoch)
+
+    def started(self, when: tuple[int, float, float], resumed: bool, budget: str) -> Started:
+        """The event of the beginning of a training, with its limits in words."""
+        return Started(
+            *when,
+            resumed=resumed,
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            pairs=len(self.chosen),
+            left_out=len(self.pairs) - len(self.chosen),
+            device=str(self.device),
+            precision="bf16" if self.bf16 else "fp32",
+            threads=torch.get_num_threads(),
+            version=__version__,
+            torch=torch.__version__,
+            seed=self.config.seed,
+            processes=self._world.size,
+            budget=budget,
+        )
