@@ -127,7 +127,14 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
 
 # Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
 MAY_DIFFER = frozenset(
-    {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
+    {
+        "dropout",
+        "word_dropout",
+        "initialisation",
+        "attention_temperature",
+        "source_vocabulary_size",
+        "target_vocabulary_size",
+    }
 )
 
 

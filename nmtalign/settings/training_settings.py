@@ -113,6 +113,9 @@ class ModelConfig:
     )
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
     dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    word_dropout: float = setting(
+        0.0, "Share of source and previous target words whose vectors are 0 in training.", MODEL, below=1
+    )
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:

@@ -66,6 +66,7 @@ def test_runs_of_earlier_versions_go_on_unless_a_later_setting_says_otherwise(re
         {"coverage": "linguistic"},
         {"attention": "dot"},
         {"readout_previous_word": False},
+        {"word_dropout": 0.1},
         {"bidirectional": False, "reverse_source": True},
     ):
         assert fingerprint_of(reversal, ModelConfig(**changed), TrainingConfig()) != now
