@@ -211,6 +211,12 @@ class TrainingConfig:
     max_length: int = setting(
         50, "Skip pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", BATCHES
     )
+    bpe_dropout: float = setting(
+        0.0,
+        "Probability of leaving out each merge of BPE pieces in training (Provilkov et al. 2020).",
+        BATCHES,
+        below=1,
+    )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
     epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
     max_time: str = setting(

@@ -161,7 +161,8 @@ class Trainer:
         train, position, plan = self.setup.pairs, self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", self.setup.complete)
+        complete = self.setup.complete(position.epoch)
+        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", complete)
         for group in cut_groups(train, left, self.config.accumulate):
             self._update(group, batches)
             position.batch += len(group.plan)
