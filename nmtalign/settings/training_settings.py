@@ -79,7 +79,7 @@ class ModelConfig:
     heads: int = setting(4, "Heads of each attention of a Transformer.", ATTENTION, at_least=1, at_most=_WIDEST)
     norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.", MODEL)
     shared_embeddings: bool = setting(
-        False, "A Transformer's softmax and word vectors share weights; both sides do if their words are equal.", MODEL
+        False, "The softmax and the target word vectors share weights; both sides do if their words are equal.", MODEL
     )
     alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
     alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
@@ -140,8 +140,6 @@ class ModelConfig:
             )
         if self.architecture == "transformer":
             self._check_transformer()
-        elif self.shared_embeddings:
-            raise SettingError("only a Transformer shares them", shared_embeddings=True, architecture="recurrent")
         elif self.layers > 1 and self.order != "update-look-generate":
             raise SettingError("the orders of the paper have one layer", layers=self.layers, order=self.order)
         if self.readout == "attentional" and self.attention == "none":
@@ -155,6 +153,17 @@ class ModelConfig:
         if self.input_feeding == "attentional" and self.attention_layer == "first" and self.layers > 1:
             rule = "attentional vectors are fed where the last layer attends"
             raise SettingError(rule, input_feeding=self.input_feeding, attention_layer=self.attention_layer)
+        if self.shared_embeddings and self.softmax_size != self.embedding:
+            rule = (
+                f"the softmax has vectors of {self.softmax_size} units; --output-rank {self.embedding} makes them equal"
+            )
+            raise SettingError(rule, shared_embeddings=True, embedding=self.embedding)
+
+    @property
+    def softmax_size(self) -> int:
+        """The size of the vectors that the softmax receives."""
+        state_size = self.embedding if self.architecture == "transformer" else self.hidden
+        return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
     def _check_span(self) -> None:
         """Raises SettingError for settings that do not go with the attention's span."""
