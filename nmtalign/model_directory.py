@@ -12,6 +12,7 @@
 | last.safetensors                    | the weights of the last checkpoint                                     |
 | training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.state)      |
 | training_state.previous.safetensors | the previous checkpoint                                                |
+| validated.N.safetensors             | with --average, the weights of the validation at update N, until the end|
 | train.jsonl                         | the events of the training, one per line                               |
 | translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
 | backward                            | the model of the other direction, if both were trained together        |
@@ -38,6 +39,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
+    AVERAGED,
     BACKWARD,
     BEST,
     CALIBRATION,
@@ -304,6 +306,8 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
         if CALIBRATION in metadata:
             facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
+        if AVERAGED in metadata:
+            facts[AVERAGED] = [int(update) for update in metadata[AVERAGED].split()]
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}

@@ -27,6 +27,7 @@ LOG = "train.jsonl"
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 LINK_RECORD = "link.json"  # the record of `nmtalign link`, in the folder of its models
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
+AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
 Which = Literal["best", "last"]
 
 CHUNK = 8 << 20  # bytes that are hashed at a time
@@ -127,7 +128,14 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
 
 # Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
 MAY_DIFFER = frozenset(
-    {"dropout", "initialisation", "attention_temperature", "source_vocabulary_size", "target_vocabulary_size"}
+    {
+        "dropout",
+        "word_dropout",
+        "initialisation",
+        "attention_temperature",
+        "source_vocabulary_size",
+        "target_vocabulary_size",
+    }
 )
 
 

@@ -255,7 +255,10 @@ class TranslationModel(nn.Module):
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
         vectors: Tensor = embedding(words, how.sparse_gradients)
-        return vectors if how.dtype is None else vectors.to(how.dtype)
+        vectors = vectors if how.dtype is None else vectors.to(how.dtype)
+        if not (self.training and self.config.word_dropout):
+            return vectors
+        return vectors * F.dropout(vectors.new_ones(*words.shape, 1), self.config.word_dropout)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self._share, self.training) if self._share else x

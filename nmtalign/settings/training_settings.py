@@ -79,7 +79,7 @@ class ModelConfig:
     heads: int = setting(4, "Heads of each attention of a Transformer.", ATTENTION, at_least=1, at_most=_WIDEST)
     norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.", MODEL)
     shared_embeddings: bool = setting(
-        False, "A Transformer's softmax and word vectors share weights; both sides do if their words are equal.", MODEL
+        False, "The softmax and the target word vectors share weights; both sides do if their words are equal.", MODEL
     )
     alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
     alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
@@ -113,6 +113,9 @@ class ModelConfig:
     )
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
     dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    word_dropout: float = setting(
+        0.0, "Share of source and previous target words whose vectors are 0 in training.", MODEL, below=1
+    )
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:
@@ -137,8 +140,6 @@ class ModelConfig:
             )
         if self.architecture == "transformer":
             self._check_transformer()
-        elif self.shared_embeddings:
-            raise SettingError("only a Transformer shares them", shared_embeddings=True, architecture="recurrent")
         elif self.layers > 1 and self.order != "update-look-generate":
             raise SettingError("the orders of the paper have one layer", layers=self.layers, order=self.order)
         if self.readout == "attentional" and self.attention == "none":
@@ -152,6 +153,17 @@ class ModelConfig:
         if self.input_feeding == "attentional" and self.attention_layer == "first" and self.layers > 1:
             rule = "attentional vectors are fed where the last layer attends"
             raise SettingError(rule, input_feeding=self.input_feeding, attention_layer=self.attention_layer)
+        if self.shared_embeddings and self.softmax_size != self.embedding:
+            rule = (
+                f"the softmax has vectors of {self.softmax_size} units; --output-rank {self.embedding} makes them equal"
+            )
+            raise SettingError(rule, shared_embeddings=True, embedding=self.embedding)
+
+    @property
+    def softmax_size(self) -> int:
+        """The size of the vectors that the softmax receives."""
+        state_size = self.embedding if self.architecture == "transformer" else self.hidden
+        return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
     def _check_span(self) -> None:
         """Raises SettingError for settings that do not go with the attention's span."""
@@ -208,6 +220,12 @@ class TrainingConfig:
     max_length: int = setting(
         50, "Skip pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", BATCHES
     )
+    bpe_dropout: float = setting(
+        0.0,
+        "Probability of leaving out each merge of BPE pieces in training (Provilkov et al. 2020).",
+        BATCHES,
+        below=1,
+    )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
     epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
     max_time: str = setting(
@@ -216,6 +234,9 @@ class TrainingConfig:
     patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
+    average: int = setting(
+        0, "At the end, also validate the mean of the weights of this many last validations; 0 = none.", BUDGET
+    )
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)

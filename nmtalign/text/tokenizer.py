@@ -1,5 +1,6 @@
 """Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, bytes, or words between spaces."""
 
+import functools
 import json
 import re
 from abc import ABC, abstractmethod
@@ -168,6 +169,23 @@ class SentencePieces(Subwords):
             return pieces
         words = line.strip(" ")
         return list(chain.from_iterable(map(self._words.__getitem__, words.split(" ")))) if words else []
+
+    @property
+    def merges(self) -> bool:
+        """Whether the pieces of a word are made by merges (BPE), so that `sample` can leave some out."""
+        return self._words is not None
+
+    def sample(self, sentences: Sequence[Sequence[str]], dropout: float, seed: int) -> list[list[str]]:
+        """Other pieces of sentences of pieces: each merge is left out with the probability `dropout`.
+
+        Equal arguments give equal pieces. Not for several threads at a time: sentencepiece has one seed for all.
+        """
+        import sentencepiece
+
+        sentencepiece.set_random_generator_seed(seed)
+        texts = ("".join(pieces).replace(WORD_START, " ").removeprefix(" ") for pieces in sentences)
+        encode = functools.partial(self._processor.encode, out_type=str, enable_sampling=True, nbest_size=-1)
+        return [encode(text, alpha=dropout) for text in texts]
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The joined pieces, with a space for each "▁"."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from nmtalign.core.model import TranslationModel
@@ -18,7 +19,20 @@ from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.state import forget
+from nmtalign.training.state import (
+    Checkpoint,
+    Position,
+    check_space,
+    drop_validated,
+    forget,
+    load_mean,
+    load_state,
+    save_best,
+    save_last,
+    save_state,
+    save_validated,
+    take_over,
+)
 
 
 class BothWays(nn.Module):
@@ -79,6 +93,56 @@ def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Cor
     ]
 
 
+class Checkpoints:
+    """The checkpoints and weights of a training, in the folders of its directions; only rank 0 has them.
+
+    With `average` = N the weights of the last N validations are kept until the training ends.
+    """
+
+    def __init__(
+        self,
+        directions: Sequence[Direction],
+        models: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        fingerprint: str,
+        average: int,
+    ) -> None:
+        """Raises ResourceError if the disk is too small."""
+        self._directions, self._models, self._optimizer = directions, models, optimizer
+        self._fingerprint, self._average = fingerprint, average
+        kept = average + 2 if average else 0  # one more for the previous checkpoint, one while another is written
+        check_space([direction.folder for direction in directions], models, kept)
+
+    def resume(self, found: Checkpoint) -> Position:
+        """Restores the models, the optimiser and the folders as they were when a checkpoint was written."""
+        for direction in self._directions:
+            direction.check()
+            take_over(direction.folder, found)
+        return load_state(found, self._models, self._optimizer)
+
+    def save(self, position: Position) -> Path:
+        """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
+        for direction in self._directions:
+            weights = direction.folder, direction.model, position.update, self._fingerprint
+            save_last(*weights)
+            if self._average and position.validated == position.update:
+                save_validated(*weights)
+        path = save_state(self._directions[0].folder, self._models, self._optimizer, position, self._fingerprint)
+        for direction in self._directions:
+            drop_validated(direction.folder, self._average + 1 if self._average and not position.finished else 0)
+        return path
+
+    def save_best(self, update: int, calibrations: Sequence[str], averaged: str = "") -> None:
+        """Writes the best weights of all directions; `averaged` are the updates of the weights whose mean they are."""
+        for direction, calibration in zip(self._directions, calibrations, strict=True):
+            save_best(direction.folder, direction.model, update, self._fingerprint, calibration, averaged)
+
+    def load_mean(self) -> str:
+        """Gives the models the mean of the last validated weights; returns their updates, "" for fewer than two."""
+        found = [load_mean(each.folder, each.model, self._average) for each in self._directions]
+        return " ".join(map(str, found[0])) if len(found[0]) > 1 else ""
+
+
 def lay_down(
     directions: Sequence[Direction], preset: str, config: TrainingConfig, restart: bool, given: Mapping[str, str]
 ) -> None:
@@ -97,6 +161,7 @@ def lay_down(
     for direction in reversed(directions):
         if restart:
             forget(direction.folder)
+        drop_validated(direction.folder, 0)
         direction.create(preset, config, given)
 
 

@@ -92,7 +92,7 @@ def _measure(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> t
 def _update(setup: TrainingSetup, plan: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
     for group in cut_groups(setup.pairs, plan, len(plan)):
-        batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete)
+        batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete(0))
         _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU
 
 

@@ -1,14 +1,14 @@
 """The training loop: updates, validation, checkpoints, and resuming an interrupted run."""
 
 import contextlib
+import copy
+import functools
 import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-
-import torch
 
 from nmtalign.core.devices import pick_device
 from nmtalign.core.gpu import missing
@@ -19,16 +19,15 @@ from nmtalign.files import alone_in
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import events
 from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget
-from nmtalign.training.directions import lay_down
+from nmtalign.training.directions import Checkpoints, lay_down
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Event, EventLog, Figures, Finished, Listener, Progressed, Underway
 from nmtalign.training.fit import count_words
 from nmtalign.training.meters import Meters
 from nmtalign.training.setup import TrainingSetup
-from nmtalign.training.state import Position, check_space, load_state, save_best, save_last, save_state, take_over
+from nmtalign.training.state import Position
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
-from nmtalign.training.validation import Validation, judge, validate
-from nmtalign.version import __version__
+from nmtalign.training.validation import Validation, describe_average, judge, validate_all
 
 BAD_IN_A_ROW = 10
 
@@ -78,12 +77,10 @@ class Trainer:
         self.model, self.optimizer, self.directions = setup.model, setup.optimizer, setup.directions
         self.position, self.resumed, self._damage = Position(), found is not None, ""
         if self.world.first:
-            check_space([direction.folder for direction in self.directions], self.model)
+            parts = self.directions, self.model, self.optimizer, setup.fingerprint, self.config.average
+            self._files = Checkpoints(*parts)
         if found:
-            for direction in self.directions:
-                direction.check()
-                take_over(direction.folder, found)
-            self.position, self._damage = load_state(found, self.model, self.optimizer), found.damage or ""
+            self.position, self._damage = self._files.resume(found), found.damage or ""
         elif self.world.first:
             setup.given.check_beginning(self.config, self.folder)
             lay_down(self.directions, preset, self.config, restart, setup.given.identity)
@@ -121,7 +118,8 @@ class Trainer:
     def _run(self) -> Finished:
         position = self.position
         self._log = EventLog(self.folder, position.update) if self.world.first else None
-        self._emit(self._started())
+        budget = self.budget.describe(self._updates_in_epoch, self.config.patience)
+        self._emit(self.setup.started(self._when(), self.resumed, budget))
         if self._damage:
             self._emit(events.Damaged(*self._when(), self._damage))
         if self.device.type == "cuda" and (why := missing(self.device)):
@@ -163,7 +161,8 @@ class Trainer:
         train, position, plan = self.setup.pairs, self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", self.setup.complete)
+        complete = self.setup.complete(position.epoch)
+        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", complete)
         for group in cut_groups(train, left, self.config.accumulate):
             self._update(group, batches)
             position.batch += len(group.plan)
@@ -264,6 +263,8 @@ class Trainer:
         if complete and not ended_before:
             if position.validated != position.update:
                 self._validate()
+            if self.config.average:
+                self._average()
             position.finished = reason
         if not ended_before or self._damage:  # else nothing changes, not even its time
             self._save()
@@ -273,48 +274,55 @@ class Trainer:
         self._emit(finished)
         return finished
 
-    def _validate(self) -> None:
-        """Validates on the dev set; without a dev set, the last weights count as the best."""
+    def _validate(self, averaged: str = "") -> None:
+        """Validates on the dev set; without a dev set, the last weights count as the best.
+
+        `averaged` are the updates of the weights whose mean the model has.
+        """
         began = time.perf_counter()
         self._count()
         position = self.position
         position.validated = position.update
         dev = self.corpus.splits.get("dev")
         if dev is None or not len(dev):
-            self._save_best()
+            self._save_best(averaged=averaged)
             return
-        seen: list[Validation] = []
-
-        def progress(done: float) -> None:
-            self._work("validating", (len(seen) + done) / len(self.directions))
-
-        how = self.setup.how
-        for model, corpus in ((direction.model, direction.corpus) for direction in self.directions):
-            progress(0.0)
-            seen.append(validate(model, corpus, self.config, position.update, self.world, how, progress))
+        work = functools.partial(self._work, "validating")
+        seen = validate_all(self.directions, self.config, position.update, self.world, self.setup.how, work)
         event = judge(seen, position, self.config, self._when())
         if event.best:
-            self._save_best(seen)
-        self._advice.hear(event.loss, on_dev=True)
-        self._emit(event)
+            self._save_best(seen, averaged)
+        if averaged:
+            self._notice(describe_average(averaged, event))
+        else:
+            self._advice.hear(event.loss, on_dev=True)
+            self._emit(event)
         self._meters.pause(time.perf_counter() - began)
 
-    def _save_best(self, seen: Sequence[Validation] = ()) -> None:
-        calibrations = [each.calibration() for each in seen if self.world.first] or [""] * len(self.directions)
-        for direction, calibration in zip(self.directions, calibrations, strict=True) if self.world.first else ():
-            save_best(direction.folder, direction.model, self.position.update, self.setup.fingerprint, calibration)
+    def _average(self) -> None:
+        """Validates the mean of the last validated weights, and continues with the trained weights."""
+        self._save()  # the last validated weights, and the best ones if the process is killed during this validation
+        trained, since_best = copy.deepcopy(self.model.state_dict()), self.position.since_best
+        averaged = self.world.gather([self._files.load_mean() if self.world.first else ""])[0][0]
+        if averaged:
+            self.world.broadcast(self.model, self.optimizer)
+            self._validate(averaged)
+        self.model.load_state_dict(trained)
+        self.position.since_best = since_best
+
+    def _save_best(self, seen: Sequence[Validation] = (), averaged: str = "") -> None:
+        if self.world.first:
+            calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
+            self._files.save_best(self.position.update, calibrations, averaged)
 
     def _save(self) -> None:
-        """Writes a checkpoint: the last weights, then the state. If this is interrupted, the previous state stays."""
+        """Writes a checkpoint."""
         began = time.perf_counter()
         self._work("saving a checkpoint")
         self._count()
         self._agree()
         if self.world.first:
-            for direction in self.directions:
-                save_last(direction.folder, direction.model, self.position.update, self.setup.fingerprint)
-            path = save_state(self.folder, self.model, self.optimizer, self.position, self.setup.fingerprint)
-            self._emit(events.Saved(*self._when(), str(path)))
+            self._emit(events.Saved(*self._when(), str(self._files.save(self.position))))
         self.world.highest([0.0])  # waits for rank 0
         self._meters.pause(time.perf_counter() - began)
 
@@ -335,23 +343,6 @@ class Trainer:
 
     def _when(self) -> tuple[int, float, float]:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
-
-    def _started(self) -> events.Started:
-        return events.Started(
-            *self._when(),
-            resumed=self.resumed,
-            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
-            pairs=len(self.setup.chosen),
-            left_out=len(self.setup.pairs) - len(self.setup.chosen),
-            device=str(self.device),
-            precision="bf16" if self.setup.bf16 else "fp32",
-            threads=torch.get_num_threads(),
-            version=__version__,
-            torch=torch.__version__,
-            seed=self.config.seed,
-            processes=self.world.size,
-            budget=self.budget.describe(self._updates_in_epoch, self.config.patience),
-        )
 
     def _emit(self, event: Event) -> None:
         if self._log is not None and event.recorded:

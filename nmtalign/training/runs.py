@@ -34,7 +34,7 @@ from nmtalign.training.directions import turned_round
 from nmtalign.training.state import Checkpoint, find_checkpoint, run_of_weights
 
 MAY_CHANGE = frozenset(
-    {"max_updates", "epochs", "max_time", "patience", "log_every"}
+    {"max_updates", "epochs", "max_time", "patience", "log_every", "average"}
     | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
 )
 # Settings that name a file, whose content is compared instead; then settings that have no effect without others.
@@ -45,6 +45,7 @@ _AGREEING = frozenset({"agreement", "agreement_weight"})
 _FIRST = {"source_vocabulary_size", "target_vocabulary_size", "embedding", "hidden", "attention_hidden", "maxout"}
 _FIRST |= {"output_rank", "cell", "order", "attention", "bidirectional", "dropout", "initialisation"}
 LATER = {name: one.default for name, one in definitions(ModelConfig).items() if name not in _FIRST}
+_LATER_TRAINING = {"bpe_dropout": 0.0}  # the same for the training, whose settings were otherwise in the first version
 
 
 def fingerprint_of(
@@ -57,6 +58,7 @@ def fingerprint_of(
     files = files or {}
     left_out = MAY_CHANGE | _FILES | (frozenset() if "guided_alignment" in files else _GUIDED)
     left_out |= frozenset() if config.agreement else _AGREEING
+    left_out |= {name for name, value in _LATER_TRAINING.items() if getattr(config, name) == value}
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files)
     shaping = {name: value for name, value in asdict(model).items() if LATER.get(name) != value}
     text = json.dumps([corpus.hash, shaping, fixed], sort_keys=True)
@@ -107,7 +109,7 @@ def _changes_of_settings(
     changes = []
     for there, given in ((settings["model"], model), (settings["training"], config)):
         for name, value in {} if given is None else asdict(given).items():
-            was = there.get(name, LATER.get(name))
+            was = there.get(name, (LATER | _LATER_TRAINING).get(name))
             if name in _FILES and was == value and value:
                 changes.append(f"{name} may name other content now")
             elif name not in MAY_CHANGE and not name.endswith("_vocabulary_size") and was != value:

@@ -9,16 +9,20 @@ import torch
 from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
+from nmtalign.data.bpe_dropout import BpeDropout
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
+from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.directions import directions_of, make_models
 from nmtalign.training.distributed import World
+from nmtalign.training.events import Started
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.runs import Given, find_run, fingerprint_of
 from nmtalign.training.state import Checkpoint
 from nmtalign.training.updates import Updater
+from nmtalign.version import __version__
 
 
 class TrainingSetup:
@@ -45,12 +49,22 @@ class TrainingSetup:
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
-        self.complete = self.given.guide if not model_config.copy else self._with_copies(CopyIds(corpus, self.pairs))
+        self._copies = CopyIds(corpus, self.pairs) if model_config.copy else None
+        self._dropout = BpeDropout(corpus, config.bpe_dropout, config.seed) if config.bpe_dropout else None
+        if self._dropout and self._copies:
+            rule = "a model that copies words needs the stored pieces"
+            raise SettingError(rule, bpe_dropout=config.bpe_dropout, copy=True)
 
-    def _with_copies(self, copies: CopyIds) -> Callable[[Batch], Batch]:
-        """The change of a batch that adds its guide, if there is one, and the ids of a copying model."""
-        guide = self.given.guide
-        return copies if guide is None else lambda batch: copies(guide(batch))
+    def complete(self, epoch: int) -> Callable[[Batch], Batch]:
+        """The change of each batch of an epoch: sampled pieces, the guide, and the ids of a copying model."""
+        sampled = None if self._dropout is None else self._dropout.of_epoch(epoch)
+
+        def change(batch: Batch) -> Batch:
+            for step in (sampled, self.given.guide, self._copies):
+                batch = batch if step is None else step(batch)
+            return batch
+
+        return change
 
     def found(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""
@@ -71,3 +85,21 @@ class TrainingSetup:
     def plan(self, epoch: int) -> Sequence[Indices]:
         """The minibatches of an epoch; this takes seconds for millions of pairs."""
         return plan_epoch(self.pairs, self.chosen, self._policy, epoch)
+
+    def started(self, when: tuple[int, float, float], resumed: bool, budget: str) -> Started:
+        """The event of the beginning of a training, with its limits in words."""
+        return Started(
+            *when,
+            resumed=resumed,
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            pairs=len(self.chosen),
+            left_out=len(self.pairs) - len(self.chosen),
+            device=str(self.device),
+            precision="bf16" if self.bf16 else "fp32",
+            threads=torch.get_num_threads(),
+            version=__version__,
+            torch=torch.__version__,
+            seed=self.config.seed,
+            processes=self._world.size,
+            budget=budget,
+        )

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep
-from nmtalign.model_files import BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE
+from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE
 from nmtalign.model_files import STATE as STATE
 from nmtalign.settings.definition import resolve
-from nmtalign.tensor_file import check_tensors, read_metadata, read_tensors, save_tensors
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
 from nmtalign.untrusted import parse_json
 
+_VALIDATED = "validated.{}.safetensors"  # by the update
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
 _SLOTS = 2  # values that each of the optimisers keeps for a weight
@@ -91,13 +92,56 @@ def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: s
         save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
-def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "") -> None:
-    """Writes the weights of the best validation and their calibration; keeps the previous ones (see `take_over`)."""
+def save_best(
+    folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "", averaged: str = ""
+) -> None:
+    """Writes the weights of the best validation and their calibration; keeps the previous ones (see `take_over`).
+
+    `averaged` are the updates of the weights whose mean they are.
+    """
     metadata = {"update": str(update), "fingerprint": fingerprint}
-    if calibration:
-        metadata[CALIBRATION] = calibration
+    metadata |= {name: text for name, text in ((CALIBRATION, calibration), (AVERAGED, averaged)) if text}
     with _saying_what_is_kept(folder):
         save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
+
+
+def save_validated(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
+    """Writes the weights of a validation, which checkpoint averaging needs at the end of the training."""
+    path = folder / _VALIDATED.format(update)
+    if not path.exists():
+        with _saying_what_is_kept(folder):
+            save_tensors(path, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
+
+
+def validated_weights(folder: Path) -> dict[int, Path]:
+    """The files of `save_validated` in a folder by their updates, in rising order."""
+    found = {path.name.split(".")[1]: path for path in folder.glob(_VALIDATED.format("*"))}
+    return dict(sorted((int(update), path) for update, path in found.items() if update.isdecimal()))
+
+
+def drop_validated(folder: Path, kept: int) -> None:
+    """Removes the files of `save_validated` except the newest `kept`."""
+    paths = [*validated_weights(folder).values()]
+    with disk_errors(folder):
+        for path in paths[: max(0, len(paths) - kept)]:
+            path.unlink(missing_ok=True)
+
+
+@torch.no_grad()
+def load_mean(folder: Path, model: TranslationModel, count: int) -> list[int]:
+    """Gives a model the mean of the newest `count` weights of `save_validated`; returns their updates.
+
+    Each value is summed in float64 in the order of the updates, and rounded once. A damaged file is left out. With
+    fewer than two files the model stays as it is.
+    """
+    found: dict[int, dict[str, Tensor]] = {}
+    for update, path in [*validated_weights(folder).items()][-count:]:
+        with contextlib.suppress(FormatError):
+            found[update] = load_tensors(path)[0]
+    if len(found) > 1:
+        for name, weight in model.state_dict().items():
+            weight.copy_(sum(tensors[name].double() for tensors in found.values()) / len(found))
+    return [*found]
 
 
 def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
@@ -180,7 +224,7 @@ def take_over(folder: Path, checkpoint: Checkpoint) -> None:
 
     Removes incomplete files of killed processes, and a newer checkpoint that is damaged, because the next save would
     otherwise keep it instead of the complete one. If the best weights are of an update after the checkpoint, the
-    previous best weights replace them.
+    previous best weights replace them. Removes the weights of later validations.
     """
     sweep(folder)
     with disk_errors(folder):
@@ -192,26 +236,33 @@ def take_over(folder: Path, checkpoint: Checkpoint) -> None:
                 before.replace(best)
             elif checkpoint.position.best is None:
                 best.unlink(missing_ok=True)
+        for later, path in validated_weights(folder).items():
+            if later > update or checkpoint.position.finished:
+                path.unlink(missing_ok=True)
 
 
 def forget(folder: Path) -> None:
     """Removes all checkpoints and weights from a folder for a new training."""
     sweep(folder)
+    drop_validated(folder, 0)
     with disk_errors(folder):
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
 
 
-def check_space(folders: Sequence[Path], model: nn.Module) -> None:
+def check_space(folders: Sequence[Path], model: nn.Module, validated: int = 0) -> None:
     """Raises ResourceError if the disk has no room for all checkpoints and weights that exist at the same time.
 
-    `folders` are those of the directions of `model`; the first one contains the checkpoints. Quotas are not considered.
+    `folders` are those of the directions of `model`; the first one contains the checkpoints. Weights of `validated`
+    validations are kept, too. Quotas are not considered.
     """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())
     # The last weights, the best and the previous best ones, and three checkpoints while one is written.
-    needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
-    there = sum(path.stat().st_size for folder in folders for name in _FILES if (path := folder / name).is_file())
+    needed = (3 + validated) * weights + 3 * (weights + slots) + 6 * _OVERHEAD
+    files = [folder / name for folder in folders for name in _FILES]
+    files += [path for folder in folders for path in validated_weights(folder).values()]
+    there = sum(path.stat().st_size for path in files if path.is_file())
     free = free_space(folders[0])
     if free is not None and free < needed - there:
         raise ResourceError(

@@ -19,6 +19,7 @@ from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.vocabulary import pair_ids
+from nmtalign.training.directions import Direction
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
 from nmtalign.training.state import Position
@@ -58,6 +59,21 @@ class Validation:
     def value(self, config: TrainingConfig) -> float:
         """The value that is compared with other validations; higher is better."""
         return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
+
+
+def validate_all(
+    directions: Sequence[Direction], config: TrainingConfig, turn: int, world: World, how: Activations, work: Progress
+) -> list[Validation]:
+    """Validates the models of all directions; `turn` selects the sample."""
+    seen: list[Validation] = []
+
+    def progress(done: float) -> None:
+        work((len(seen) + done) / len(directions))
+
+    for direction in directions:
+        progress(0.0)
+        seen.append(validate(direction.model, direction.corpus, config, turn, world, how, progress))
+    return seen
 
 
 @torch.no_grad()
@@ -192,3 +208,10 @@ def judge(
         backward_loss=others[0].loss if others else None,
         backward_bleu=others[0].score.value if others and others[0].score else None,
     )
+
+
+def describe_average(updates: str, found: Validated) -> str:
+    """The result of the validation of averaged weights, in one line; `updates` are those of the weights."""
+    bleu = "" if found.bleu is None else f", BLEU {found.bleu:.2f}"
+    verdict = "the best, and kept" if found.best else "not better than the best"
+    return f"mean of the weights of updates {updates}: dev loss {found.loss:.3f}{bleu}; {verdict}"

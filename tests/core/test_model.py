@@ -12,8 +12,8 @@ from nmtalign.core import reference
 from nmtalign.core.attention import KEPT_BYTES
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.settings.definition import resolve
-from nmtalign.settings.presets import preset
+from nmtalign.settings.definition import SettingError, resolve
+from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, TINY, VARIANTS, make_model, named = (
@@ -33,6 +33,8 @@ PAIRS, TINY, VARIANTS, make_model, named = (
         ("rnnencdec-50", {}, 72_487_101),
         ("rnnencdec-30", {}, 72_487_101),
         ("rnnsearch-50", {"output_rank": 0}, 80_438_981),
+        ("rnnsearch-50", {"shared_embeddings": True}, 84_349_101 - 30_001 * 620),
+        ("rnnsearch-50", {"shared_embeddings": True, "one_embedding": True}, 84_349_101 - 2 * 30_001 * 620 - 620),
         ("rnnsearch-50", {"copy": True}, 84_349_101 + 2000 + 1000 + 620 + 1),  # p_gen: context, state, word, bias
     ],
 )
@@ -93,6 +95,25 @@ def test_systems_have_the_parameters_of_their_equations(name, count, in_changelo
     with torch.device("meta"):
         model = TranslationModel(config)
     assert sum(parameter.numel() for parameter in model.parameters()) == count == in_changelog
+
+
+@pytest.mark.parametrize("config", models.SHARED, ids=named)
+def test_the_softmax_of_shared_embeddings_has_the_word_vectors_of_the_target(config):
+    model = make_model(config)
+    assert model.readout.output_weight is model.target_embedding.weight
+    assert not [name for name in model.state_dict() if "output_weight" in name]
+    assert (model.source_embedding is model.target_embedding) == config.one_embedding
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"output_rank": 3}, {"output_rank": 0, "maxout": 4}, {**SYSTEMS["luong-global"], "output_rank": 0}]
+)
+def test_shared_embeddings_need_equal_sizes(sizes):
+    rule = (
+        r"shared_embeddings = True does not go with embedding = 5: .* of [346] units; --output-rank 5 makes them equal"
+    )
+    with pytest.raises(SettingError, match=rule):
+        dataclasses.replace(TINY, **sizes, shared_embeddings=True)
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
@@ -208,6 +229,28 @@ def test_dropout_is_on_in_training_alone():
     assert model.loss(*arguments).nll != model.loss(*arguments).nll
     model.eval()
     assert model.loss(*arguments).nll == model.loss(*arguments).nll
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "luong-global", "copy", "transformer"])
+def test_word_dropout_drops_complete_vectors_in_training_alone(name):
+    config = models.SYSTEM_VARIANTS[name]
+    model, plain = (make_model(dataclasses.replace(config, word_dropout=share)) for share in (0.25, 0.0))
+    batch = make_batch(models.pairs_of(config))
+    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+
+    def objective():
+        torch.manual_seed(5)
+        return model.loss(*arguments).objective
+
+    assert torch.equal(model.eval().loss(*arguments).nll, plain.loss(*arguments).nll)
+    assert float(model.train().loss(*arguments).nll) != float(plain.loss(*arguments).nll)
+    models.check_gradients(model, objective)
+    words = torch.randint(0, 11, (300, 40))
+    dropped = model._embed(model.source_embedding, words, Activations())
+    share = dropped / plain.train()._embed(plain.source_embedding, words, Activations())
+    torch.testing.assert_close(share, share[..., :1].expand_as(share))
+    torch.testing.assert_close(share.round(decimals=9).unique(), torch.tensor([0, 4 / 3]).double())
+    assert float((share == 0).double().mean()) == pytest.approx(0.25, abs=0.02)
 
 
 @pytest.mark.parametrize("static", [False, True])

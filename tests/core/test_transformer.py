@@ -65,7 +65,6 @@ def test_presets_have_these_parameter_counts(name, sizes, count):
         ({"alignment_layer": 5}, "there is no such layer"),
         ({"alignment_head": 3}, "there is no such head"),
         ({"attention": "none"}, "a Transformer has attention"),
-        ({"architecture": "recurrent", "shared_embeddings": True}, "only a Transformer shares them"),
     ],
 )
 def test_settings_that_a_transformer_cannot_have(changes, message):

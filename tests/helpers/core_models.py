@@ -104,6 +104,15 @@ VARIANTS += [
     dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
     dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
 ]
+SHARED = [
+    dataclasses.replace(TINY, shared_embeddings=True, output_rank=5),
+    dataclasses.replace(
+        TINY, shared_embeddings=True, output_rank=0, maxout=5, cell="cudnn", order="look-update-generate"
+    ),
+    dataclasses.replace(TINY, shared_embeddings=True, output_rank=5, one_embedding=True, source_vocabulary_size=13),
+    dataclasses.replace(SYSTEM_VARIANTS["luong-global"], shared_embeddings=True, output_rank=0, embedding=6),
+]
+VARIANTS += SHARED
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
 VARIANTS += [
     dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
@@ -207,8 +216,8 @@ def named(config: ModelConfig) -> str:
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
     layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
+    shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
     if config.architecture == "transformer":
-        shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
         return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
     local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
-    return kind + sharpness + coverage + fewer + layers + local + "-copy" * config.copy
+    return kind + sharpness + coverage + fewer + layers + local + "-copy" * config.copy + shared

@@ -34,6 +34,7 @@ CONFIG = TrainingConfig(
     validate_every="4",
     checkpoint_every="3",
     patience=1000,
+    average=3,
     log_every=1,
     bleu_sentences=2,
     precision="fp32",

@@ -41,6 +41,7 @@ CASES = {
     "a sentence a batch": replace(CONFIG, batch_size=1, epochs=0.2),
     "accumulated": replace(CONFIG, accumulate=3),
     "accumulated, a sentence a batch": replace(CONFIG, batch_size=1, accumulate=4, epochs=0.4),
+    "averaged": replace(CONFIG, average=2),
     "best by bleu": replace(CONFIG, metric="bleu", patience=1, epochs=4.0),
 }
 HALF, WHOLE = replace(CONFIG, epochs=0.0, max_updates=3), replace(CONFIG, epochs=0.0, max_updates=7)

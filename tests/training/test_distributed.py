@@ -69,8 +69,8 @@ def together(corpus, tmp_path_factory) -> Path:
     return folder
 
 
-def weights(folder):
-    return load_tensors(folder / "last.safetensors")[0]
+def weights(folder, name="last"):
+    return load_tensors(folder / f"{name}.safetensors")[0]
 
 
 def logged(folder, kind):
@@ -78,9 +78,9 @@ def logged(folder, kind):
     return [event for event in events if event["event"] == kind]
 
 
-def assert_same_weights(one: Path, other: Path):
+def assert_same_weights(one: Path, other: Path, name: str = "last"):
     """The same weights, to rounding."""
-    ours, theirs = weights(one), weights(other)
+    ours, theirs = weights(one, name), weights(other, name)
     for name in theirs:
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=2e-6, msg=lambda text, at=name: at + text)
 
@@ -107,6 +107,7 @@ def test_two_processes_make_the_updates_of_one(corpus, together, tmp_path):
     for name, config in several.cases(corpus).items():
         several.train(corpus, tmp_path / name, config)
         assert_alike(together / name, tmp_path / name)
+        assert_same_weights(together / name, tmp_path / name, "best")
     several.train(corpus, tmp_path / "none", several.CONFIG, attention="none", bidirectional=False, output_rank=5)
     assert_alike(together / "no attention", tmp_path / "none")
 

@@ -137,8 +137,9 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
 @pytest.mark.parametrize(
     "model",
     [
-        {"attention": "dot"},
+        {"attention": "dot", "word_dropout": 0.2},
         {"attention": "general", "readout_previous_word": False},
+        {"shared_embeddings": True},
         *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
     ],
     ids=str,

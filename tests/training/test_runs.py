@@ -66,8 +66,13 @@ def test_runs_of_earlier_versions_go_on_unless_a_later_setting_says_otherwise(re
         {"coverage": "linguistic"},
         {"attention": "dot"},
         {"readout_previous_word": False},
+        {"word_dropout": 0.1},
         {"bidirectional": False, "reverse_source": True},
     ):
         assert fingerprint_of(reversal, ModelConfig(**changed), TrainingConfig()) != now
-    monkeypatch.setattr(runs, "asdict", lambda config: {k: v for k, v in asdict(config).items() if k not in LATER})
+    for changed in ({"bpe_dropout": 0.1}, {"learning_rate": 0.1}):
+        assert fingerprint_of(reversal, ModelConfig(), TrainingConfig(**changed)) != now
+    assert fingerprint_of(reversal, ModelConfig(), TrainingConfig(average=3)) == now  # changes no update
+    later = {*LATER, "bpe_dropout", "average"}
+    monkeypatch.setattr(runs, "asdict", lambda config: {k: v for k, v in asdict(config).items() if k not in later})
     assert fingerprint_of(reversal, ModelConfig(), TrainingConfig()) == now

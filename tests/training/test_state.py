@@ -23,6 +23,7 @@ from nmtalign.training.state import (
     save_best,
     save_last,
     save_state,
+    save_validated,
     take_over,
 )
 
@@ -279,6 +280,7 @@ def test_forgetting_leaves_nothing_of_the_run(tmp_path):
     for update in (3, 6):
         save_best(tmp_path, model, update, RUN)
     save_last(tmp_path, model, 6, RUN)
+    save_validated(tmp_path, model, 6, RUN)
     (tmp_path / ".last.safetensors.1.partial").write_text("half")
     (tmp_path / "config.json").write_text("{}")
     forget(tmp_path)
@@ -297,6 +299,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
         lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
         lambda: save_best(tmp_path, model, 9, RUN),
         lambda: save_last(tmp_path, model, 9, RUN),
+        lambda: save_validated(tmp_path, model, 9, RUN),
     ):
         with pytest.raises(ResourceError, match=r"no space left on the disk; the last checkpoint is kept") as raised:
             save()
