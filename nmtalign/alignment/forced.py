@@ -154,7 +154,7 @@ class Aligner:
             raise UsageError(
                 f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention additive"
             )
-        if config.reading == "posterior" and not loaded.model.decoder.has_posterior:
+        if config.reading == "posterior" and not loaded.model.has_posterior:
             raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
         self._loaded, self._config, self._turned = loaded, config, turned
         tokenizers = loaded.tokenizers

@@ -57,7 +57,18 @@ class Readout(Initialised):
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
-        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n)."""
+        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n).
+
+        With C contexts (N, C, 2n) for each word they are (N, C, .).
+        """
+        return self.features_of(state, word, self.products(context.to(word.dtype)), dropout)
+
+    def products(self, contexts: Tensor) -> Tensor:
+        """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""
+        return F.linear(contexts, self.context_weight.to(contexts.dtype)) if self.has_maxout else contexts
+
+    def features_of(self, state: Tensor, word: Tensor, products: Tensor, dropout: float = 0.0) -> Tensor:
+        """As `features`, from the `products` of the contexts."""
         dtype = word.dtype
         hidden = state.to(dtype)
         if self.has_maxout:
@@ -65,9 +76,12 @@ class Readout(Initialised):
             if self.word_weight is not None:
                 total = F.linear(word, self.word_weight.to(dtype), total)
             total = total + F.linear(hidden, self.state_weight.to(dtype))
-            total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
+            total = (total if products.dim() == 2 else total[:, None]) + products
             hidden = apply(_Maxout, total)
-        hidden = F.dropout(hidden, dropout)
+        if hidden.dim() == 2:
+            hidden = F.dropout(hidden, dropout)
+        elif dropout:  # the alternatives of a word lose the same units
+            hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), dropout)
         return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -145,9 +159,32 @@ def linear_cross_entropy(
     are computed together with the loss. Products are in the dtype of the features, softmax and sums in float32
     (float64 for float64).
     """
-    constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
-    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, *constants)
+    objective, nll, _ = mixture_cross_entropy(
+        features, weight, bias, targets, None, label_smoothing, row_weights, block_cells
+    )
     return objective, nll
+
+
+def mixture_cross_entropy(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    log_terms: Tensor | None,
+    label_smoothing: float = 0.0,
+    row_weights: Tensor | None = None,
+    block_cells: int = BLOCK_CELLS,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `linear_cross_entropy` for a mixture of softmaxes: (objective, nll, log p of each target (N,)).
+
+    p = sum over c of exp(log_terms[c]) * softmax(features[c] W^T + b), for features (N, C, r) and log_terms (N, C). One
+    more column of log_terms is the log-probability of the target beside the softmaxes. The gradient of each term is
+    weighted by its share in p. The label smoothing of a softmax counts as much as its share, which is a constant there.
+    Without log_terms it is one softmax of features (N, r).
+    """
+    constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
+    objective, nll, log_probs = apply(_CrossEntropy, features, weight, bias, log_terms, *constants)
+    return objective, nll, log_probs
 
 
 def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
@@ -159,52 +196,74 @@ def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
         yield slice(start, min(rows, start + size))
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
+class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         features: Tensor,
         weight: Tensor,
         bias: Tensor,
+        log_terms: Tensor | None,
         targets: Tensor,
         smoothing: float,
         row_weights: Tensor | None,
         block_cells: int,
         differentiate: bool,
-    ) -> tuple[Tensor, Tensor]:
-        dtype = wide(features.dtype)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dtype, shape = wide(features.dtype), features.shape
         narrow_weight, wide_bias = weight.to(features.dtype), bias.to(dtype)
-        nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
+        each = 1 if log_terms is None else shape[1]  # softmaxes of a word, which stay in the same block
+        features, each_target = features.flatten(0, -2), targets.repeat_interleave(each) if each > 1 else targets
+        nll, log_sums = features.new_empty(2, len(features), dtype=dtype)
+        shares = None if log_terms is None else torch.empty_like(log_terms)
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
-        for rows in slices(len(targets), len(bias), block_cells):
-            block = features[rows]
+        for words in slices(len(targets), each * len(bias), block_cells):
+            rows = slice(words.start * each, words.stop * each)
+            block, scale, factors = features[rows], None if row_weights is None else row_weights[words], None
             logits = block @ narrow_weight.t()
-            scale = None if row_weights is None else row_weights[rows]
-            _to_gradient(logits, wide_bias, targets[rows], smoothing, scale, nll[rows], log_sums[rows])
+            of_rows = scale if shares is None else None
+            _to_gradient(logits, wide_bias, each_target[rows], smoothing, of_rows, nll[rows], log_sums[rows])
+            if log_terms is not None and shares is not None:
+                shares[words] = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1)
+                shares[words] *= 1 if scale is None else scale[:, None]
+                factors = shares[words, :each].reshape(-1, 1)
             if differentiate:
                 torch.mm(logits, narrow_weight, out=d_features[rows])
-                d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
+                sums = logits.new_ones(1, len(block))
+                if factors is not None:  # they depend on all softmaxes of a word
+                    d_features[rows] *= factors
+                    sums, block = factors.t().to(block.dtype), (block * factors).to(block.dtype)
+                d_bias += (sums @ logits)[0]
                 _add_product(d_weight, logits, block)
             del logits  # before those of the next block are computed
+        log_probs = -nll if log_terms is None else joint_log_probs(log_terms, -nll).logsumexp(-1)
         counted = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
-        if row_weights is not None:
-            nll, log_sums = nll * row_weights, log_sums * row_weights
-        objective = total = nll.sum()
+        objective = total = -(log_probs if row_weights is None else log_probs * row_weights).sum()
         if smoothing:
+            counted = counted if shares is None else shares[:, :each].flatten()
             gradients = (d_features, d_weight, d_bias) if differentiate else None
-            smooth = _smooth(features, narrow_weight, wide_bias, log_sums.sum(), counted, smoothing, gradients)
+            log_sum = (log_sums * counted).sum()
+            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, counted, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
-        ctx.gradients = d_features, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
-        ctx.mark_non_differentiable(total)
-        return objective.clone(), total
+        d_terms = None if shares is None else shares.mul_(smoothing - 1)
+        ctx.gradients = d_features.view(shape), d_weight.to(weight.dtype), d_bias.to(bias.dtype), d_terms
+        ctx.mark_non_differentiable(total, log_probs)
+        return objective.clone(), total, log_probs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients: tuple[Tensor, ...] = take_once(ctx, "gradients")
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        gradients: tuple[Tensor | None, ...] = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would change only this branch by up to 0.4%.
-        return *(each.mul_(gradient) for each in gradients), None, None, None, None, None
+        scaled = (None if each is None else each.mul_(gradient) for each in gradients)
+        return *scaled, None, None, None, None, None
+
+
+def joint_log_probs(log_terms: Tensor, log_probs: Tensor) -> Tensor:
+    """The log-probabilities (N, .) of each term of `mixture_cross_entropy`, given those of the softmaxes (N C,)."""
+    each = log_probs.view(len(log_terms), -1)
+    return torch.cat([log_terms[:, : each.shape[1]] + each, log_terms[:, each.shape[1] :]], 1)
 
 
 def _smooth(
