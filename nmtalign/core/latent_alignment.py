@@ -48,7 +48,7 @@ class Alternatives:
     @classmethod
     def sampled(cls, weights: Tensor) -> "Alternatives":
         """One position of each row, drawn from weights (B, R, Tx)."""
-        places = torch.multinomial(weights.detach().flatten(0, 1), 1).view(weights.shape[:2])
+        places = (weights / torch.empty_like(weights).exponential_()).argmax(-1)
         return cls.one(places, weights)
 
     @classmethod

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from nmtalign.core.readout import BLOCK_CELLS as WHOLE
-from nmtalign.core.readout import CHUNK_CELLS, Readout, linear_cross_entropy
+from nmtalign.core.readout import CHUNK_CELLS, Readout, linear_cross_entropy, mixture_cross_entropy
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 17
@@ -35,6 +35,35 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     theirs = torch.autograd.grad(expected * 3, (features, weight, bias))
     for found, wanted in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("block", [WHOLE, WORDS * 20, 1])
+def test_mixtures_are_those_of_the_complete_softmaxes(smoothing, weighted, extra, block):
+    """In one block, in several, and with one word in each, whose alternatives stay together."""
+    torch.manual_seed(0)
+    rows, count = 43, 3
+    features = torch.randn(rows, count, 5, dtype=torch.float64, requires_grad=True)
+    (_, weight, bias), targets = problem(torch.float64, rows)
+    log_terms = torch.randn(rows, count + extra, dtype=torch.float64).log_softmax(-1)
+    log_terms[0, 0] = log_terms[1, -1] = -torch.inf
+    log_terms.requires_grad_()
+    row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
+    found = mixture_cross_entropy(features, weight, bias, targets, log_terms, smoothing, row_weights, block)
+    logits = F.linear(features, weight, bias).log_softmax(-1)
+    each = logits.gather(2, targets[:, None, None].expand(-1, count, 1))[..., 0]
+    joint = torch.cat([each + log_terms[:, :count], log_terms[:, count:]], 1)
+    log_probs, shares = joint.logsumexp(1), joint.softmax(1).detach()
+    counted = torch.ones(rows).double() if row_weights is None else row_weights
+    smooth = (shares[:, :count] * logits.mean(-1)).sum(1)
+    objective = -(counted * ((1 - smoothing) * log_probs + smoothing * smooth)).sum()
+    torch.testing.assert_close(found, (objective, -(counted * log_probs).sum(), log_probs))
+    leaves = features, weight, bias, log_terms
+    ours, theirs = (torch.autograd.grad(value * 3, leaves) for value in (found[0], objective))
+    for one, wanted in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, wanted)
 
 
 @pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
