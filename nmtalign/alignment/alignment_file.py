@@ -293,6 +293,8 @@ def _known(datasets: dict[str, Any], version: int) -> dict[str, Any]:
     """Returns the datasets of the layout; raises ValueError if one is missing or has a wrong type or shape."""
     if version == 1:
         datasets["rank"] = np.broadcast_to(np.zeros(1, "<i4"), len(datasets["sentence_id"]))
+    if version < 3:
+        datasets["entropy"] = np.broadcast_to(np.full(1, np.nan, "<f4"), len(datasets["token_log_prob"]))
     for name, (usual, _) in DATASETS.items():
         if name not in datasets:
             raise ValueError(f"it has no dataset {name}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.layout import DEFAULTS, WEIGHT_TYPES, ColumnBuffers, PackedRecord, format_attributes
-from nmtalign.alignment.links import AlignmentRecord, Link, argmax_links, check_shape
+from nmtalign.alignment.links import AlignmentRecord, Link, argmax_links, check_shape, row_entropies
 from nmtalign.alignment.partial_alignments import CHUNK, TAIL, Commit, PartialAlignments, build, check_same
 from nmtalign.errors import NmtalignError
 from nmtalign.files import disk_errors
@@ -220,6 +220,7 @@ class AlignmentWriter:
             words=(len(source_tokens), len(target_tokens)),
             links=links,
             token_log_probs=log_probs,
+            entropies=row_entropies(np.array(weights, self._dtype), self._end),  # of the weights as they are stored
             log_prob=log_prob,
             sentence_id=sentence_id,
             rank=rank,

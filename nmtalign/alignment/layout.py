@@ -1,4 +1,4 @@
-"""The layout of an alignment file (HDF5, format version 2), and how records become its compressed chunks.
+"""The layout of an alignment file (HDF5, format version 3), and how records become its compressed chunks.
 
 The file contains flat arrays and 64-bit offsets: no group per sentence and no variable-length types, so that every HDF5
 tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
@@ -8,8 +8,8 @@ pair is empty; the weights of local-p attention are normalised. If `</s>` was dr
 columns. All log-probabilities are natural logarithms.
 
 The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
-`sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 1 had no `rank` (all records
-were of rank 0), and its matrices always included `</s>`.
+`sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 2 had no `entropy`. Version 1
+had no `rank` either (all records were of rank 0), and its matrices always included `</s>`.
 """
 
 import itertools
@@ -25,8 +25,8 @@ from nmtalign.alignment.links import Link
 Array = NDArray[Any]
 
 FORMAT = "nmtalign alignments"
-FORMAT_VERSION = 2
-VERSIONS_READ = (1, 2)
+FORMAT_VERSION = 3
+VERSIONS_READ = (1, 2, 3)
 SIDES = ("source", "target")
 # Each dataset with its type and the values per chunk. With small chunks a sentence is read in well under a millisecond.
 DATASETS: Mapping[str, tuple[str, int]] = {
@@ -44,9 +44,10 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference
     "target/text_offsets": ("<i8", 1024),
     "target/word_offsets": ("<i8", 1024),
+    "entropy": ("<f4", 4096),  # of each stored row, in nats; as token_log_prob, NaN for `</s>` if it was dropped
 }
 NAMES = tuple(DATASETS)
-OFFSETS = NAMES[8:]
+OFFSETS = tuple(name for name in NAMES if name.endswith("_offsets"))
 COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 # The attributes of a file whose writer is given no others.
@@ -70,6 +71,7 @@ def format_attributes(end: bool) -> Mapping[str, object]:
         "links_order": "source, target; both counted from 0; </s> has no links",
         "text": "UTF-8; each word is followed by one line feed",
         "log_prob_unit": "natural logarithm; </s> included",
+        "entropy_unit": "nats",
         "rows": f"target words{then}",
         "columns": f"source words{then}",
         "end_of_sentence_row": end,
@@ -96,7 +98,7 @@ def lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
         **{f"{side}/text": totals[f"{side}/text_offsets"] for side in SIDES},
         "weights": totals["weight_offsets"],
         "links": totals["link_offsets"],
-        "token_log_prob": totals["target/word_offsets"] + records,
+        **dict.fromkeys(("token_log_prob", "entropy"), totals["target/word_offsets"] + records),
     }
 
 
@@ -108,6 +110,7 @@ class PackedRecord(NamedTuple):
     words: tuple[int, int]
     links: Sequence[Link]
     token_log_probs: Array
+    entropies: Array
     log_prob: float
     sentence_id: int
     rank: int
@@ -162,6 +165,7 @@ class ColumnBuffers:
         each = np.arange(1, len(records) + 1)
         weights = np.concatenate([record.weights for record in records])
         log_probs = [record.token_log_probs for record in records]
+        entropies = [record.entropies for record in records]
         links = [record.links for record in records]
         ends = {
             "weight_offsets": _ends([len(record.weights) for record in records]),
@@ -171,6 +175,7 @@ class ColumnBuffers:
             "weights": (to_half(weights) if self._types[0].itemsize == 2 else weights, ends["weight_offsets"]),
             "links": (list(itertools.chain.from_iterable(links)), ends["link_offsets"]),
             "token_log_prob": (np.concatenate(log_probs), _ends([len(some) for some in log_probs])),
+            "entropy": (np.concatenate(entropies), _ends([len(some) for some in entropies])),
             "log_prob": ([record.log_prob for record in records], each),
             "sentence_id": ([record.sentence_id for record in records], each),
             "rank": ([record.rank for record in records], each),

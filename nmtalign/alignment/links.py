@@ -78,9 +78,21 @@ class AlignmentRecord:
             return self.dropped_mass
         return float(self.weights[:-1, -1].sum(dtype=np.float64))
 
+    def entropies(self) -> Matrix:
+        """Returns the entropy of each row of the weights in nats (Ty+1,); NaN for `</s>` if it has no row."""
+        return row_entropies(self.weights, self.end)
+
     def empty(self) -> bool:
         """Returns whether a side has no words, so that there was nothing to align."""
         return not (self.source and self.target)
+
+
+def row_entropies(weights: NDArray[Any], end: bool = True) -> Matrix:
+    """Returns the entropy of each row in nats (Ty+1,): NaN for `</s>` if `end` is False, 0 for a row of zeros."""
+    exact = weights.astype(np.float64)
+    logs = np.log(exact, out=np.zeros_like(exact), where=exact > 0)
+    entropies = -(exact * logs).sum(1)
+    return np.append(entropies, [] if end else [np.nan]).astype(np.float32)
 
 
 def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any], end: bool = True) -> None:

@@ -82,6 +82,7 @@ def pack_weights(entries: Sequence[PageEntry]) -> str:
         "sure": [entry.gold and _flat(sorted(entry.gold.sure)) for entry in entries],
         "possible": [entry.gold and _flat(sorted(entry.gold.possible)) for entry in entries],
         "surprise": [_surprise(entry.record.token_log_probs) for entry in entries],
+        "entropy": [_rounded_entropies(entry.record) for entry in entries],
         "drawn": [int(entry.cells() == entry.record.weights.size) for entry in entries],
     }
     head = _json(columns)
@@ -99,6 +100,11 @@ def _surprise(log_probs: NDArray[Any]) -> list[int]:
     known = np.isfinite(log_probs)
     steps = np.rint(-np.where(known, log_probs, 0) * _SURPRISE_STEPS).clip(0, _UNKNOWN - 1)
     return [int(step) for step in np.where(known, steps, _UNKNOWN)]
+
+
+def _rounded_entropies(record: AlignmentRecord) -> list[float | None]:
+    """Returns the entropies of the rows with two decimals; None where there is no row."""
+    return [round(value, 2) if np.isfinite(value) else None for value in record.entropies().tolist()]
 
 
 def _aer(entry: PageEntry) -> float | None:

@@ -22,7 +22,7 @@ from nmtalign.settings.definition import (
 )
 
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["auto", "current", "shifted", "posterior"]
+Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
 HardSymmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
@@ -43,7 +43,12 @@ class AlignConfig:
         unset="threshold if a threshold is given, else argmax",
     )
     threshold: float = setting(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, common=True, at_most=1)
-    reading: Reading = setting("auto", "Decoder step whose weights align a word.", ALIGNMENT, common=True)
+    reading: Reading = setting(
+        "auto",
+        "Decoder step whose weights align a word; occlusion: the effect of each source word in their place.",
+        ALIGNMENT,
+        common=True,
+    )
     temperature: float = setting(
         1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
     )

@@ -17,6 +17,7 @@ EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
 COPY_SHIFT = 32  # the lowest bits of a source id are its word, those above are what a copying model copies there
 WORD_BITS = (1 << COPY_SHIFT) - 1
+COPIES_NOTHING = (WORD_BITS >> 1) << COPY_SHIFT  # the upper bits of a source id that equals no target word
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 

@@ -191,7 +191,7 @@ def test_an_empty_file_and_info(tmp_path: Path) -> None:
     assert counts == {"pairs": 2, "source_words": 2, "target_words": 2, "cells": 2 * 3 + 2 * 1, "weights": "float16"}
     assert info["bytes"] == (tmp_path / "a.h5").stat().st_size
     assert info["attributes"]["direction"] == "en-fr"
-    assert info["attributes"]["format_version"] == 2
+    assert info["attributes"]["format_version"] == 3
     assert info["sentences"] == 2
     assert info["attributes"]["end_of_sentence_row"] is True
 
@@ -207,6 +207,9 @@ def test_the_file_is_what_the_layout_says(tmp_path: Path) -> None:
         assert cell == random_weights(*pairs[k], k)[j, i]
         assert bytes(file["target/text"][()]).decode() == "".join(f"{word}\n" for _, ts in pairs for word in ts)
         assert len(file["token_log_prob"]) == file["target/word_offsets"][-1] + len(pairs)
+        logs = [np.log(row, where=row > 0, out=np.zeros_like(row)) for row in random_weights(*pairs[k], k)]
+        expected = [-(row * log).sum() for row, log in zip(random_weights(*pairs[k], k), logs, strict=True)]
+        np.testing.assert_allclose(file["entropy"][-len(expected) :], expected, rtol=1e-5)
         assert file["links"].shape == (file["link_offsets"][-1], 2)
         kinds = {str(dataset.dtype) for dataset in _datasets(file)}
         assert kinds == {"float32", "int64", "uint8", "int32", "float64"}
@@ -271,7 +274,7 @@ def test_version_1_is_read(tmp_path: Path, edit_hdf5: Any) -> None:
     write(tmp_path / "a.h5", numbered(5))
     with edit_hdf5(tmp_path / "a.h5") as file:
         file.attrs["format_version"] = 1
-        del file["rank"], file.attrs["sentence_ids_rise"]
+        del file["rank"], file["entropy"], file.attrs["sentence_ids_rise"]
     with AlignmentFile(tmp_path / "a.h5") as records:
         assert [record.rank for record in records] == [0] * 5
         assert records.sentence(3)[0].source == ("s3",) * 3
@@ -308,8 +311,8 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: An
         AlignmentFile(tmp_path / "foreign.h5")
     write(tmp_path / "newer.h5", [])
     with edit_hdf5(tmp_path / "newer.h5") as file:
-        file.attrs["format_version"] = 3
-    with pytest.raises(FormatError, match="version 3"):
+        file.attrs["format_version"] = 4
+    with pytest.raises(FormatError, match="version 4"):
         AlignmentFile(tmp_path / "newer.h5")
 
 

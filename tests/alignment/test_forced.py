@@ -11,7 +11,7 @@ import torch
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, shifted, window_size
+from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion, shares, shifted, window_size
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
@@ -179,6 +179,45 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
 def test_a_model_without_attention_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
         align([make_loaded("none")], PAIRS, AlignConfig())
+
+
+@pytest.mark.parametrize(("attention", "copy"), [("additive", False), ("none", False), ("additive", True)])
+def test_occlusion_is_the_effect_of_each_source_word_alone(attention: str, copy: bool) -> None:
+    loaded = make_loaded(attention, copy=copy)
+    records = list(align([loaded], iter(PAIRS), AlignConfig(batch_size=3, reading="occlusion")))
+    for record in records:
+        if record.empty():
+            continue
+        effects = np.zeros_like(record.weights)
+        for place in range(-1, len(record.source)):
+            source, target = loaded.ids(record.source, record.target)
+            if place >= 0:  # the largest number that fits beside the word is no target word, so nothing is copied
+                source[place] = 1 + ((2**31 - 1) << 32) * copy
+            batch = make_batch([(source, target)])
+            log_probs = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).log_probs
+            if place < 0:
+                whole = log_probs[0]
+            else:
+                effects[:, place] = (whole - log_probs[0]).numpy()
+        for row, found in zip(effects, record.weights, strict=True):
+            positive = np.maximum(row, 0)
+            expected = positive / positive.sum() if positive.any() else np.eye(len(row))[-1]
+            np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_occlusion_replaces_all_pieces_of_a_word() -> None:
+    model, batch = make_loaded().model, make_batch([([2, 3, 4], [2, 3]), ([5, 6], [4])])
+    forced = occlusion(model, batch, [[(0, 2), (2, 3)], [(0, 2)]])
+    changed = make_batch([([1, 1, 4], [2, 3]), ([1, 1], [4])])
+    without = model.force(changed.source, changed.source_mask, changed.target, changed.target_mask)
+    torch.testing.assert_close(forced.weights[..., 0], forced.log_probs - without.log_probs)
+    assert not forced.weights[:, :, [1, 3]].any()
+    assert not forced.weights[1, :, 2].any()
+
+
+def test_effects_become_weights() -> None:
+    effects = np.array([[2.0, -1.0, 6.0, 0.0], [-1.0, -2.0, 0.0, 0.0]], np.float32)
+    np.testing.assert_allclose(shares(effects), [[0.25, 0, 0.75, 0], [0, 0, 0, 1]])
 
 
 def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

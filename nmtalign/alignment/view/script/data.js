@@ -85,6 +85,11 @@ class Alignment {
     return steps === undefined || steps === SURPRISE_UNKNOWN ? null : Math.exp(-steps / SURPRISE_STEPS);
   }
 
+  /** The entropy in nats of the weights of a target word, or null where there are none. */
+  entropyOf(target) {
+    return this.entropy[target] ?? null;
+  }
+
   isEnd({ side, index }) {
     return index === this.words[side].length;
   }
@@ -147,6 +152,7 @@ class Store {
         sure: pairsOf(columns.sure[row]),
         possible: pairsOf(columns.possible[row]),
         surprise: columns.surprise[row],
+        entropy: columns.entropy[row],
       };
     });
   }

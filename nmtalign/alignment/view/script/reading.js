@@ -69,6 +69,8 @@ class ReadingView {
     const notes = [`${selection.side === "target" ? "Target" : "Source"} word ${selection.index}, counted from 0.`];
     if (selection.side === "target") {
       const probability = alignment.probability(selection.index);
+      const entropy = alignment.entropyOf(selection.index);
+      if (entropy !== null) notes.push(`Entropy of its weights: ${fixed(entropy)} nats.`);
       if (probability !== null) notes.push(`Probability ${percent(probability)}.`);
     } else notes.push(`Weights add up to ${fixed(sum)}.`);
     if (alignment.isEnd(selection)) return notes;
