@@ -70,6 +70,7 @@ VARIANTS += [
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
+LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
 LUONG = [SYSTEM_VARIANTS[f"luong-{span}"] for span in ("global", "local-m", "local-p")]
 VARIANTS += [
     *SYSTEM_VARIANTS.values(),
