@@ -1,17 +1,20 @@
-"""Other cells: the LSTM (Hochreiter & Schmidhuber 1997), and a light cell without a recurrent product.
+"""Other cells, the LSTM (Hochreiter & Schmidhuber 1997) and a light one without a recurrent product; stacks of layers.
 
 The light cell is the LRN of Zhang & Sennrich (2019): its gates depend on the state element by element. All matrix
 products are those of the inputs, which are computed for all steps at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmtalign.core.cells import CellPass, CudnnCell, GatedCell, PaperCell
 from nmtalign.core.functional import one_minus_square, over_steps, product, sigmoid_
-from nmtalign.settings.training_settings import Cell
+from nmtalign.core.step import unroll
+from nmtalign.settings.training_settings import Cell, ModelConfig
 
 
 class LstmPass(CellPass):
@@ -145,3 +148,42 @@ class LightCell(GatedCell):
 
 
 CELLS: Mapping[Cell, type[GatedCell]] = {"paper": PaperCell, "cudnn": CudnnCell, "lstm": LstmCell, "light": LightCell}
+
+
+class Stack(nn.Module):
+    """Recurrent layers above another layer; from the third layer of the model on, a residual connection may skip each.
+
+    Each layer has the number of inputs that `input_sizes` says; `first` is the number of the first one in the model,
+    which counts from 0.
+    """
+
+    def __init__(
+        self, config: ModelConfig, input_sizes: Sequence[int], first: int, directions: int = 0, fed: int = 0
+    ) -> None:
+        """`fed` is the size of a vector that the first layer of the model gets beside its inputs; 0 = none."""
+        super().__init__()
+        self.cells = nn.ModuleList(
+            CELLS[config.cell](size, config.hidden, 0 if place else fed, directions)
+            for place, size in enumerate(input_sizes)
+        )
+        self._first, self._residual, self._dropout = first, config.residual, config.dropout
+
+    def layers(self) -> list[GatedCell]:
+        """The cells, with their type."""
+        return cast(list[GatedCell], list(self.cells))
+
+    def forward(
+        self, x: Tensor, initial: Sequence[Tensor], skip: Tensor | None = None, context: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """(outputs (U, *D, B, n) of the last layer, the last state (*D, B, S) of each) for x (U, *D, B, .).
+
+        With a context (U, *D, B, D), each layer receives it beside the outputs of the layer below.
+        """
+        lasts = []
+        for number, (cell, state) in enumerate(zip(self.layers(), initial, strict=True), self._first):
+            received = x if context is None else torch.cat([x, context], -1)
+            received = F.dropout(received, self._dropout, self.training) if number else received
+            outputs, last = unroll(cell, cell.inputs(received), state, skip)
+            x = outputs[1:] + x if self._residual and number > 1 else outputs[1:]
+            lasts.append(last)
+        return x, lasts

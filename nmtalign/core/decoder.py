@@ -6,7 +6,7 @@ context beside the output of the layer below. Layers that do not attend are plai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -24,13 +24,12 @@ from nmtalign.core.attention import (
     Memory,
 )
 from nmtalign.core.attention_variants import Coverage, CoverageAttentionPass, DotAttention, GeneralAttention
-from nmtalign.core.cell_variants import CELLS
-from nmtalign.core.cells import GatedCell
+from nmtalign.core.cell_variants import CELLS, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.core.luong import LOCAL_PASSES, InputFeedingStep, PositionPredictor
-from nmtalign.core.step import DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
+from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
 from nmtalign.settings.training_settings import ModelConfig
 
 SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
@@ -41,51 +40,7 @@ SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
 }
 
 
-@dataclass(frozen=True)
-class Advance:
-    """The results of one step of search for N rows."""
-
-    state: DecoderState
-    hidden: Tensor  # (N, n), from which the readout generates the word
-    context: Tensor  # (N, D)
-    weights: Tensor | None  # (N, Tx)
-
-
-class Stack(nn.Module):
-    """Recurrent layers above another layer; from the third layer of the model on, a residual connection may skip each.
-
-    `numbers` are the 0-based numbers of the layers in the model. The first one has `input_size` inputs, the others n.
-    """
-
-    def __init__(
-        self, config: ModelConfig, input_sizes: Sequence[int], first: int, directions: int = 0, fed: int = 0
-    ) -> None:
-        """`fed` is the size of a vector that the first layer of the model gets beside its inputs; 0 = none."""
-        super().__init__()
-        self.cells = nn.ModuleList(
-            CELLS[config.cell](size, config.hidden, 0 if place else fed, directions)
-            for place, size in enumerate(input_sizes)
-        )
-        self._first, self._residual, self._dropout = first, config.residual, config.dropout
-
-    def forward(
-        self, x: Tensor, initial: Sequence[Tensor], skip: Tensor | None = None, context: Tensor | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """(outputs (U, *D, B, n) of the last layer, the last state (*D, B, S) of each) for x (U, *D, B, .).
-
-        With a context (U, *D, B, D), each layer receives it beside the outputs of the layer below.
-        """
-        lasts = []
-        for number, (cell, state) in enumerate(zip(self.cells, initial, strict=True), self._first):
-            received = x if context is None else torch.cat([x, context], -1)
-            received = F.dropout(received, self._dropout, self.training) if number else received
-            outputs, last = unroll(_as_cell(cell), _as_cell(cell).inputs(received), state, skip)
-            x = outputs[1:] + x if self._residual and number > 1 else outputs[1:]
-            lasts.append(last)
-        return x, lasts
-
-
-class Decoder(Initialised):
+class RecurrentDecoder(Initialised, Decoder):
     """The decoder's parameters: its cells, its alignment model, and its first state (appendix A.2.2).
 
     `cell` belongs to the layer that attends, or that receives the fixed context. The first state of RNNsearch is made
@@ -251,7 +206,7 @@ class Decoder(Initialised):
         self, hidden: Tensor, words: Tensor, attention: AttentionPass | None, previous: Tensor | None
     ) -> InputFeedingStep:
         """Steps with input feeding from the states (N, L S) of all layers."""
-        cells = [*map(_as_cell, self.lower.cells), self.cell]
+        cells = [*self.lower.layers(), self.cell]
         initial = hidden.split(self.cell.state_size, -1)
         dropout = self._dropout if self.training else 0.0
         return InputFeedingStep(
@@ -350,9 +305,3 @@ class Decoder(Initialised):
 
             pass_class = FusedAttentionPass
         return pass_class(arguments)
-
-
-def _as_cell(module: nn.Module) -> GatedCell:
-    if not isinstance(module, GatedCell):
-        raise TypeError(f"{type(module).__name__} is no cell")
-    return module

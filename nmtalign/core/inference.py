@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import MIN_ROWS, Memory
-from nmtalign.core.copying import known_words, source_parts
-from nmtalign.core.decoder import Advance, Decoder
+from nmtalign.core.copying import known_words
+from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
 from nmtalign.core.latent_alignment import Alternatives
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.core.readout import maxout
-from nmtalign.core.step import DecoderState
+from nmtalign.core.step import Advance, DecoderState
 from nmtalign.settings.training_settings import ModelConfig
 
 M = TypeVar("M", bound=nn.Module)
@@ -42,15 +42,14 @@ class Inference:
         self.model, self.config = model, model.config
         self.dtype = dtype or model.readout.output_weight.dtype
         with torch.no_grad():
-            self._encoder = self._cast_module(model.encoder)
-            self._decoder = self._cast_module(model.decoder)
-            self._readout = self._cast_module(model.readout)
-            self._copying = None if model.copying is None else self._cast_module(model.copying)
+            self._encoder, self._readout = in_dtype(model.encoder, self.dtype), in_dtype(model.readout, self.dtype)
+            self._copying = None if model.copying is None else in_dtype(model.copying, self.dtype)
             self.output_weight = self._readout.output_weight.detach().to(self.dtype)  # it may be that of word vectors
             self.output_bias = model.readout.output_bias.to(wide(self.dtype))
-            self._folded = (
-                FoldedWeights(model, self.dtype) if model.decoder.is_papers and model.readout.has_maxout else None
-            )
+            decoder, self._folded = model.decoder, None
+            if isinstance(decoder, RecurrentDecoder) and decoder.is_papers and model.readout.has_maxout:
+                self._folded = FoldedWeights(model, decoder, self.dtype)
+            self._decoder = in_dtype(decoder, self.dtype) if self._folded is None else self._folded.decoder
 
     @property
     def device(self) -> torch.device:
@@ -64,9 +63,8 @@ class Inference:
             source = F.pad(source, (0, 0, 0, few))
             source_mask = F.pad(source_mask, (0, 0, 0, few))
             source_mask[count:, 0] = True
-        source, copies = source_parts(source) if self.config.copy else (source, None)
         padding = None if bool(source_mask.all()) else ~source_mask
-        embedded = self.model.source_embedding(source).to(self.dtype)
+        embedded, copies = self.model.embed_source(source, Activations(self.dtype))
         memory = replace(self._decoder.remember(self._encoder(embedded, padding), source_mask, padding), copies=copies)
         if self._folded is not None:
             memory = replace(memory, values=F.linear(memory.values, self._folded.context_weight))
@@ -89,7 +87,7 @@ class Inference:
         if previous is not None and self.config.copy:
             previous = known_words(previous, self.config.target_vocabulary_size)
         if self._folded is not None:
-            advance, features, gate, log_weights = self._folded.step(self._decoder, memory, state, previous)
+            advance, features, gate, log_weights = self._folded.step(memory, state, previous)
         else:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
@@ -102,19 +100,21 @@ class Inference:
             features, log_weights = features[:, 0], None
         return advance.state, features, advance.weights, gate, log_weights
 
-    def _cast_module(self, module: M) -> M:
-        """The module itself where its weights have the dtype already, else a copy in it."""
-        if all(parameter.dtype == self.dtype for parameter in module.parameters()):
-            return module
-        return copy.deepcopy(module).to(self.dtype)
+
+def in_dtype(module: M, dtype: torch.dtype) -> M:
+    """The module itself where its weights have the dtype already, else a copy in it."""
+    if all(parameter.dtype == dtype for parameter in module.parameters()):
+        return module
+    return copy.deepcopy(module).to(dtype)
 
 
 class FoldedWeights:
     """The weights of cell, readout and copying of a paper's model, joined: each product serves all of them."""
 
-    def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
+    def __init__(self, model: TranslationModel, decoder: RecurrentDecoder, dtype: torch.dtype) -> None:
         self._config = model.config
-        cell, readout, gates = model.decoder.cell, model.readout, [] if model.copying is None else [model.copying]
+        self.decoder = in_dtype(decoder, dtype)
+        cell, readout, gates = decoder.cell, model.readout, [] if model.copying is None else [model.copying]
         if cell.context_weight is None:
             raise ValueError("the decoder's cell has no context")
 
@@ -136,12 +136,12 @@ class FoldedWeights:
         )
 
     def step(
-        self, decoder: Decoder, memory: Memory, state: DecoderState, previous: Tensor | None
+        self, memory: Memory, state: DecoderState, previous: Tensor | None
     ) -> tuple[Advance, Tensor, Tensor | None, Tensor | None]:
         """As `Inference.step`, over a folded memory: (results of the decoder, features, gate, log_weights)."""
         rows = len(state)
         words = self._words.no_word(rows) if previous is None else self._words(previous)
-        step = decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
+        step = self.decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
         attention, hidden, weights = step.attention, step.cells.outputs[-1], None
         if attention is None:
             contexts = memory.values.repeat_interleave(rows // len(memory.values), 0)
@@ -158,7 +158,7 @@ class FoldedWeights:
         gate = total[:, -1] if self._has_gate else None
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        fed = contexts if decoder.update_first and attention is not None else None
+        fed = contexts if self.decoder.update_first and attention is not None else None
         advance = Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights)
         return advance, features, gate, log_weights
 

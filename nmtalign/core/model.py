@@ -7,21 +7,21 @@ target words and attends to them (`attention`), and the readout (`readout`) give
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import Encoded, Memory
-from nmtalign.core.cell_variants import CELLS
+from nmtalign.core.cell_variants import CELLS, Stack
 from nmtalign.core.copying import Copying, known_words, source_parts
-from nmtalign.core.decoder import Decoder, Stack
+from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.latent_alignment import Alternatives
 from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, mixture_cross_entropy
-from nmtalign.core.step import DecoderPass, unroll
+from nmtalign.core.step import Decoder, DecoderPass, Encoder, unroll
 from nmtalign.core.transformer import TransformerDecoder, TransformerEncoder
 from nmtalign.settings.training_settings import Architecture, ModelConfig
 
@@ -87,7 +87,7 @@ class Embedding(Initialised):
         return F.embedding(words, self.weight, sparse=sparse) + self.bias
 
 
-class Encoder(nn.Module):
+class RecurrentEncoder(Encoder):
     """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
@@ -133,8 +133,8 @@ class Encoder(nn.Module):
         return torch.stack([way.transpose(0, 1) for way in ways], 2).flatten(2)
 
 
-_PARTS: Mapping[Architecture, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "recurrent": (Encoder, Decoder),
+_PARTS: Mapping[Architecture, tuple[Callable[[ModelConfig], Encoder], Callable[[ModelConfig, int], Decoder]]] = {
+    "recurrent": (RecurrentEncoder, RecurrentDecoder),
     "transformer": (TransformerEncoder, TransformerDecoder),
 }
 
@@ -151,8 +151,8 @@ class TranslationModel(nn.Module):
         if config.one_embedding:  # without a second name for its weights, so that they are saved and counted once
             self.__dict__["source_embedding"] = self.target_embedding
         make_encoder, make_decoder = _PARTS[config.architecture]
-        self.encoder: Encoder = make_encoder(config)
-        self.decoder: Decoder = make_decoder(config, self.encoder.output_size)
+        self.encoder = make_encoder(config)
+        self.decoder = make_decoder(config, self.encoder.output_size)
         self._share = 0.0 if config.architecture == "transformer" else config.dropout  # its layers drop
         tied, size = config.shared_embeddings, self.encoder.output_size
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
@@ -162,12 +162,16 @@ class TranslationModel(nn.Module):
 
     def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
         """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
-        source, copies = source_parts(source) if self.config.copy else (source, None)
         padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
-        embedded = self._dropout(self._embed(self.source_embedding, source, how))
+        embedded, copies = self.embed_source(source, how)
         encoded = self.encoder(embedded, padding)
         encoded = replace(encoded, annotations=self._dropout(encoded.annotations))
         return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
+
+    def embed_source(self, source: Tensor, how: Activations) -> tuple[Tensor, Tensor | None]:
+        """The vectors (B, Tx, m) of source ids, and the ids that a copying model copies from each place."""
+        source, copies = source_parts(source) if self.config.copy else (source, None)
+        return self._dropout(self._embed(self.source_embedding, source, how)), copies
 
     def loss(
         self,
@@ -228,16 +232,17 @@ class TranslationModel(nn.Module):
         g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax. With marginal or hard
         attention the p of the most probable positions are exact, and the others share the p of their mean.
         """
-        if not self.has_posterior or (self.config.copy and self.config.attention_kind == "soft"):
+        decoder = self.decoder
+        if self.config.attention_kind != "soft":
+            return self._exact_posterior(self._run(source, source_mask, target, how), target, target_mask)
+        if self.config.copy or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
             return self.force(source, source_mask, target, target_mask, how)
         run = self._run(source, source_mask, target, how)
-        if self.config.attention_kind != "soft":
-            return self._exact_posterior(run, target, target_mask)
         if run.weights is None:
             raise ValueError("a model with attention has weights")
         with torch.enable_grad():
             contexts = run.contexts.detach().requires_grad_()
-            states = self.decoder.states_given(run, contexts)
+            states = decoder.states_given(run, contexts)
             rows = [part.flatten(0, 1) for part in (states, run.words, contexts)]
             features = self.readout.features(rows[0], rows[1], rows[2])
         targets = target.t()

@@ -14,8 +14,8 @@ from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
 from nmtalign.core.cell_variants import LightCell, LstmCell
 from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
-from nmtalign.core.decoder import Decoder
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.decoder import RecurrentDecoder
+from nmtalign.core.model import RecurrentEncoder, TranslationModel
 from nmtalign.core.readout import Readout
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
@@ -30,7 +30,7 @@ def log_probs_and_weights(
 
     `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
     """
-    config, decoder = model.config, model.decoder
+    config, (_, decoder) = model.config, recurrent_parts(model)
     if decoder.initial_weight is None or decoder.initial_bias is None:
         return stack_log_probs_and_weights(model, source, target)
     annotations, fixed, finals = annotate(model, source)
@@ -63,9 +63,9 @@ def stack_log_probs_and_weights(
     model: TranslationModel, source: Sequence[int], target: Sequence[int]
 ) -> tuple[Tensor, Tensor | None]:
     """As `log_probs_and_weights`, in the order update-look-generate (Luong et al. 2015, Wu et al. 2016)."""
-    config, decoder, n = model.config, model.decoder, model.config.hidden
+    config, n, (_, decoder) = model.config, model.config.hidden, recurrent_parts(model)
     annotations, fixed, states = annotate(model, source)
-    cells = [*decoder.lower.cells, decoder.cell, *decoder.upper.cells]
+    cells = [*decoder.lower.layers(), decoder.cell, *decoder.upper.layers()]
     attending = len(decoder.lower.cells)
     context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
     fed = torch.zeros_like(fixed) if decoder.attention is not None else fixed
@@ -102,7 +102,8 @@ def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tenso
     vectors = [embedding.weight[number & WORD_BITS] + embedding.bias for number in source]
     from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
     finals = []
-    for layer, cell in enumerate([model.encoder.cell, *model.encoder.upper.cells]):
+    encoder, _ = recurrent_parts(model)
+    for layer, cell in enumerate([encoder.cell, *encoder.upper.layers()]):
         directions, last = [], []
         for direction, backward in enumerate(from_the_end[:1] if layer else from_the_end):
             state = torch.zeros(cell.state_size, dtype=embedding.weight.dtype)
@@ -117,6 +118,13 @@ def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tenso
     end = [0 if backward else -1 for backward in (from_the_end if len(finals) == 1 else from_the_end[:1])]
     halves = [vector.split(config.hidden) for vector in vectors]
     return vectors, torch.cat([halves[place][way] for way, place in enumerate(end)]), finals
+
+
+def recurrent_parts(model: TranslationModel) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+    """The encoder and the decoder; raises TypeError for a Transformer, whose equations are others."""
+    if isinstance(model.encoder, RecurrentEncoder) and isinstance(model.decoder, RecurrentDecoder):
+        return model.encoder, model.decoder
+    raise TypeError("a Transformer is not recurrent")
 
 
 def cell_step(
@@ -159,7 +167,7 @@ def cell_step(
 
 
 def attention_weights(
-    decoder: Decoder,
+    decoder: RecurrentDecoder,
     config: ModelConfig,
     state: Tensor,
     annotations: Sequence[Tensor],
@@ -187,7 +195,9 @@ def attention_weights(
     return shares / shares.sum(), shares
 
 
-def energy(decoder: Decoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor) -> Tensor:
+def energy(
+    decoder: RecurrentDecoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor
+) -> Tensor:
     """The energy of a state and an annotation: v_a . tanh(W_a s + U_a h) (appendix A.1.2), or Luong et al.'s scores."""
     attention, n = decoder.attention, config.hidden
     if isinstance(attention, AdditiveAttention):
@@ -200,7 +210,9 @@ def energy(decoder: Decoder, config: ModelConfig, state: Tensor, annotation: Ten
     return state @ (annotation[:n] + annotation[n:] if len(annotation) > n else annotation)
 
 
-def next_coverage(decoder: Decoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]) -> Tensor:
+def next_coverage(
+    decoder: RecurrentDecoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]
+) -> Tensor:
     """Linguistic coverage (Tu et al. 2016): the weights over the fertilities are added."""
     if decoder.coverage is None:
         return coverage

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.attention import AttentionPass, Memory, select_rows
+from nmtalign.core.attention import AttentionPass, Encoded, Memory, select_rows
 from nmtalign.core.cells import CellPass, GatedCell
 from nmtalign.core.functional import add_product, apply, over_steps, product, take_once
 from nmtalign.core.gpu import missing
@@ -54,6 +54,54 @@ class DecoderPass:
     states: Tensor  # (Ty, B, n)
     contexts: Tensor  # (Ty, B, D)
     weights: Tensor | None  # (Ty, B, Tx)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The results of one step of search for N rows."""
+
+    state: DecoderState
+    hidden: Tensor  # (N, n), from which the readout generates the word
+    context: Tensor  # (N, D)
+    weights: Tensor | None  # (N, Tx)
+
+
+class Encoder(nn.Module, ABC):
+    """Turns the source into annotations."""
+
+    output_size: int  # D, the width of an annotation
+
+    @abstractmethod
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
+        """Annotations (B, Tx, D) of embedded words (B, Tx, m); padding (B, Tx), True where no word is."""
+
+
+class Decoder(nn.Module, ABC):
+    """Runs along the target words and attends to the source."""
+
+    @property
+    def has_posterior(self) -> bool:
+        """Whether there are posteriors of the weights given each target word (`TranslationModel.force_posterior`)."""
+        return False
+
+    @abstractmethod
+    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of B encoded sentences; mask (B, Tx) is True at real tokens."""
+
+    @abstractmethod
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> DecoderState:
+        """The state of one row per sentence."""
+
+    @abstractmethod
+    def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
+        """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
+
+        The rows of one sentence are adjacent. N is a multiple of the number of sentences.
+        """
 
 
 class Steps(ABC):

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import MIN_POSITIONS, MIN_ROWS, Encoded, Memory
-from nmtalign.core.decoder import Advance
 from nmtalign.core.devices import widest
 from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.step import DecoderPass, DecoderState
+from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, Encoder
 from nmtalign.settings.training_settings import ModelConfig
 
 
@@ -166,7 +165,7 @@ class TransformerStack(Initialised):
         return fast_dropout(x, self._dropout if self.training else 0.0)
 
 
-class TransformerEncoder(TransformerStack):
+class TransformerEncoder(TransformerStack, Encoder):
     """Every layer attends to all words of the sentence."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -194,11 +193,10 @@ class CachedState(DecoderState):
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
 
-class TransformerDecoder(TransformerStack):
+class TransformerDecoder(TransformerStack, Decoder):
     """Every layer attends to the words so far and to the annotations; one layer gives the weights of the alignment."""
 
     roles: ClassVar[Mapping[str, Role]] = {"memory_weight": Role.MATRIX}
-    is_papers = has_posterior = False  # as in `Decoder`
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, of_decoder=True)
@@ -230,11 +228,13 @@ class TransformerDecoder(TransformerStack):
         shape = self._heads, len(self.layers), 2, self.output_size // self._heads
         return CachedState(memory.values.new_empty(0, len(memory.values), *shape))
 
-    def advance(self, memory: Memory, state: CachedState, words: Tensor, first: bool) -> Advance:
+    def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
         """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
 
         The rows of one sentence are adjacent. N is a multiple of the number of sentences.
         """
+        if not isinstance(state, CachedState):
+            raise TypeError("the state is not that of a Transformer")
         position, rows = len(state.hidden), state.rows
         cache = words.new_empty(position + 1, len(words), *state.hidden.shape[2:])
         if rows is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.alignment.links import Link, argmax_links
+from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
@@ -100,10 +101,11 @@ class Lesson:
         memory = model.encode(batch.source, batch.source_mask)
         # At the first step there is no previous word: its vector is zero.
         previous = F.pad(model.target_embedding(batch.target.t()[:-1]), (0, 0, 0, 0, 1, 0))
-        run = model.decoder.unroll(memory, previous)
-        if run.weights is None:
-            raise ValueError("a model with attention has weights")
-        energies = model.decoder.energies(run)[:, 0]
+        decoder = model.decoder
+        run = decoder.unroll(memory, previous)
+        if run.weights is None or not isinstance(decoder, RecurrentDecoder):
+            raise ValueError("a recurrent model with attention has weights and energies")
+        energies = decoder.energies(run)[:, 0]
         features = model.readout.features(run.states[:, 0], run.words[:, 0], run.contexts[:, 0])
         probabilities = F.linear(features, model.readout.output_weight, model.readout.output_bias).softmax(-1)
         shares = (energies - energies.amax(1, keepdim=True)).exp()

@@ -18,6 +18,7 @@ from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -35,27 +36,16 @@ PAIRS = [
     ("boats", "des bateaux"),
 ]
 
+ATTENDING = [name for name, settings in SYSTEMS.items() if settings.get("attention") != "none"]
+
 
 def make_loaded(
-    attention: str = "additive",
-    tokenizers: Tokenizers | None = None,
-    vocabularies: Sequence[Vocabulary] = (SOURCE, TARGET),
-    copy: bool = False,
+    tokenizers: Tokenizers | None = None, vocabularies: Sequence[Vocabulary] = (SOURCE, TARGET), **settings: Any
 ) -> Any:
     torch.manual_seed(2)
-    config = ModelConfig(
-        source_vocabulary_size=len(vocabularies[0]),
-        target_vocabulary_size=len(vocabularies[1]),
-        embedding=6,
-        hidden=8,
-        attention_hidden=5,
-        maxout=6,
-        output_rank=0,
-        attention=attention,
-        copy=copy,
-        initialisation="xavier",
-    )
-    model = TranslationModel(config).eval()
+    sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
+    words = {"source_vocabulary_size": len(vocabularies[0]), "target_vocabulary_size": len(vocabularies[1])}
+    model = TranslationModel(ModelConfig(**{**words, **sizes, "initialisation": "xavier", **settings})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
@@ -109,12 +99,11 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
             assert left.sentence_id == right.sentence_id
 
 
-@pytest.mark.parametrize("copy", [False, True])
-def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path, copy: bool) -> None:
+def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     for name, side in (("in.en", 0), ("out.fr", 1)):
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
     (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
-    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded(copy=copy)]
+    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
     config = AlignConfig(weights="float32")
 
     def write(**options: Any) -> AlignmentSummary:
@@ -137,13 +126,28 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path, copy: bool)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
 
 
-def test_weights_are_the_model_s_own() -> None:
-    loaded = make_loaded()
-    (record,) = align([loaded], [("the fox sees", "le renard voit")], AlignConfig())
-    batch = make_batch([([2, 3, 4], [2, 3, 4])])
-    expected = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    np.testing.assert_allclose(record.weights, expected.weights[0].numpy(), atol=1e-6)
-    assert record.log_prob == pytest.approx(float(expected.log_probs.sum()), abs=1e-5)
+@pytest.mark.parametrize("name", ATTENDING)
+def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_path: Path, name: str) -> None:
+    narrow = {"attention_window": 2} if "local" in name else {}
+    loaded = make_loaded(**SYSTEMS[name], **narrow)
+    loaded.model.double()  # so that a batch and a pair differ by no more than the rounding of the file
+    for side, text in enumerate(("in.en", "out.fr")):
+        (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
+    for reading in ("current", "shifted", *(["posterior"] if loaded.model.decoder.has_posterior else [])):
+        config = AlignConfig(weights="float32", reading=reading)
+        with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
+            list(run)
+        with AlignmentFile(tmp_path / reading) as file:
+            for record, lines in zip(file, PAIRS, strict=True):
+                tokens = [line.split() for line in lines]
+                if not all(tokens):
+                    assert not record.weights.any()
+                    continue
+                forced = force(loaded.model, make_batch([loaded.ids(*tokens)]), reading)
+                np.testing.assert_allclose(record.weights, forced.weights[0].numpy(), rtol=0, atol=1e-6)
+                np.testing.assert_allclose(record.weights.sum(axis=1), 1, rtol=0, atol=1e-6)
+                np.testing.assert_allclose(record.token_log_probs, forced.log_probs[0].numpy(), rtol=1e-6, atol=1e-6)
+                assert record.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-6)
 
 
 def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +180,10 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
     assert len(taken) == 2 * window_size(config)  # a window that is being aligned, and the one after it
 
 
-def test_a_model_without_attention_is_refused_at_once() -> None:
+@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - ATTENDING))
+def test_a_system_without_attention_is_refused_at_once(name: str) -> None:
     with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
-        align([make_loaded("none")], PAIRS, AlignConfig())
+        align([make_loaded(**SYSTEMS[name])], PAIRS, AlignConfig())
 
 
 @pytest.mark.parametrize(("attention", "copy"), [("additive", False), ("none", False), ("additive", True)])

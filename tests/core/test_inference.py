@@ -6,11 +6,13 @@ import threading
 import pytest
 import torch
 from helpers import core_models as models
+from helpers import score_tables as tables
 from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.data.batches import make_batch, make_source
+from nmtalign.search.scorer import ModelScorer
 
 PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
 make_model, named = models.make_model, models.named
@@ -84,22 +86,30 @@ def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone(
             torch.testing.assert_close(weights[rows == sentence], alone_weights.expand(beam, -1))
 
 
-def test_bf16_stays_near_float32_and_leaves_the_model_alone():
-    model = make_model(
-        dataclasses.replace(TINY, hidden=32, embedding=16, maxout=16, attention_hidden=32), torch.float32
-    )
-    batch = make_batch(PAIRS)
-    found = []
-    for dtype in (torch.float32, torch.bfloat16):
-        inference = Inference(model, dtype)
-        with torch.inference_mode():
-            encoded = inference.encode(batch.source, batch.source_mask)
-            state, *_ = inference.step(encoded, inference.start(encoded), None)
-            state, features, weights, *_ = inference.step(encoded, state, torch.tensor([3, 4, 5, 6]))
-        assert features.dtype == dtype
-        assert state.hidden.dtype == weights.dtype == torch.float32
-        found.append(scores(inference, features))
-    assert (found[0] - found[1]).abs().max() < 0.1
+@pytest.mark.parametrize("name", models.SYSTEM_VARIANTS)
+def test_search_in_bf16_stays_near_float32_in_every_system_and_leaves_the_model_alone(name):
+    config = dataclasses.replace(models.SYSTEM_VARIANTS[name], **models.LARGER)
+    model = make_model(config, torch.float32)
+    sources = [source * 3 for source, _ in models.pairs_of(config)]
+    inference = Inference(model, torch.bfloat16)
+    with torch.inference_mode():
+        memory = inference.encode(*make_source(sources))
+        state, features, *_ = inference.step(memory, inference.start(memory), None)
+    assert features.dtype == inference.output_weight.dtype == torch.bfloat16
+    assert config.architecture == "transformer" or state.hidden.dtype == torch.float32  # its state is keys and values
+    found = tables.search(ModelScorer(inference), sources, beam=3, keep_weights=True)
+    scores = [], []
+    for source, (best, *_) in zip(sources, found, strict=True):
+        log_probs, weights = tables.forced(model, source, best.tokens)
+        scores[0].extend(log_probs)
+        scores[1].extend(best.token_log_probs)
+        if weights is None:
+            assert best.weights is None
+        else:
+            assert best.weights == pytest.approx(weights, rel=0, abs=0.005)
+            assert best.weights.sum(1) == pytest.approx(1, abs=1e-5)
+    exact, rough = map(torch.tensor, scores)
+    assert 0 < (rough - exact).square().mean().sqrt() < 0.006
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 

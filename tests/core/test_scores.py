@@ -9,7 +9,7 @@ from helpers import core_models as models
 
 from nmtalign.core.attention import AttentionInputs, Memory
 from nmtalign.core.attention_variants import DotAttention
-from nmtalign.core.model import Activations, Encoder, TranslationModel
+from nmtalign.core.model import Activations, RecurrentEncoder, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
@@ -98,8 +98,8 @@ def test_energies_do_not_depend_on_what_stands_beside_them(rounding):
 
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
 def test_a_reversed_source_is_read_as_the_backward_direction_reads_it(cell):
-    both = Encoder(dataclasses.replace(TINY, cell=cell))
-    alone = Encoder(dataclasses.replace(ONE_WAY, cell=cell, reverse_source=True))
+    both = RecurrentEncoder(dataclasses.replace(TINY, cell=cell))
+    alone = RecurrentEncoder(dataclasses.replace(ONE_WAY, cell=cell, reverse_source=True))
     torch.manual_seed(2)
     with torch.no_grad():
         for ours, theirs in zip(alone.parameters(), both.parameters(), strict=True):

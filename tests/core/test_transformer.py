@@ -9,11 +9,11 @@ from helpers import naive_transformer as naive
 from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
-from nmtalign import AlignmentFile, write_alignments
+from nmtalign import write_alignments
 from nmtalign.alignment.forced import force
 from nmtalign.core.functional import fast_dropout
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.core.transformer import sinusoids
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
@@ -26,7 +26,6 @@ from nmtalign.settings.training_settings import ModelConfig
 
 SMALL = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2}
 del SMALL["initialisation"]  # `small_model` gives it
-SHARED = dataclasses.replace(models.TRANSFORMER, source_vocabulary_size=13, shared_embeddings=True)
 
 
 def search_model(**changes):
@@ -144,20 +143,6 @@ def test_the_shifted_weights_of_a_word_depend_on_it_and_the_current_ones_do_not(
     assert not torch.allclose(found["shifted"][0][2], found["shifted"][1][2])
 
 
-def test_bf16_stays_near_float32():
-    model = models.make_model(dataclasses.replace(SHARED, embedding=32, hidden=64, one_embedding=True), torch.float32)
-    batch = make_batch(models.PAIRS)
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    exact, rough = model.loss(*arguments), model.loss(*arguments, how=Activations(torch.bfloat16))
-    assert abs(rough.nll - exact.nll) / exact.nll < 0.01
-    assert rough.weights.dtype == torch.float32
-    torch.testing.assert_close(rough.weights, exact.weights, atol=0.02, rtol=0)
-    scorer = tables.scorer_of(model, torch.bfloat16)
-    hypothesis = tables.search(scorer, [[3, 4, 5]], beam=2)[0][0]
-    log_probs, _ = tables.forced(model, [3, 4, 5], hypothesis.tokens)
-    assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=0.1)
-
-
 @pytest.fixture(scope="module")
 def joint_corpus(tmp_path_factory, reversal):
     """The corpus of reversals with one vocabulary for both sides."""
@@ -186,19 +171,8 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
     assert torch.equal(loaded.target_embedding.weight, weights(tmp_path / "m", "best")["target_embedding.weight"])
     export_model(tmp_path / "m", tmp_path / "small", "int8")
     near = load_model(tmp_path / "small").model
-    batch = make_batch([([3, 4, 5], [6, 7])])
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    assert near.force(*arguments).log_probs.sum() == pytest.approx(
-        float(loaded.force(*arguments).log_probs.sum()), abs=0.1
-    )
     assert near.source_embedding.weight is near.readout.output_weight
-    (tmp_path / "t").write_text((joint_corpus.folder.parent / "a").read_text().splitlines()[0] + "\n")
-    for reading in ("current", "shifted"):
-        write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "a.h5", reading=reading)
-        with AlignmentFile(tmp_path / "a.h5") as file:
-            (record,) = file
-        assert record.weights.shape == (6, 6)
-        assert record.weights.sum(1) == pytest.approx(1, abs=0.01)
+    (tmp_path / "t").write_text("w1 w2\n")
     with pytest.raises(UsageError, match=r"no posterior; give --reading shifted"):
         write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
     half = load_model(tmp_path / "m", precision="bf16").model

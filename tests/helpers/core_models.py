@@ -70,6 +70,8 @@ VARIANTS += [
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
+SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
+LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
 LUONG = [SYSTEM_VARIANTS[f"luong-{span}"] for span in ("global", "local-m", "local-p")]
 VARIANTS += [
     *SYSTEM_VARIANTS.values(),
@@ -103,10 +105,10 @@ VARIANTS += [
     dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
     dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
 ]
-LATENT = [
+LATENT = [SYSTEM_VARIANTS["marginal"]]
+LATENT += [
     dataclasses.replace(TINY, attention_kind=kind, attention_positions=positions, **changes)
     for kind, positions, changes in (
-        ("marginal", 2, {}),
         ("marginal", 1, {"order": "look-update-generate", "cell": "cudnn", "output_rank": 0}),
         ("marginal", 5, {"attention": "dot", "readout_previous_word": False}),
         ("marginal", 3, {"cell": "lstm", "layers": 2, "order": "update-look-generate"}),
@@ -118,7 +120,7 @@ LATENT = [
         ("hard", 2, {"copy": True}),
     )
 ]
-VARIANTS += LATENT
+VARIANTS += LATENT[1:]
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
 VARIANTS += [
     dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
