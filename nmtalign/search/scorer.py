@@ -23,6 +23,7 @@ from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
+_SMALLEST = 1e-30  # smaller probabilities are imprecise
 
 
 @dataclass(frozen=True)
@@ -171,14 +172,19 @@ class _ModelSession(Session):
         most = CHUNK_CELLS if self.device.type == "cpu" else len(log_weights) * count * width
         (mixed,) = self._product_buffer.take(1, (rows.stop - rows.start, width), self._bias)
         for part in slices(len(mixed), count * width, most):
-            own = slice(rows.start + part.start, rows.start + part.stop)
+            own, found = slice(rows.start + part.start, rows.start + part.stop), mixed[part]
+            bias, weights = self._bias_of(own), log_weights[own]
             products = self._features[own].flatten(0, 1) @ self._weight.t()
-            bias = self._bias_of(own)
-            bias = bias if bias.dim() == 1 else bias.repeat_interleave(count, 0)
-            logits, normalised = self._softmax_buffers.take(2, (len(products), width), self._bias)
-            self._softmax(products, bias, logits, normalised)
-            terms = normalised.view(-1, count, width).add_(log_weights[own, :, None])
-            torch.logsumexp(terms, 1, out=mixed[part])
+            logits, probs = self._softmax_buffers.take(2, (len(products), width), self._bias)
+            self._softmax(products, bias if bias.dim() == 1 else bias.repeat_interleave(count, 0), logits, probs, False)
+            each = probs.view(-1, count, width)
+            torch.bmm(weights.exp()[:, None], each, out=found[:, None])  # sums of logarithms would take twice as long
+            lost = (found < _SMALLEST) & (bias > -torch.inf)
+            found.log_()
+            if bool(lost.any()):
+                row, column = lost.nonzero().unbind(1)
+                terms = weights - logits.logsumexp(-1).view_as(weights)
+                found[row, column] = (logits.view_as(each)[row, :, column] + terms[row]).logsumexp(1)
         return mixed
 
     def _bias_of(self, rows: slice) -> Tensor:
@@ -188,12 +194,12 @@ class _ModelSession(Session):
         one = first == last
         return self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each]
 
-    def _softmax(self, products: Tensor, bias: Tensor, logits: Tensor, normalised: Tensor) -> None:
-        """Fills logits and their log-softmax (r, U) from products (r, K)."""
+    def _softmax(self, products: Tensor, bias: Tensor, logits: Tensor, normalised: Tensor, log: bool = True) -> None:
+        """Fills logits and their softmax, or its logarithm, (r, U) from products (r, K)."""
         logits[:, : products.shape[1]] = products
         logits[:, products.shape[1] :] = 0  # the places of the source, whose bias is -inf
         logits.add_(bias)
-        torch.log_softmax(logits, -1, out=normalised)
+        (torch.log_softmax if log else torch.softmax)(logits, -1, out=normalised)
 
 
 class _ReusedBuffers:

@@ -95,6 +95,16 @@ def test_no_model_is_no_ensemble():
         Ensemble([])
 
 
+@pytest.mark.parametrize("kind", ["soft", "marginal", "hard"])
+def test_an_improbable_word_has_its_true_log_probability(kind):
+    model = tables.small_model(attention_kind=kind)
+    with torch.no_grad():
+        model.readout.output_bias[3] -= 400
+    expected, _ = tables.forced(model, [2, 3], [4, 3])
+    assert expected[1] < -380
+    assert tables.walk(tables.scorer_of(model), [2, 3], [4, 3])[0] == pytest.approx(expected, rel=1e-6, abs=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("restricted", [False, True])
 @pytest.mark.parametrize("copy", [False, True])
