@@ -173,19 +173,11 @@ class TranslationModel(nn.Module):
         """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
-        features, targets, copied = self._features(run, target, None if static else target_mask)
+        features, targets, mixture = self._features(run, target, None if static else target_mask)
         weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
-        if copied is None:
-            objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights)
-            return Loss(objective, nll, run.weights)
-        # The gradient of the mixture with respect to the vocabulary's log-probabilities is the share of the vocabulary.
-        log_probs, shares = self._mixture(features.detach(), targets, copied)
-        nll = -(log_probs if weights is None else log_probs * weights).sum()
-        shares = shares if weights is None else shares * weights
-        targets = known_words(targets, self.config.target_vocabulary_size)
-        objective, generated = linear_cross_entropy(features, *softmax, targets, label_smoothing, shares)
-        return Loss(objective + (1 - label_smoothing) * (nll - generated), nll.detach(), run.weights)
+        objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights, mixture)
+        return Loss(objective, nll, run.weights)
 
     @torch.no_grad()
     def force(
@@ -193,11 +185,10 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, how)
-        features, targets, copied = self._features(run, target, target_mask)
-        if copied is None:
-            tokens = self.readout.token_log_probs(features, targets)
-        else:
-            tokens, _ = self._mixture(features, targets, copied)
+        features, targets, mixture = self._features(run, target, target_mask)
+        tokens = self.readout.token_log_probs(features, targets)
+        if mixture is not None:
+            tokens = torch.logaddexp(mixture[0] + tokens, mixture[1])
         log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
         log_probs[target_mask.t()] = tokens
         return Forced(log_probs.t(), None if run.weights is None else run.weights.transpose(0, 1))
@@ -249,30 +240,18 @@ class TranslationModel(nn.Module):
     def _features(
         self, run: DecoderPass, target: Tensor, chosen: Tensor | None
     ) -> tuple[Tensor, Tensor, Sequence[Tensor] | None]:
-        """(features (N, r), targets (N,), `Copying.of`) of the chosen (B, Ty) words, or of all, ordered by step."""
+        """(features (N, r), targets (N,), `Copying.of`) of the chosen (B, Ty) words, or of all, ordered by step.
+
+        The targets are words of the vocabulary.
+        """
         copying = () if self.copying is None else self.copying.of(run, target.t())
         rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t(), *copying)]
         if chosen is not None and not bool(chosen.all()):
             index = chosen.t().flatten().nonzero().squeeze(1)
             rows = [part.index_select(0, index) for part in rows]
         state, word, context, targets, *copied = rows
-        return (
-            self.readout.features(state, word, context, self._share if self.training else 0.0),
-            targets,
-            copied or None,
-        )
-
-    def _mixture(self, features: Tensor, targets: Tensor, copied: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """(log-probabilities (N,), shares (N,) of the vocabulary in the probabilities) of a copying model's targets.
-
-        Gradients flow through `copied` only. The vocabulary gives words beyond it the probability 0.
-        """
-        known = known_words(targets, self.config.target_vocabulary_size)
-        with torch.no_grad():
-            vocabulary = self.readout.token_log_probs(features, known).masked_fill(known != targets, -torch.inf)
-        generated = copied[0] + vocabulary
-        log_probs = torch.logaddexp(generated, copied[1])
-        return log_probs, (generated - log_probs).exp().detach()
+        features = self.readout.features(state, word, context, self._share if self.training else 0.0)
+        return features, known_words(targets, self.config.target_vocabulary_size) if copied else targets, copied or None
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
         vectors: Tensor = embedding(words, how.sparse_gradients)

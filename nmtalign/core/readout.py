@@ -3,7 +3,7 @@
 The cross-entropy is computed block by block, so that the logits of a batch, (N, K), never exist at the same time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -86,7 +86,7 @@ class Readout(Initialised):
         gradients = torch.empty_like(features)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
             logits = features[rows] @ weight.t()
-            _to_gradient(logits, bias, targets[rows], 0.0, None, nll[rows], log_sums[rows])
+            _to_gradient(logits, bias, targets[rows], 0.0, nll[rows], log_sums[rows])
             torch.mm(logits, weight, out=gradients[rows]).neg_()
         return -nll, gradients
 
@@ -136,17 +136,20 @@ def linear_cross_entropy(
     targets: Tensor,
     label_smoothing: float = 0.0,
     row_weights: Tensor | None = None,
+    mixture: Sequence[Tensor] | None = None,
     block_cells: int = BLOCK_CELLS,
 ) -> tuple[Tensor, Tensor]:
     """(objective, nll) of targets (N,) under softmax(features W^T + b), both summed; the objective has a gradient.
 
     features (N, r), weight (K, r), bias (K,). objective = (1 - label_smoothing) * nll + label_smoothing * the mean over
-    K words of -log p. `row_weights` (N,) multiply the terms of the words, 0 for padding; None = all 1. The gradients
-    are computed together with the loss. Products are in the dtype of the features, softmax and sums in float32
-    (float64 for float64).
+    K words of -log p. `row_weights` (N,) multiply the terms of the words, 0 for padding; None = all 1. With a mixture
+    of log gate (N,) and log other (N,), which have gradients, too, the probability of a target is gate * softmax +
+    other. The softmax is smoothed with the weight of its share in that probability, which counts as a constant. The
+    gradients are computed together with the loss. Products are in the dtype of the features, softmax and sums in
+    float32 (float64 for float64).
     """
     constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
-    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, *constants)
+    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, *(mixture or (None, None)), *constants)
     return objective, nll
 
 
@@ -166,6 +169,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         features: Tensor,
         weight: Tensor,
         bias: Tensor,
+        log_gate: Tensor | None,
+        log_other: Tensor | None,
         targets: Tensor,
         smoothing: float,
         row_weights: Tensor | None,
@@ -177,34 +182,40 @@ class _LinearCrossEntropy(torch.autograd.Function):
         nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
+        row_weights = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
+        shares = row_weights.clone()  # the weights of the softmax of each row
         for rows in slices(len(targets), len(bias), block_cells):
             block = features[rows]
             logits = block @ narrow_weight.t()
-            scale = None if row_weights is None else row_weights[rows]
-            _to_gradient(logits, wide_bias, targets[rows], smoothing, scale, nll[rows], log_sums[rows])
+            _to_gradient(logits, wide_bias, targets[rows], smoothing, nll[rows], log_sums[rows])
+            if log_gate is not None and log_other is not None:
+                generated = log_gate[rows] - nll[rows]
+                torch.logaddexp(generated, log_other[rows], out=nll[rows]).neg_()
+                shares[rows] *= (generated + nll[rows]).exp()
             if differentiate:
-                torch.mm(logits, narrow_weight, out=d_features[rows])
-                d_bias += (logits.new_ones(1, len(block)) @ logits)[0]
-                _add_product(d_weight, logits, block)
+                torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(shares[rows, None])
+                d_bias += (shares[None, rows].to(logits.dtype) @ logits)[0]
+                _add_product(d_weight, logits, (block * shares[rows, None]).to(block.dtype))
             del logits  # before those of the next block are computed
-        counted = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
-        if row_weights is not None:
-            nll, log_sums = nll * row_weights, log_sums * row_weights
-        objective = total = nll.sum()
+        objective = total = (nll * row_weights).sum()
         if smoothing:
             gradients = (d_features, d_weight, d_bias) if differentiate else None
-            smooth = _smooth(features, narrow_weight, wide_bias, log_sums.sum(), counted, smoothing, gradients)
+            log_sum = (log_sums * shares).sum()
+            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, shares, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
-        ctx.gradients = d_features, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
+        ctx.gradients = d_features, d_weight.to(weight.dtype), d_bias.to(bias.dtype), None, None
+        if log_other is not None:
+            others = row_weights * (log_other + nll).exp()
+            ctx.gradients = *ctx.gradients[:3], (smoothing - 1) * shares, (smoothing - 1) * others
         ctx.mark_non_differentiable(total)
         return objective.clone(), total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients: tuple[Tensor, ...] = take_once(ctx, "gradients")
+        gradients: tuple[Tensor | None, ...] = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would change only this branch by up to 0.4%.
-        return *(each.mul_(gradient) for each in gradients), None, None, None, None, None
+        return *(None if each is None else each.mul_(gradient) for each in gradients), None, None, None, None, None
 
 
 def _smooth(
@@ -248,19 +259,18 @@ def _to_gradient(
     bias: Tensor,
     targets: Tensor,
     smoothing: float,
-    scale: Tensor | None,
     nll: Tensor,
     log_sums: Tensor,
 ) -> None:
     """Replaces logits (R, K), which do not contain the bias yet, by their gradient, in place.
 
-    The gradient is (probability - (1 - smoothing) at the target) * scale; `_smooth` adds the part of label smoothing
-    that is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
+    The gradient is the probability, minus 1 - smoothing at the target; `_smooth` adds the part of label smoothing that
+    is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
     if not missing(logits.device):
         from nmtalign.core.gpu.one_pass import softmax_gradient
 
-        return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
+        return softmax_gradient(logits, bias, targets, smoothing, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
     parts = list(slices(len(targets), logits.shape[1], cells))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
@@ -275,7 +285,5 @@ def _to_gradient(
         torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
-        if scale is not None:
-            probs *= scale[rows, None]
         chunk.copy_(probs)
     return None

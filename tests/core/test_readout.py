@@ -25,7 +25,7 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     """All rows at once, in several blocks, and in several chunks of a block; the last ones are short."""
     (features, weight, bias), targets = problem(torch.float64, rows)
     row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
-    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights, block)
+    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights, None, block)
     counted = torch.ones(rows).double() if row_weights is None else row_weights
     logits = F.linear(features, weight, bias)
     expected = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing) * counted).sum()
@@ -35,6 +35,32 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     theirs = torch.autograd.grad(expected * 3, (features, weight, bias))
     for found, wanted in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mixture_has_the_gradients_of_all_its_parts(smoothing, block, weighted):
+    """The probability is gate * softmax + other, of which either term may be 0."""
+    leaves, targets = problem(torch.float64)
+    log_gate, log_other = torch.rand(2, 43, dtype=torch.float64).mul(5).neg().requires_grad_()
+    gate, other = log_gate.clone(), log_other.clone()
+    gate[:3], other[5:9] = -torch.inf, -torch.inf
+    row_weights = torch.randint(0, 2, (43,)).double() if weighted else None
+    found = linear_cross_entropy(*leaves, targets, smoothing, row_weights, (gate, other), block)
+    log_probs = F.linear(*leaves).log_softmax(-1)
+    generated = gate + log_probs.gather(1, targets[:, None])[:, 0]
+    mixed = torch.logaddexp(generated, other)
+    shares = (generated - mixed).exp().detach()
+    objective = -((1 - smoothing) * mixed + smoothing * shares * log_probs.mean(-1))
+    counted = 1 if row_weights is None else row_weights
+    torch.testing.assert_close(found[0], (objective * counted).sum())
+    torch.testing.assert_close(found[1], -(mixed * counted).sum())
+    everything = *leaves, log_gate, log_other
+    ours = torch.autograd.grad(found[0] * 3, everything, retain_graph=True)
+    theirs = torch.autograd.grad((objective * counted).sum() * 3, everything)
+    for one, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, expected)
 
 
 @pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
