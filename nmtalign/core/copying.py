@@ -44,6 +44,7 @@ class Copying(Initialised):
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
+        self._words = config.target_vocabulary_size
         self.context_weight = nn.Parameter(torch.empty(1, context_size))
         self.state_weight = nn.Parameter(torch.empty(1, config.hidden))
         self.word_weight = nn.Parameter(torch.empty(1, config.embedding))
@@ -59,14 +60,14 @@ class Copying(Initialised):
     def of(self, run: DecoderPass, target: Tensor) -> tuple[Tensor, Tensor]:
         """(log p_gen, log((1 - p_gen) * copied weight)) of target words (Ty, B), with a gradient.
 
-        The second is -inf for a word that cannot be copied.
+        The first is -inf for a word beyond the vocabulary, the second for a word that cannot be copied.
         """
         if run.weights is None or run.memory.copies is None:
             raise ValueError("a copying model has weights and words to copy")
         equal = run.memory.copies == target[..., None]
         mass = (run.weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
         gate = self(run.states, run.words, run.contexts)
-        return F.logsigmoid(gate), F.logsigmoid(-gate) + mass
+        return F.logsigmoid(gate).masked_fill(target >= self._words, -torch.inf), F.logsigmoid(-gate) + mass
 
 
 @dataclass(frozen=True)

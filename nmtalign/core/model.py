@@ -20,7 +20,7 @@ from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.latent_alignment import Alternatives
-from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, mixture_cross_entropy
+from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, linear_cross_entropy
 from nmtalign.core.step import Decoder, DecoderPass, Encoder, unroll
 from nmtalign.core.transformer import TransformerDecoder, TransformerEncoder
 from nmtalign.settings.training_settings import Architecture, ModelConfig
@@ -67,7 +67,7 @@ class Outputs:
 
     features: Tensor  # (N, r); of the C alternatives of each word (N, C, r)
     targets: Tensor  # (N,)
-    # The terms of `mixture_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of
+    # The terms of `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of
     # copying the word; None if there is only one softmax.
     log_terms: Tensor | None = None
 
@@ -190,8 +190,8 @@ class TranslationModel(nn.Module):
         outputs = self._outputs(run, target, drawn or self._alternatives(run), None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
-        objective, nll, log_probs = mixture_cross_entropy(
-            outputs.features, *softmax, outputs.targets, outputs.log_terms, label_smoothing, row_weights
+        objective, nll, log_probs = linear_cross_entropy(
+            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
         )
         if drawn is not None and weights is not None:
             rewards = self._of_words(log_probs, None if static else target_mask, target)
@@ -307,14 +307,13 @@ class TranslationModel(nn.Module):
         log_weights = log_parts[0] if weights else None
         if not copied:
             return Outputs(features, targets, log_weights)
-        # The vocabulary gives words beyond it the probability 0.
-        known = known_words(targets, self.config.target_vocabulary_size)
-        generated = log_parts[-2].masked_fill(known != targets, -torch.inf)[:, None]
+        generated, log_copied = (part[:, None] for part in log_parts[-2:])
         if log_weights is None:
             features = features[:, None]
         else:
             generated = generated + log_weights
-        return Outputs(features, known, torch.cat([generated, log_parts[-1][:, None]], 1))
+        known = known_words(targets, self.config.target_vocabulary_size)
+        return Outputs(features, known, torch.cat([generated, log_copied], 1))
 
     def _of_words(self, numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
         """Numbers (N,) of the chosen words (B, Ty), or of all, in the order of `_outputs`, as (B, Ty); else 0."""

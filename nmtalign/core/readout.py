@@ -100,7 +100,7 @@ class Readout(Initialised):
         gradients = torch.empty_like(features)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
             logits = features[rows] @ weight.t()
-            _to_gradient(logits, bias, targets[rows], 0.0, None, nll[rows], log_sums[rows])
+            _to_gradient(logits, bias, targets[rows], 0.0, nll[rows], log_sums[rows])
             torch.mm(logits, weight, out=gradients[rows]).neg_()
         return -nll, gradients
 
@@ -150,40 +150,22 @@ def linear_cross_entropy(
     targets: Tensor,
     label_smoothing: float = 0.0,
     row_weights: Tensor | None = None,
-    block_cells: int = BLOCK_CELLS,
-) -> tuple[Tensor, Tensor]:
-    """(objective, nll) of targets (N,) under softmax(features W^T + b), both summed; the objective has a gradient.
-
-    features (N, r), weight (K, r), bias (K,). objective = (1 - label_smoothing) * nll + label_smoothing * the mean over
-    K words of -log p. `row_weights` (N,) multiply the terms of the words, 0 for padding; None = all 1. The gradients
-    are computed together with the loss. Products are in the dtype of the features, softmax and sums in float32
-    (float64 for float64).
-    """
-    objective, nll, _ = mixture_cross_entropy(
-        features, weight, bias, targets, None, label_smoothing, row_weights, block_cells
-    )
-    return objective, nll
-
-
-def mixture_cross_entropy(
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    log_terms: Tensor | None,
-    label_smoothing: float = 0.0,
-    row_weights: Tensor | None = None,
+    log_terms: Tensor | None = None,
     block_cells: int = BLOCK_CELLS,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `linear_cross_entropy` for a mixture of softmaxes: (objective, nll, log p of each target (N,)).
+    """(objective, nll, log p (N,)) of targets (N,) under softmax(features W^T + b); the objective has a gradient.
 
-    p = sum over c of exp(log_terms[c]) * softmax(features[c] W^T + b), for features (N, C, r) and log_terms (N, C). One
-    more column of log_terms is the log-probability of the target beside the softmaxes. The gradient of each term is
-    weighted by its share in p. The label smoothing of a softmax counts as much as its share, which is a constant there.
-    Without log_terms it is one softmax of features (N, r).
+    features (N, r), weight (K, r), bias (K,). Objective and nll are sums over the targets. objective = (1 -
+    label_smoothing) * nll + label_smoothing * the mean over K words of -log p. `row_weights` (N,) multiply the terms of
+    the words, 0 for padding; None = all 1. The gradients are computed together with the loss. Products are in the dtype
+    of the features, softmax and sums in float32 (float64 for float64).
+
+    With log_terms (N, C), which have gradients, too, p is a mixture: the sum over c of exp(log_terms[c]) *
+    softmax(features[c] W^T + b), for features (N, C, r). One more column (N, C + 1) is the logarithm of what is added
+    to p. Each softmax is smoothed with the weight of its share in p, which counts as a constant.
     """
     constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
-    objective, nll, log_probs = apply(_CrossEntropy, features, weight, bias, log_terms, *constants)
+    objective, nll, log_probs = apply(_LinearCrossEntropy, features, weight, bias, log_terms, *constants)
     return objective, nll, log_probs
 
 
@@ -196,7 +178,7 @@ def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
         yield slice(start, min(rows, start + size))
 
 
-class _CrossEntropy(torch.autograd.Function):
+class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -213,40 +195,34 @@ class _CrossEntropy(torch.autograd.Function):
         dtype, shape = wide(features.dtype), features.shape
         narrow_weight, wide_bias = weight.to(features.dtype), bias.to(dtype)
         each = 1 if log_terms is None else shape[1]  # softmaxes of a word, which stay in the same block
-        features, each_target = features.flatten(0, -2), targets.repeat_interleave(each) if each > 1 else targets
+        features, each_target = features.flatten(0, -2), targets.repeat_interleave(each)
         nll, log_sums = features.new_empty(2, len(features), dtype=dtype)
-        shares = None if log_terms is None else torch.empty_like(log_terms)
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
+        row_weights = nll.new_ones(len(targets)) if row_weights is None else row_weights.to(dtype)
+        shares = row_weights.repeat_interleave(each)  # the weights of all softmaxes
+        d_terms = None if log_terms is None else torch.empty_like(log_terms)
         for words in slices(len(targets), each * len(bias), block_cells):
             rows = slice(words.start * each, words.stop * each)
-            block, scale, factors = features[rows], None if row_weights is None else row_weights[words], None
+            block = features[rows]
             logits = block @ narrow_weight.t()
-            of_rows = scale if shares is None else None
-            _to_gradient(logits, wide_bias, each_target[rows], smoothing, of_rows, nll[rows], log_sums[rows])
-            if log_terms is not None and shares is not None:
-                shares[words] = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1)
-                shares[words] *= 1 if scale is None else scale[:, None]
-                factors = shares[words, :each].reshape(-1, 1)
+            _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows])
+            if log_terms is not None and d_terms is not None:
+                found = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
+                shares[rows] = found[:, :each].flatten()
+                d_terms[words] = found * (smoothing - 1)
             if differentiate:
-                torch.mm(logits, narrow_weight, out=d_features[rows])
-                sums = logits.new_ones(1, len(block))
-                if factors is not None:  # they depend on all softmaxes of a word
-                    d_features[rows] *= factors
-                    sums, block = factors.t().to(block.dtype), (block * factors).to(block.dtype)
-                d_bias += (sums @ logits)[0]
-                _add_product(d_weight, logits, block)
+                torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(shares[rows, None])
+                d_bias += (shares[None, rows].to(logits.dtype) @ logits)[0]
+                _add_product(d_weight, logits, (block * shares[rows, None]).to(block.dtype))
             del logits  # before those of the next block are computed
         log_probs = -nll if log_terms is None else joint_log_probs(log_terms, -nll).logsumexp(-1)
-        counted = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
-        objective = total = -(log_probs if row_weights is None else log_probs * row_weights).sum()
+        objective = total = -(log_probs * row_weights).sum()
         if smoothing:
-            counted = counted if shares is None else shares[:, :each].flatten()
             gradients = (d_features, d_weight, d_bias) if differentiate else None
-            log_sum = (log_sums * counted).sum()
-            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, counted, smoothing, gradients)
+            log_sum = (log_sums * shares).sum()
+            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, shares, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
-        d_terms = None if shares is None else shares.mul_(smoothing - 1)
         ctx.gradients = d_features.view(shape), d_weight.to(weight.dtype), d_bias.to(bias.dtype), d_terms
         ctx.mark_non_differentiable(total, log_probs)
         return objective.clone(), total, log_probs
@@ -261,7 +237,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def joint_log_probs(log_terms: Tensor, log_probs: Tensor) -> Tensor:
-    """The log-probabilities (N, .) of each term of `mixture_cross_entropy`, given those of the softmaxes (N C,)."""
+    """The log-probabilities (N, .) of each term of `linear_cross_entropy`, given those of the softmaxes (N C,)."""
     each = log_probs.view(len(log_terms), -1)
     return torch.cat([log_terms[:, : each.shape[1]] + each, log_terms[:, each.shape[1] :]], 1)
 
@@ -307,19 +283,18 @@ def _to_gradient(
     bias: Tensor,
     targets: Tensor,
     smoothing: float,
-    scale: Tensor | None,
     nll: Tensor,
     log_sums: Tensor,
 ) -> None:
     """Replaces logits (R, K), which do not contain the bias yet, by their gradient, in place.
 
-    The gradient is (probability - (1 - smoothing) at the target) * scale; `_smooth` adds the part of label smoothing
-    that is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
+    The gradient is the probability, minus 1 - smoothing at the target; `_smooth` adds the part of label smoothing that
+    is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
     if not missing(logits.device):
         from nmtalign.core.gpu.one_pass import softmax_gradient
 
-        return softmax_gradient(logits, bias, targets, smoothing, scale, nll, log_sums)
+        return softmax_gradient(logits, bias, targets, smoothing, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
     parts = list(slices(len(targets), logits.shape[1], cells))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
@@ -334,7 +309,5 @@ def _to_gradient(
         torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
-        if scale is not None:
-            probs *= scale[rows, None]
         chunk.copy_(probs)
     return None

@@ -23,15 +23,13 @@ def softmax_gradient(
     bias: Tensor,
     targets: Tensor,
     smoothing: float,
-    scale: Tensor | None,
     nll: Tensor,
     log_sums: Tensor,
 ) -> None:
     """Turns logits (R, K), which do not contain the bias (K,) yet, into their gradient in place.
 
-    The gradient is (probability - (1 - smoothing) at the target) * scale (R,), or scale 1. Fills nll (R,) and the
-    logarithms of the sums of exponentials (R,), in the dtype of the bias. Raises ValueError if the logits of a row are
-    not adjacent.
+    The gradient is the probability, minus 1 - smoothing at the target. Fills nll (R,) and the logarithms of the sums
+    of exponentials (R,), in the dtype of the bias. Raises ValueError if the logits of a row are not adjacent.
     """
     count, words = logits.shape
     if logits.stride(1) != 1 or not (nll.is_contiguous() and log_sums.is_contiguous()):
@@ -40,7 +38,6 @@ def softmax_gradient(
         logits,
         bias.contiguous(),
         targets.contiguous(),
-        None if scale is None else scale.contiguous(),
         nll,
         log_sums,
         count,
@@ -59,7 +56,6 @@ def softmax_gradient_kernel(
     logits,  # (count, WORDS), rows STRIDE apart, without the bias; out: their gradient
     bias,  # (WORDS,)
     targets,  # (count,)
-    scale,  # (count,) or None
     nll,  # out: (count,)
     log_sums,  # out: (count,)
     count,
@@ -88,16 +84,13 @@ def softmax_gradient_kernel(
     log_sum = top + tl.log(total)
     tl.store(nll + row, log_sum - chosen, there)
     tl.store(log_sums + row, log_sum, there)
-    weight = tl.full((ROWS,), 1.0, WIDE)
-    if scale is not None:
-        weight = tl.load(scale + row, there, 0.0).to(WIDE)
     for start in range(0, WORDS, BLOCK):
         word = start + tl.arange(0, BLOCK)
         inside = there[:, None] & (word < WORDS)[None, :]
         added = tl.load(bias + word, word < WORDS, float("-inf")).to(WIDE)  # beyond the last word exp is 0
         where = logits + row[:, None] * STRIDE + word[None, :]
         p = tl.exp(tl.load(where, inside, 0.0).to(WIDE) + added[None, :] - top[:, None]) / total[:, None]
-        d = weight[:, None] * tl.where(word[None, :] == target[:, None], p - HIT, p)
+        d = tl.where(word[None, :] == target[:, None], p - HIT, p)
         tl.store(where, d.to(logits.dtype.element_ty), inside)
 
 
