@@ -156,14 +156,8 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
             attention="general",
             attention_temperature=round(math.sqrt(hidden), 1),
         ),
-        # The base has soft attention: a word is generated from the mean context.
-        variant(
-            "attention",
-            "attention-marginal",
-            "each word from one latent position, summed over positions",
-            attention_kind="marginal",
-        ),
-        variant("attention", "attention-hard", "each word from one drawn position", attention_kind="hard"),
+        variant("attention", "attention-marginal", "latent position, all summed", attention_kind="marginal"),
+        variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
         variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
         variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
         variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),
