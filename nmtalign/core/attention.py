@@ -72,6 +72,11 @@ def select_rows(record: "R", rows: Tensor | slice) -> "R":
     return replace(record, **{name: part[rows] for name, part in parts.items() if part is not None})
 
 
+def extended(x: Tensor, least: int) -> Tensor:
+    """x (..., R, d) with zeros after the last row, if there are fewer than `least`; see MIN_ROWS."""
+    return F.pad(x, (0, 0, 0, least - x.shape[-2])) if x.shape[-2] < least else x
+
+
 @dataclass(frozen=True)
 class AttentionInputs:
     """The arguments of an `AttentionPass` over T steps.
@@ -133,8 +138,7 @@ class AttentionPass(ABC):
             weights.copy_(F.pad(energies, (0, positions), value=-torch.inf).softmax(-1)[..., : self.length])
         narrow = self._rescaled(step).view(energies.shape).to(self.values.dtype)
         if not self.differentiate and self.rows_each < MIN_ROWS:
-            padded = F.pad(narrow, (0, 0, 0, MIN_ROWS - self.rows_each))
-            contexts.copy_(torch.bmm(padded, self.values)[:, : self.rows_each])
+            contexts.copy_(torch.bmm(extended(narrow, MIN_ROWS), self.values)[:, : self.rows_each])
         else:
             torch.bmm(narrow, self.values, out=contexts)
 

@@ -23,12 +23,19 @@ from nmtalign.core.attention import (
     Encoded,
     Memory,
 )
-from nmtalign.core.attention_variants import Coverage, CoverageAttentionPass, DotAttention, GeneralAttention
+from nmtalign.core.attention_variants import (
+    LOCAL_PASSES,
+    Coverage,
+    CoverageAttentionPass,
+    DotAttention,
+    GeneralAttention,
+    PositionPredictor,
+)
 from nmtalign.core.cell_variants import CELLS, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.luong import LOCAL_PASSES, InputFeedingStep, PositionPredictor
+from nmtalign.core.luong import InputFeedingStep
 from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
 from nmtalign.settings.training_settings import ModelConfig
 

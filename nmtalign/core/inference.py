@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_ROWS, Memory
+from nmtalign.core.attention import MIN_ROWS, Memory, extended
 from nmtalign.core.copying import known_words
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
@@ -60,8 +60,7 @@ class Inference:
         """The folded memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
         count = len(source)
         if few := max(0, MIN_ROWS - count):  # adds sentences that contain only `</s>`
-            source = F.pad(source, (0, 0, 0, few))
-            source_mask = F.pad(source_mask, (0, 0, 0, few))
+            source, source_mask = extended(source, MIN_ROWS), extended(source_mask, MIN_ROWS)
             source_mask[count:, 0] = True
         padding = None if bool(source_mask.all()) else ~source_mask
         embedded, copies = self.model.embed_source(source, Activations(self.dtype))

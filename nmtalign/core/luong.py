@@ -1,28 +1,19 @@
-"""Two parts of Luong et al. (2015): input feeding, and local attention.
+"""Input feeding (Luong et al. 2015, section 3.3).
 
-With input feeding (section 3.3) the first layer gets the attentional vector of the step before beside the word:
-vector_t = tanh(W_c [context_t; state_t]). So the recurrence runs through all layers and the attention.
-
-Local attention (section 3.2) attends to the positions within D of a position p. In local-m the position is the number
-of the target word, p_t = t, and at most that of the last source word. In local-p it is predicted: p_t = S sigmoid(v_p .
-tanh(W_p state)) for S source words, and each weight is multiplied by exp(-(j - p_t)^2 / (2 sigma^2)), sigma = D / 2.
-Positions are those of the sentence, in whichever direction the encoder reads it.
+The first layer gets the attentional vector of the step before beside the word: vector_t = tanh(W_c [context_t;
+state_t]). So the recurrence runs through all layers and the attention.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.core.attention import AdditiveAttentionPass, AttentionInputs, AttentionPass
-from nmtalign.core.attention_variants import DotAttentionPass
+from nmtalign.core.attention import AttentionPass
 from nmtalign.core.cells import GatedCell, sum_over_rows
-from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_, wide
-from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.functional import add_product, one_minus_square, over_steps, product
 from nmtalign.core.step import Steps, cell_pass
-from nmtalign.settings.training_settings import ModelConfig
 
 
 class InputFeedingStep(Steps):
@@ -136,113 +127,3 @@ class InputFeedingStep(Steps):
                 d_x = d_given + d_x if self._skips and number > 1 else d_given
             elif step:
                 add_product(self._d_vectors[step - 1], d_inputs, self._weights[0])
-
-
-class LocalPass(AttentionPass):
-    """Attention steps within a window; a class of it and of a score's pass has the energies.
-
-    The weights are normalised, so that they are an alignment as in every other model. In local-p the contexts are sums
-    with the paper's weights, the `shares`: the softmax over the window times the Gaussian, whose sum is less than 1.
-    """
-
-    def __init__(self, inputs: AttentionInputs) -> None:
-        super().__init__(inputs)
-        self._window, self._before = inputs.window, inputs.position
-        places = torch.arange(self.length, device=self.keys.device)
-        real = self.keys.new_full((self.batch,), self.length, dtype=torch.long)
-        if self.padding is not None:
-            real = self.length - self.padding.sum(1)
-        self._real = real.repeat_interleave(self.rows_each)[:, None]  # (N, 1), S
-        self._places = places.to(self.weights.dtype)
-        if self._before is None:
-            *_, self._position_weight, self._position_vector = inputs.parameters
-            units = len(self._position_weight)
-            self.shares, self._softmax, self._offsets = (torch.empty_like(self.weights) for _ in range(3))
-            self._hidden = self.weights.new_empty(*self.weights.shape[:2], units)
-            self._sigmoids = self.weights.new_empty(*self.weights.shape[:2], 1)
-
-    def _masked(self, step: int, row: Tensor, energies: Tensor) -> Tensor:
-        """-inf outside the window, too."""
-        if self._before is not None:
-            offsets = self._places - torch.minimum(self._before[:, None] + step, self._real - 1)
-        else:
-            hidden = self._hidden[step].copy_(row @ self._position_weight.t()).tanh_()
-            sigmoids = self._sigmoids[step].copy_((hidden * self._position_vector).sum(-1, keepdim=True))
-            offsets = torch.sub(self._places, sigmoid_(sigmoids) * self._real, out=self._offsets[step])
-        outside = (offsets.abs() > self._window).view(energies.shape)
-        return super()._masked(step, row, energies).masked_fill(outside, -torch.inf)
-
-    def _rescaled(self, step: int) -> Tensor:
-        """In local-p shares = softmax * exp(-offset^2 / (2 sigma^2)), where 2 sigma^2 = D^2 / 2."""
-        weights, shares = self.weights[step], self.shares[step]
-        if self._before is None:
-            softmax = self._softmax[step].copy_(weights)
-            scale = (self._offsets[step] / self._window).square_().mul_(-2).exp_()
-            torch.mul(softmax, scale, out=shares)
-            torch.div(shares, shares.sum(-1, keepdim=True), out=weights)
-        return shares
-
-    def start_backward(self) -> None:
-        """Allocates the gradients."""
-        super().start_backward()
-        if self._before is None:
-            self._d_hidden = torch.empty_like(self._hidden)
-            self._d_sums = torch.empty_like(self._sigmoids)
-
-    def _d_energies_of(self, step: int, d_shares: Tensor, d_weights: Tensor | None) -> Tensor:
-        """Also the gradient of the predicted position: the derivative of a share is share * offset / sigma^2."""
-        if self._before is not None:
-            return super()._d_energies_of(step, d_shares, d_weights)
-        shares = self.shares[step]
-        if d_weights is not None:
-            mean = (d_weights * self.weights[step]).sum(-1, keepdim=True)
-            d_shares = d_shares + (d_weights - mean) / shares.sum(-1, keepdim=True)
-        total = shares * d_shares
-        d_position = (total * self._offsets[step]).sum(-1, keepdim=True) * (4 / self._window**2)
-        sigmoid, hidden = self._sigmoids[step], self._hidden[step]
-        d_sum = torch.mul(d_position * self._real, sigmoid - sigmoid * sigmoid, out=self._d_sums[step])
-        torch.mul(d_sum * self._position_vector, one_minus_square(hidden), out=self._d_hidden[step])
-        return total - self._softmax[step] * total.sum(-1, keepdim=True)
-
-    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
-        """As in `AttentionPass`; the predicted position depends on the state, too."""
-        d_row = super().backward(step, d_weights)
-        if self._before is not None:
-            return d_row
-        return d_row + self._d_hidden[step].to(self._position_weight.dtype) @ self._position_weight
-
-    def d_parameters(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of W_p and v_p, too."""
-        if self._before is not None:
-            return super().d_parameters(rows)
-        d_vector = (self._d_sums * self._hidden).sum((0, 1))
-        return *super().d_parameters(rows), over_steps(self._d_hidden.to(rows.dtype), rows), d_vector
-
-
-class LocalDotPass(LocalPass, DotAttentionPass):
-    """Local attention with the scores dot and general."""
-
-
-class LocalAdditivePass(LocalPass, AdditiveAttentionPass):
-    """Local attention with the additive score."""
-
-
-LOCAL_PASSES: Mapping[type[AttentionPass], type[LocalPass]] = {
-    DotAttentionPass: LocalDotPass,
-    AdditiveAttentionPass: LocalAdditivePass,
-}
-
-
-class PositionPredictor(Initialised):
-    """The parameters of the predicted position of local-p: W_p (n', n) and v_p (n')."""
-
-    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.MATRIX, "vector": Role.ENERGY}
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(config.attention_hidden, config.hidden))
-        self.vector = nn.Parameter(torch.empty(config.attention_hidden))
-
-    def parameters_in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """W_p in the dtype of the products; v_p wide, so that a rounded position does not jump by words."""
-        return self.weight.to(dtype), self.vector.to(wide(dtype))

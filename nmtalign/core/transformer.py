@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_POSITIONS, MIN_ROWS, Encoded, Memory
+from nmtalign.core.attention import MIN_POSITIONS, MIN_ROWS, Encoded, Memory, extended
 from nmtalign.core.devices import widest
 from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role
@@ -35,7 +35,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None)
     seven times as long). A softmax over fewer than 16 positions would take ten times as long.
     """
     rows, positions = queries.shape[-2], keys.shape[-2]
-    products = _extended(queries / math.sqrt(queries.shape[-1]), MIN_ROWS) @ _extended(keys, MIN_POSITIONS).mT
+    products = extended(queries / math.sqrt(queries.shape[-1]), MIN_ROWS) @ extended(keys, MIN_POSITIONS).mT
     energies = products.to(wide(products.dtype))
     weights = (energies if hidden is None else energies.masked_fill(hidden, -torch.inf)).softmax(-1)[..., :positions]
     return (weights.to(values.dtype) @ values)[..., :rows, :], weights[..., :rows, :]
@@ -59,11 +59,6 @@ def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
     """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
     queries, keys, values = parts.permute(2, 0, 3, 1, 4)
     return attend(queries, keys, values, hidden)[0].transpose(1, 2).flatten(2)
-
-
-def _extended(x: Tensor, least: int) -> Tensor:
-    """x (..., T, d) with zeros after the last position, if there are fewer than `least`; see MIN_ROWS."""
-    return F.pad(x, (0, 0, 0, least - x.shape[-2])) if x.shape[-2] < least else x
 
 
 def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tensor:

@@ -189,7 +189,7 @@ def test_a_system_without_attention_is_refused_at_once(name: str) -> None:
 
 @pytest.mark.parametrize(("attention", "copy"), [("additive", False), ("none", False), ("additive", True)])
 def test_occlusion_is_the_effect_of_each_source_word_alone(attention: str, copy: bool) -> None:
-    loaded = make_loaded(attention, copy=copy)
+    loaded = make_loaded(attention=attention, copy=copy)
     records = list(align([loaded], iter(PAIRS), AlignConfig(batch_size=3, reading="occlusion")))
     for record in records:
         if record.empty():

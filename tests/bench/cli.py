@@ -188,7 +188,9 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--words", type=float, default=1e6, metavar="N", help="about how many target words to see [1e6]"
     )
-    parser.add_argument("--size", default="small", choices=["paper", "small", "tiny"], help="[small]")
+    parser.add_argument(
+        "--size", default="small", choices=["paper", "small", "tiny", "transformer-tiny"], help="[small]"
+    )
     parser.add_argument("--batch", type=_positive, default=80, metavar="N", help="sentences [80]")
     parser.add_argument(
         "--learning-rate", type=float, default=0.001, metavar="R", help="the same for all toolkits [0.001]"
@@ -197,6 +199,9 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1234, metavar="N", help="[1234]")
     parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="threads of each training [2]")
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="trainings at the same time [1]")
+    parser.add_argument(
+        "--rounds", type=_positive, metavar="N", help="then measure the speed of training and decoding in N rounds"
+    )
     parser.add_argument(
         "--folder", type=Path, metavar="DIR", help="folder for texts and models, kept [a temporary folder]"
     )

@@ -39,6 +39,8 @@ class Product:
 
 def products_of(config: ModelConfig, shape: Shape) -> list[Product]:
     """Returns all products of a forward and backward pass over a batch."""
+    if config.architecture == "transformer":
+        return [*_transformer(config, shape)]
     return [*_encoder(config, shape), *_decoder(config, shape), *_attention(config, shape), *_readout(config, shape)]
 
 
@@ -167,3 +169,31 @@ def _readout(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     if rank:
         yield from _layer("output factor", shape.words, width, rank)
     yield from _layer("logits", shape.words, rank or width, config.target_vocabulary_size)
+
+
+def _transformer(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+    """Yields the products of a Transformer: those of a sublayer are the same in all layers."""
+    m, layers = config.embedding, config.layers
+    source, target = shape.sentences * shape.source, shape.sentences * shape.target
+    for net, rows, length in (("encoder", source, shape.source), ("decoder", target, shape.target)):
+        yield from _layer(f"{net} queries, keys and values", rows, m, 3 * m, copies=layers)
+        yield from _heads(f"{net} self-attention", config, shape, length, length)
+        yield from _layer(f"{net} outputs of self-attention", rows, m, m, copies=layers)
+        yield from _layer(f"{net} inner", rows, m, config.hidden, copies=layers)
+        yield from _layer(f"{net} outer", rows, config.hidden, m, copies=layers)
+    yield from _layer("keys and values of the source", source, m, 2 * m * layers)
+    yield from _layer("queries to the source", target, m, m, copies=layers)
+    yield from _heads("attention to the source", config, shape, shape.target, shape.source)
+    yield from _layer("outputs of attention to the source", target, m, m, copies=layers)
+    yield from _layer("logits", shape.words, m, config.target_vocabulary_size)
+
+
+def _heads(name: str, config: ModelConfig, shape: Shape, queries: int, keys: int) -> Iterator[Product]:
+    """Yields the products of queries and keys, and of weights and values, of all heads, and their gradients."""
+    width, count, batch = config.embedding // config.heads, config.layers, shape.sentences * config.heads
+    for part in ("energies: forward", "contexts: gradient of the weights"):
+        yield Product(f"{name}, {part}", queries, width, keys, count, batch, right_transposed=True)
+    for part in ("contexts: forward", "energies: gradient of the queries"):
+        yield Product(f"{name}, {part}", queries, keys, width, count, batch)
+    for part in ("energies: gradient of the keys", "contexts: gradient of the values"):
+        yield Product(f"{name}, {part}", keys, queries, width, count, batch, left_transposed=True)

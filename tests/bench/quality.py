@@ -32,10 +32,11 @@ from nmtalign.text.tokenizer import Tokenizer, Tokenizers
 from nmtalign.training.curves import read_curves
 
 EQUAL = "same optimiser"
+CELL = "--cell"
 # nmtalign: with the optimiser of the others, in both forms of the decoder, and with the settings of its preset.
 OURS: Mapping[str, Sequence[str]] = {
     f"nmtalign, {EQUAL}": (),
-    f"nmtalign, the paper's cell and order, {EQUAL}": ("--cell", "paper", "--order", "look-generate-update"),
+    f"nmtalign, the paper's cell and order, {EQUAL}": (CELL, "paper", "--order", "look-generate-update"),
     "nmtalign, its preset's optimiser": (),
 }
 
@@ -61,16 +62,26 @@ def run(given: dict[str, Any]) -> int:
         updates = task.training.updates
         say(f"{in_words(machine)}; {updates:,} updates of {task.sentences} sentences, {words:,.0f} target words each")
         work: dict[str, Callable[[], dict[str, Any]]] = {
-            name: partial(_ours, task, number, name) for number, name in enumerate(OURS) if not given["peers_only"]
+            name: partial(_ours, task, number, name)
+            for number, name in enumerate(OURS)
+            if not given["peers_only"] and (CELL not in OURS[name] or task.texts.size.model.architecture == "recurrent")
         }
         environments = given["peer_env"] or ROOT / ".venv-peers"
         work |= {recipe.note: partial(_theirs, task, recipe, environments / recipe.name) for recipe in recipes}
         with ThreadPoolExecutor(given["jobs"]) as pool:
             futures = {name: pool.submit(softly, one) for name, one in work.items()}
             found = {name: future.result() for name, future in futures.items()}
-    results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "words": words}
-    results |= {"training": dataclasses.asdict(task.training), "sentences": task.sentences, "found": found}
-    show([quality_table(results)])
+        results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "words": words}
+        results |= {"training": dataclasses.asdict(task.training), "sentences": task.sentences, "found": found}
+        made = [quality_table(results)]
+        if given["rounds"]:
+            from bench.turns import our_programs, take_turns, their_program, turns_table
+
+            programs = our_programs(task)
+            programs += [their_program(task, recipe, environments / recipe.name / "bin") for recipe in recipes]
+            results["rounds"] = [take_turns(programs, task) for _ in range(given["rounds"])]
+            made.append(turns_table(results["rounds"], task.threads))
+    show(made)
     if given["json"]:
         write_json(given["json"], results)
     return 0
@@ -129,35 +140,37 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(f"{line}\n" for line in lines)
 
 
+def our_settings(task: Task, name: str) -> str:
+    """Returns the [train] section of a variant of nmtalign in `OURS`."""
+    if EQUAL not in name:
+        return "[train]\n"
+    training = task.training
+    return (
+        f'[train]\noptimizer = "adam"\nlearning_rate = {training.learning_rate}\nbeta2 = 0.999\n'
+        f'schedule = "constant"\nwarmup = 0\nloss_normalization = "tokens"\nclip_norm = {CLIP_NORM}\n'
+        "bleu_sentences = 0\n"
+    )
+
+
+def our_translation(task: Task, model: Path, text: Path, beam: int) -> list[str]:
+    """Returns the command that translates tokens with a model of nmtalign."""
+    command = [sys.executable, "-m", "nmtalign", "translate", "-m", str(model), str(text), "--beam", str(beam)]
+    return [*command, "--tokenized", "--quiet", "--threads", str(task.threads), "--config", f"{model}.toml"]
+
+
 def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     """Runs `nmtalign train` and `nmtalign translate`, as the other toolkits are run."""
     folder, training = task.texts.folder / f"ours-{number}", task.training
     budget = ["--max-updates", str(training.updates), "--epochs", "0", "--max-time", "1000h", "--patience", "0"]
     budget += ["--validate-every", str(training.updates), "--seed", str(training.seed)]
     options = [*training_options(task.texts.size, task.sentences, task.threads), *OURS[name], *budget]
-    settings = "[train]\n"
-    if EQUAL in name:
-        settings += (
-            f'optimizer = "adam"\nlearning_rate = {training.learning_rate}\nbeta2 = 0.999\nschedule = "constant"\n'
-        )
-        settings += f'warmup = 0\nloss_normalization = "tokens"\nclip_norm = {CLIP_NORM}\nbleu_sentences = 0\n'
     own = folder.with_suffix(".toml")
-    own.write_text(settings, encoding="utf-8")
-    command = [sys.executable, "-m", "nmtalign"]
+    own.write_text(our_settings(task, name), encoding="utf-8")
+    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
     began = time.perf_counter()
-    _call([*command, "train", str(task.corpus), "-o", str(folder), "--config", str(own), *options], name, task)
+    _call([*command, *options], name, task)
     seconds = time.perf_counter() - began
-    search = [
-        "--config",
-        str(own),
-        "--beam",
-        str(training.beam),
-        "--tokenized",
-        "--quiet",
-        "--threads",
-        str(task.threads),
-    ]
-    lines = _call([*command, "translate", "-m", str(folder), str(task.texts.file("test", "src")), *search], name, task)
+    lines = _call(our_translation(task, folder, task.texts.file("test", "src"), training.beam), name, task)
     curves = read_curves(folder)
     if curves.best is None:
         raise NmtalignError(f"{name}: no validation on dev in {folder}")
@@ -169,6 +182,10 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     install(recipe, folder)
     how = QUALITY_RECIPES[recipe.name]
     job = Job(task.texts, task.texts.folder / recipe.name, task.sentences, task.threads)
+    kept = job.folder / "figures.json"
+    if kept.exists():  # from an earlier run in the same folder
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
     job.folder.mkdir()
     command = recipe.train_command(folder / "bin", job)
     path = job.folder / "config.yaml"
@@ -186,7 +203,9 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     output = job.folder / "output"
     lines = output.read_text(encoding="utf-8").splitlines() if output.exists() else lines
     figures = {"dev_loss": math.log(float(perplexities[-1])), "parameters": int(parameters[-1]), "seconds": seconds}
-    return {**figures, **_scores(task, recipe.name, lines)}
+    figures |= _scores(task, recipe.name, lines)
+    kept.write_text(json.dumps(figures), encoding="utf-8")
+    return figures
 
 
 def _call(

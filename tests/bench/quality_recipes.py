@@ -15,6 +15,7 @@ from bench.recipes import Job
 CLIP_NORM = 1.0
 REPORT_EVERY = 100  # updates
 LONGEST = 100  # words of a translation
+BATCH = 128  # sentences of a translation; 32 are slower in both
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def _settle_opennmt(config: dict[str, Any], job: Job, training: Training) -> Non
 def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
     """JoeyNMT reads stdin."""
     config = json.loads((job.folder / "config.yaml").read_text(encoding="utf-8"))
-    config["testing"] |= {"beam_size": training.beam, "batch_size": 32, "batch_type": "sentence", "beam_alpha": 1.0}
+    config["testing"] |= {"beam_size": training.beam, "batch_size": BATCH, "batch_type": "sentence", "beam_alpha": 1.0}
     path = job.folder / "translate.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")
     return [str(bin_folder / "python"), "-m", "joeynmt", "translate", str(path)]
@@ -77,7 +78,7 @@ def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),
         *("-output", str(job.folder / "output"), "-beam_size", str(training.beam), "-length_penalty", "avg"),
-        *("-batch_size", "32", "-batch_type", "sents", "-max_length", str(LONGEST), "-ban_unk_token"),
+        *("-batch_size", str(BATCH), "-batch_type", "sents", "-max_length", str(LONGEST), "-ban_unk_token"),
     ]
 
 

@@ -1,13 +1,16 @@
 """How other toolkits are installed, and their settings to train the same model: equal sizes, batches and text.
 
 Each model is the nearest that the toolkit offers: a bidirectional GRU encoder, additive attention, a GRU decoder with
-PyTorch's cell (Marian: its own), Adam. None has the paper's cell, order of operations, or factored output layer.
+PyTorch's cell (Marian: its own), Adam. None has the paper's cell, order of operations, or factored output layer. A
+Transformer is the same in all: pre-norm, sinusoids, ReLU, and one matrix of word vectors where both sides have the same
+words.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.texts import Texts
 from bench.workload import Size
@@ -27,6 +30,11 @@ class Job:
     def size(self) -> Size:
         """The sizes of the model."""
         return self.texts.size
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether both sides have the same words."""
+        return self.texts.words[0] == self.texts.words[1]
 
     def file(self, part: str, side: str) -> str:
         """Returns the path of a text file."""
@@ -53,14 +61,10 @@ def _write(path: Path, text: str) -> str:
 def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
     """Writes JoeyNMT's configuration, YAML of which JSON is a subset; vocabularies begin with its special words."""
     specials = ["<unk>", "<pad>", "<s>", "</s>"]
-    model = job.size.model
     sides = {}
     for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
         vocabulary = _write(job.folder / f"vocabulary.{side}", "\n".join([*specials, *words]) + "\n")
         sides[side] = {"lang": side, "level": "word", "max_length": job.texts.longest + 1, "voc_file": vocabulary}
-    recurrent = {"type": "recurrent", "rnn_type": "gru", "hidden_size": model.hidden, "num_layers": 1, "dropout": 0.0}
-    recurrent["embeddings"] = {"embedding_dim": model.embedding, "dropout": 0.0}
-    attends = {"attention": "bahdanau", "hidden_dropout": 0.0, "input_feeding": True, "init_hidden": "bridge"}
     training = {"optimizer": "adam", "learning_rate": 0.001, "scheduling": "exponential", "decrease_factor": 0.99}
     training |= {"batch_size": job.sentences, "batch_type": "sentence"}
     training |= {"epochs": 1000, "validation_freq": 10**9, "logging_freq": 2, "overwrite": True}
@@ -79,10 +83,24 @@ def _joeynmt(bin_folder: Path, job: Job) -> list[str]:
         },
         "testing": {"beam_size": 1, "eval_metrics": ["bleu"], "max_output_length": job.texts.longest + 1},
         "training": training,
-        "model": {"encoder": {**recurrent, "bidirectional": True}, "decoder": {**recurrent, **attends}},
+        "model": _joeynmt_model(job),
     }
     path = _write(job.folder / "config.yaml", json.dumps(config))
     return [str(bin_folder / "python"), "-m", "joeynmt", "train", path, "--skip-test"]
+
+
+def _joeynmt_model(job: Job) -> dict[str, Any]:
+    model = job.size.model
+    embeddings = {"embedding_dim": model.embedding, "dropout": 0.0}
+    if model.architecture == "transformer":
+        layers = {"type": "transformer", "num_layers": model.layers, "num_heads": model.heads, "layer_norm": model.norm}
+        layers |= {"hidden_size": model.embedding, "ff_size": model.hidden, "dropout": 0.0}
+        layers["embeddings"] = {**embeddings, "scale": True}
+        return {"encoder": layers, "decoder": layers, "tied_embeddings": job.one_vocabulary, "tied_softmax": True}
+    recurrent = {"type": "recurrent", "rnn_type": "gru", "hidden_size": model.hidden, "num_layers": 1, "dropout": 0.0}
+    recurrent["embeddings"] = embeddings
+    attends = {"attention": "bahdanau", "hidden_dropout": 0.0, "input_feeding": True, "init_hidden": "bridge"}
+    return {"encoder": {**recurrent, "bidirectional": True}, "decoder": {**recurrent, **attends}}
 
 
 def _opennmt(bin_folder: Path, job: Job) -> list[str]:
@@ -98,13 +116,8 @@ def _opennmt(bin_folder: Path, job: Job) -> list[str]:
         "src_vocab_size": model.source_vocabulary_size,
         "tgt_vocab_size": model.target_vocabulary_size,
         "save_model": str(job.folder / "model"),
-        "encoder_type": "brnn",
-        "decoder_type": "rnn",
-        "rnn_type": "GRU",
-        "layers": 1,
-        "hidden_size": model.hidden,
+        **_opennmt_model(job),
         "word_vec_size": model.embedding,
-        "global_attention": "mlp",
         "dropout": [0.0],
         "optim": "adam",
         "learning_rate": 0.001,
@@ -117,6 +130,19 @@ def _opennmt(bin_folder: Path, job: Job) -> list[str]:
         "report_every": 2,
     }
     return [str(bin_folder / "onmt_train"), "-config", _write(job.folder / "config.yaml", json.dumps(config))]
+
+
+def _opennmt_model(job: Job) -> dict[str, Any]:
+    model = job.size.model
+    if model.architecture == "transformer":
+        shared = {"share_vocab": job.one_vocabulary, "share_embeddings": job.one_vocabulary}
+        layers = {"layers": model.layers, "heads": model.heads, "attention_dropout": [0.0]}
+        layers |= {"hidden_size": model.embedding, "transformer_ff": model.hidden, "position_encoding": True}
+        layers |= {"encoder_type": "transformer", "decoder_type": "transformer"}
+        # Its own rule for the weights of recurrent nets suits no Transformer.
+        return {**layers, **shared, "share_decoder_embeddings": True, "param_init": 0.0, "param_init_glorot": True}
+    nets = {"encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "GRU", "layers": 1}
+    return {**nets, "hidden_size": model.hidden, "global_attention": "mlp"}
 
 
 def _marian(bin_folder: Path, job: Job) -> list[str]:

@@ -244,6 +244,18 @@ def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
     assert re.search(r"(mini-batch |batch_size\": )3\b", told)
 
 
+@pytest.mark.parametrize("name", ["joeynmt", "opennmt"])
+def test_a_toolkit_is_told_the_sizes_of_a_transformer(name, tmp_path):
+    size = Size.of("transformer-tiny", 60, embedding=12, hidden=16)
+    texts = random_texts(tmp_path, size, 5, pairs=20)
+    recipes("2.13.0+cpu")[name].train_command(tmp_path, Job(texts, tmp_path, 3, 1))
+    told = (tmp_path / "config.yaml").read_text()
+    assert re.search(r"hidden_size\": 12\b", told)
+    assert re.search(r"(ff_size|transformer_ff)\": 16\b", told)
+    assert re.search(r"(num_heads|heads)\": 4\b", told)
+    assert re.search(r"(tied_embeddings|share_vocab)\": false", told)  # the sides have different words
+
+
 @pytest.mark.slow
 def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(tmp_path):
     # A separate process: Triton's interpreter must be chosen before Triton is imported.

@@ -11,7 +11,7 @@ import pytest
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
 
-from bench import quality  # noqa: E402
+from bench import quality, turns  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
 from bench.recipes import Recipe, recipes  # noqa: E402
@@ -119,6 +119,29 @@ def test_texts_of_other_lengths_and_a_corpus_without_dev(sample, tmp_path, capsy
     assert main([*options, "--test", str(sample / "test.en"), str(short)]) == 3
     assert "short.fr: 1 lines, but" in capsys.readouterr().err
     assert main([*options, "--test", str(sample / "test.en"), str(tmp_path / "none")]) == 3
+
+
+def test_programs_take_turns(sample, tmp_path):
+    given = {"data": sample / "data", "size": "tiny", "words": 3000, "batch": 40, "learning_rate": 0.002, "beam": 3}
+    given |= {"seed": 5, "threads": 1, "test": [sample / "test.en", sample / "test.fr"]}
+    task, _ = quality.make_task(given, tmp_path)
+    code = "import time\nfor n in range(9): print('rate', 10 * n, flush=True); time.sleep(0.02)"
+    slow = "import sys\nfor line in sys.stdin: sys.stdout.write('a b c\\n'); sum(range(500_000))"
+    program = turns.Program(
+        "Fake 1",
+        lambda folder: [sys.executable, "-c", code],
+        r"rate (\d+)",
+        lambda text, beam: [sys.executable, "-c", slow],
+    )
+    broken = dataclasses.replace(program, name="Broken", rate="nothing like it")
+    rounds = [turns.take_turns([program, broken], task) for _ in range(2)]
+    found = rounds[0]["Fake 1"]
+    assert found["training"]["wall"] == pytest.approx(5 / (1 / 10 + 1 / 20 + 1 / 30 + 1 / 40 + 1 / 50))
+    assert found["greedy"]["words"] == found["beam 3"]["words"] == 3
+    assert "too few reports" in rounds[0]["Broken"]["failed"]
+    table = turns.turns_table(rounds, 1)
+    assert [row[0] for row in table.rows] == ["Fake 1"]
+    assert "Broken" in table.note
 
 
 def test_what_the_others_are_told(tmp_path, sample):

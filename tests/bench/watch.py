@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.machine import environment, tree_mb
+from bench.machine import environment, tree_cpu_seconds, tree_mb
 
 POLL = 0.2  # seconds between two measurements of its memory
 PATIENCE = 300.0  # seconds until the first line that matches
@@ -23,6 +23,7 @@ class Watched:
     """The record of a program."""
 
     matches: list[tuple[float, str]] = field(default_factory=list)  # seconds since its start, first group
+    cpu_seconds: list[float] = field(default_factory=list)  # processor time at each match
     last_lines: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
     exit_code: int | None = None  # None = it was ended by `watch`
@@ -107,6 +108,7 @@ def _follow(
         seen.last_lines = [*seen.last_lines[-20:], line]
         if found := pattern.search(line):
             seen.matches.append((time.perf_counter() - began, found[1]))
+            seen.cpu_seconds.append(sum(tree_cpu_seconds(process.pid).values()))
             seen.peak_mb = max(seen.peak_mb, tree_mb(process.pid))
 
 

@@ -15,7 +15,7 @@ from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 # The preset of each size, and its number of words per side.
-SYSTEM_SIZES = ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")
+SYSTEM_SIZES = ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light", "transformer-tiny")
 SIZES = {"paper": ("rnnsearch-30", 30000), "small": ("small", 10000), "tiny": ("tiny", 2000)}
 SIZES |= {name: (name, 10000) for name in SYSTEM_SIZES}
 FIRST_WORD = 2  # 0 is `</s>`, 1 is `<unk>`
