@@ -100,10 +100,11 @@ def test_a_copy_in_eight_bits(model, tmp_path):
     assert all(map(torch.equal, *(load_model(tmp_path / n).model.state_dict().values() for n in ("slim", "again"))))
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", [*SYSTEMS, "marginal"])
 def test_every_system_in_eight_bits_gives_nearly_the_same_log_probabilities(random_model_directory, tmp_path, name):
     upper = [word.upper() for word in WORDS]
-    settings = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, **SYSTEMS[name]}
+    settings = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
+    settings |= SYSTEMS.get(name, {"attention_kind": name})
     folder = random_model_directory(tmp_path, WORDS, upper, lambda model: None, **settings)
     export_model(folder, tmp_path / "slim", weights="int8")
     exact, rough = (load_model(path, device="cpu") for path in (folder, tmp_path / "slim"))

@@ -69,7 +69,7 @@ def load_models(
 
 def have_posteriors(models: Sequence[LoadedModel]) -> bool:
     """Returns whether every model has the weights of the reading "posterior"."""
-    return all(loaded.model.decoder.has_posterior for loaded in models)
+    return all(loaded.model.has_posterior for loaded in models)
 
 
 def without_auto(config: AlignConfig, models: int, posteriors: bool = True) -> AlignConfig:

@@ -206,7 +206,7 @@ class Aligner:
                 f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention "
                 "additive, or give --reading occlusion"
             )
-        if config.reading == "posterior" and not loaded.model.decoder.has_posterior:
+        if config.reading == "posterior" and not loaded.model.has_posterior:
             raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
         self._loaded, self._config, self._turned = loaded, config, turned
         tokenizers = loaded.tokenizers

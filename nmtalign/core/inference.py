@@ -18,9 +18,11 @@ from nmtalign.core.attention import MIN_ROWS, Memory, extended
 from nmtalign.core.copying import known_words
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
+from nmtalign.core.latent_alignment import Alternatives
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.core.readout import maxout
 from nmtalign.core.step import Advance, DecoderState
+from nmtalign.settings.training_settings import ModelConfig
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most
@@ -73,24 +75,29 @@ class Inference:
 
     def step(
         self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[DecoderState, Tensor, Tensor | None, Tensor | None]:
+    ) -> tuple[DecoderState, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """One step from the previous words (N,), or None at the first.
 
-        Returns (state, features (N, r), weights (N, Tx), gate (N,)). N is a multiple of the number of sentences; the
-        rows of one sentence are adjacent. `features` are the inputs of the softmax; weights are None without attention.
-        The gate has the logits of p_gen; None without copying.
+        Returns (state, features (N, r), weights (N, Tx), gate (N,), log_weights). N is a multiple of the number of
+        sentences; the rows of one sentence are adjacent. `features` are the inputs of the softmax; weights are None
+        without attention. The gate has the logits of p_gen; None without copying. In a model whose attention is not
+        soft, a row has the features (N, C, r) of C alternatives with log_weights (N, C); else log_weights is None.
         """
         if previous is not None and self.config.copy:
             previous = known_words(previous, self.config.target_vocabulary_size)
         if self._folded is not None:
-            advance, features, gate = self._folded.step(memory, state, previous)
+            advance, features, gate, log_weights = self._folded.step(memory, state, previous)
         else:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
             advance = self._decoder.advance(memory, state, words, first=previous is None)
-            features = self._readout.features(advance.hidden, words, advance.context)
+            contexts, log_weights = _alternatives(self.config, advance.weights, memory.values)
+            contexts = advance.context if contexts is None else contexts
+            features = self._readout.features(advance.hidden, words, contexts)
             gate = None if self._copying is None else self._copying(advance.hidden, words, advance.context)
-        return advance.state, features, advance.weights, gate
+        if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
+            features, log_weights = features[:, 0], None
+        return advance.state, features, advance.weights, gate, log_weights
 
 
 def in_dtype(module: M, dtype: torch.dtype) -> M:
@@ -104,6 +111,7 @@ class FoldedWeights:
     """The weights of cell, readout and copying of a paper's model, joined: each product serves all of them."""
 
     def __init__(self, model: TranslationModel, decoder: RecurrentDecoder, dtype: torch.dtype) -> None:
+        self._config = model.config
         self.decoder = in_dtype(decoder, dtype)
         cell, readout, gates = decoder.cell, model.readout, [] if model.copying is None else [model.copying]
         if cell.context_weight is None:
@@ -128,8 +136,8 @@ class FoldedWeights:
 
     def step(
         self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[Advance, Tensor, Tensor | None]:
-        """As `Inference.step`, over a folded memory: (results of the decoder, features (N, r), gate (N,))."""
+    ) -> tuple[Advance, Tensor, Tensor | None, Tensor | None]:
+        """As `Inference.step`, over a folded memory: (results of the decoder, features, gate, log_weights)."""
         rows = len(state)
         words = self._words.no_word(rows) if previous is None else self._words(previous)
         step = self.decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
@@ -140,12 +148,28 @@ class FoldedWeights:
             contexts, weights = attention.contexts[0], attention.weights[0]
         total = F.linear(hidden.to(words.dtype), self._state_weight)
         total += words[:, self._width :]
+        columns = slice(self._width, self._width + self._readout_width)
+        products, log_weights = _alternatives(self._config, weights, memory.values[..., columns])
+        if products is not None:
+            products += total[:, None, : self._readout_width]
         total += contexts[:, self._width :]
-        features, gate = maxout(total[:, : self._readout_width]), total[:, -1] if self._has_gate else None
+        features = maxout(total[:, : self._readout_width] if products is None else products)
+        gate = total[:, -1] if self._has_gate else None
         if self._factor is not None:
             features = F.linear(features, self._factor)
         fed = contexts if self.decoder.update_first and attention is not None else None
-        return Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights), features, gate
+        advance = Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights)
+        return advance, features, gate, log_weights
+
+
+def _alternatives(
+    config: ModelConfig, weights: Tensor | None, values: Tensor
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """(the sums (N, C, V) of values (B, Tx, V), log_weights (N, C)) of the alternatives of each row; None if soft."""
+    if weights is None or config.attention_kind == "soft":
+        return None, None
+    found = Alternatives.of(config, weights.unflatten(0, (len(values), -1)))
+    return found.sums(values).flatten(0, 1), found.log_weights.flatten(0, 1)
 
 
 class WordTable:

@@ -19,7 +19,8 @@ from nmtalign.core.copying import Copying, known_words, source_parts
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
-from nmtalign.core.readout import Readout, TiedReadout, linear_cross_entropy
+from nmtalign.core.latent_alignment import Alternatives
+from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, linear_cross_entropy
 from nmtalign.core.step import Decoder, DecoderPass, Encoder, unroll
 from nmtalign.core.transformer import TransformerDecoder, TransformerEncoder
 from nmtalign.settings.training_settings import Architecture, ModelConfig
@@ -58,6 +59,17 @@ class Loss:
     objective: Tensor  # the loss with a gradient: nll, with label smoothing if it is on
     nll: Tensor  # negative log-likelihood, in nats
     weights: Tensor | None  # (Ty, B, Tx), with a gradient; None without attention
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the probabilities of N given target words are computed from."""
+
+    features: Tensor  # (N, r); of the C alternatives of each word (N, C, r)
+    targets: Tensor  # (N,)
+    # The terms of `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of
+    # copying the word; None if there is only one softmax.
+    log_terms: Tensor | None = None
 
 
 class Embedding(Initialised):
@@ -173,11 +185,27 @@ class TranslationModel(nn.Module):
         """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
-        features, targets, mixture = self._features(run, target, None if static else target_mask)
-        weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
+        weights = None if run.weights is None else run.weights.transpose(0, 1)
+        drawn = Alternatives.sampled(weights) if self._draws and weights is not None else None
+        outputs = self._outputs(run, target, drawn or self._alternatives(run), None if static else target_mask)
+        row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
-        objective, nll = linear_cross_entropy(features, *softmax, targets, label_smoothing, weights, mixture)
+        objective, nll, log_probs = linear_cross_entropy(
+            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+        )
+        if drawn is not None and weights is not None:
+            rewards = self._of_words(log_probs, None if static else target_mask, target)
+            objective = objective + drawn.cost_of_draws(weights, rewards, target_mask)
         return Loss(objective, nll, run.weights)
+
+    @property
+    def has_posterior(self) -> bool:
+        """Whether there are weights given the word, `force_posterior`.
+
+        With soft attention only the paper's decoders have posteriors. A copying one copies with the weights
+        themselves, which are its posteriors, too.
+        """
+        return self.config.attention_kind != "soft" or self.decoder.has_posterior
 
     @torch.no_grad()
     def force(
@@ -185,13 +213,9 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, how)
-        features, targets, mixture = self._features(run, target, target_mask)
-        tokens = self.readout.token_log_probs(features, targets)
-        if mixture is not None:
-            tokens = torch.logaddexp(mixture[0] + tokens, mixture[1])
-        log_probs = tokens.new_zeros(target.shape[1], target.shape[0])
-        log_probs[target_mask.t()] = tokens
-        return Forced(log_probs.t(), None if run.weights is None else run.weights.transpose(0, 1))
+        tokens = self._log_joint(self._outputs(run, target, self._alternatives(run), target_mask)).logsumexp(-1)
+        log_probs = self._of_words(tokens, target_mask, target)
+        return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
     @torch.no_grad()
     def force_posterior(
@@ -199,16 +223,18 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """As `force`, but the weights are posteriors given each target word.
 
-        Decoders that are not the paper's have none (`Decoder.has_posterior`), nor has a copying model, which copies
-        with the weights themselves: their weights are those of `force`.
+        Models without `has_posterior` have none: their weights are those of `force`.
 
         The weights of a step are chosen before its word is known: weights[t, j] is the prior probability that the word
         y_t comes from the source word j. By Bayes' rule posterior[t, j] is proportional to weights[t, j] * p(y_t |
         context = annotations[j]) (Shankar & Sarawagi 2019 train with it). The exact p would take a softmax for each of
         Tx annotations. To the first order around the context c_t, log p(y_t | annotations[j]) is log p(y_t | c_t) +
-        g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax.
+        g_t . (annotations[j] - c_t). The gradient g_t = d log p(y_t) / d c_t takes one softmax. With marginal or hard
+        attention the p of the most probable positions are exact, and the others share the p of their mean.
         """
         decoder = self.decoder
+        if self.config.attention_kind != "soft":
+            return self._exact_posterior(self._run(source, source_mask, target, how), target, target_mask)
         if self.config.copy or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
             return self.force(source, source_mask, target, target_mask, how)
         run = self._run(source, source_mask, target, how)
@@ -237,21 +263,71 @@ class TranslationModel(nn.Module):
         no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
         return self.decoder.unroll(memory, torch.cat([no_word, words]))
 
-    def _features(
-        self, run: DecoderPass, target: Tensor, chosen: Tensor | None
-    ) -> tuple[Tensor, Tensor, Sequence[Tensor] | None]:
-        """(features (N, r), targets (N,), `Copying.of`) of the chosen (B, Ty) words, or of all, ordered by step.
+    def _exact_posterior(self, run: DecoderPass, target: Tensor, target_mask: Tensor) -> Forced:
+        """As `force_posterior`, of a model whose attention is not soft."""
+        if run.weights is None:
+            raise ValueError("a model with attention has weights")
+        weights, shape = run.weights.transpose(0, 1), target.t().shape
+        found = Alternatives.marginal(weights, self.config.attention_positions)
+        log_joint = self._log_joint(self._outputs(run, target, found)).unflatten(0, shape).transpose(0, 1)
+        log_probs = log_joint.logsumexp(-1)
+        if self.config.attention_kind == "hard":
+            outputs = self._outputs(run, target, self._alternatives(run))
+            log_probs = self._log_joint(outputs).logsumexp(-1).view(shape).t()
+        if run.memory.copies is not None:
+            found = found.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
+        return Forced(log_probs.masked_fill(~target_mask, 0.0), found.posterior(log_joint))
 
-        The targets are words of the vocabulary.
-        """
-        copying = () if self.copying is None else self.copying.of(run, target.t())
-        rows = [part.flatten(0, 1) for part in (run.states, run.words, run.contexts, target.t(), *copying)]
+    @property
+    def _draws(self) -> bool:
+        return self.training and self.config.attention_kind == "hard"
+
+    def _alternatives(self, run: DecoderPass) -> Alternatives | None:
+        """Those of the words of a pass, for `_outputs`; None for soft attention."""
+        if run.weights is None or self.config.attention_kind == "soft":
+            return None
+        return Alternatives.of(self.config, run.weights.transpose(0, 1))
+
+    def _outputs(
+        self, run: DecoderPass, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
+    ) -> Outputs:
+        """The outputs for the chosen (B, Ty) words, or for all, ordered by step."""
+        contexts, weights = run.contexts, list[Tensor]()
+        if alternatives is not None:
+            contexts = alternatives.sums(self.readout.products(run.memory.values)).transpose(0, 1)
+            weights.append(alternatives.log_weights.transpose(0, 1))
+        copied = [] if self.copying is None else self.copying.of(run, target.t())
+        rows = [part.flatten(0, 1) for part in (run.states, run.words, contexts, target.t(), *weights, *copied)]
         if chosen is not None and not bool(chosen.all()):
             index = chosen.t().flatten().nonzero().squeeze(1)
             rows = [part.index_select(0, index) for part in rows]
-        state, word, context, targets, *copied = rows
-        features = self.readout.features(state, word, context, self._share if self.training else 0.0)
-        return features, known_words(targets, self.config.target_vocabulary_size) if copied else targets, copied or None
+        state, word, contexts, targets, *log_parts = rows
+        products = self.readout.products(contexts) if alternatives is None else contexts
+        features = self.readout.features_of(state, word, products, self._share if self.training else 0.0)
+        log_weights = log_parts[0] if weights else None
+        if not copied:
+            return Outputs(features, targets, log_weights)
+        generated, log_copied = (part[:, None] for part in log_parts[-2:])
+        if log_weights is None:
+            features = features[:, None]
+        else:
+            generated = generated + log_weights
+        known = known_words(targets, self.config.target_vocabulary_size)
+        return Outputs(features, known, torch.cat([generated, log_copied], 1))
+
+    def _of_words(self, numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
+        """Numbers (N,) of the chosen words (B, Ty), or of all, in the order of `_outputs`, as (B, Ty); else 0."""
+        if chosen is None:
+            return numbers.view(target.t().shape).t()
+        return numbers.new_zeros(target.t().shape).masked_scatter_(chosen.t(), numbers).t()
+
+    def _log_joint(self, outputs: Outputs) -> Tensor:
+        """The log-probabilities (N, C) of each alternative together with its word; with copying (N, C + 1)."""
+        features, log_terms = outputs.features, outputs.log_terms
+        if log_terms is None:
+            return self.readout.token_log_probs(features, outputs.targets)[:, None]
+        rows = features.flatten(0, 1), outputs.targets.repeat_interleave(features.shape[1])
+        return joint_log_probs(log_terms, self.readout.token_log_probs(*rows))
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
         vectors: Tensor = embedding(words, how.sparse_gradients)

@@ -3,7 +3,7 @@
 The cross-entropy is computed block by block, so that the logits of a batch, (N, K), never exist at the same time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -57,7 +57,18 @@ class Readout(Initialised):
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
-        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n)."""
+        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n).
+
+        With C contexts (N, C, 2n) for each word they are (N, C, .).
+        """
+        return self.features_of(state, word, self.products(context.to(word.dtype)), dropout)
+
+    def products(self, contexts: Tensor) -> Tensor:
+        """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""
+        return F.linear(contexts, self.context_weight.to(contexts.dtype)) if self.has_maxout else contexts
+
+    def features_of(self, state: Tensor, word: Tensor, products: Tensor, dropout: float = 0.0) -> Tensor:
+        """As `features`, from the `products` of the contexts."""
         dtype = word.dtype
         hidden = state.to(dtype)
         if self.has_maxout:
@@ -65,9 +76,12 @@ class Readout(Initialised):
             if self.word_weight is not None:
                 total = F.linear(word, self.word_weight.to(dtype), total)
             total = total + F.linear(hidden, self.state_weight.to(dtype))
-            total = total + F.linear(context.to(dtype), self.context_weight.to(dtype))
+            total = (total if products.dim() == 2 else total[:, None]) + products
             hidden = apply(_Maxout, total)
-        hidden = F.dropout(hidden, dropout)
+        if hidden.dim() == 2:
+            hidden = F.dropout(hidden, dropout)
+        elif dropout:  # the alternatives of a word lose the same units
+            hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), dropout)
         return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -136,21 +150,23 @@ def linear_cross_entropy(
     targets: Tensor,
     label_smoothing: float = 0.0,
     row_weights: Tensor | None = None,
-    mixture: Sequence[Tensor] | None = None,
+    log_terms: Tensor | None = None,
     block_cells: int = BLOCK_CELLS,
-) -> tuple[Tensor, Tensor]:
-    """(objective, nll) of targets (N,) under softmax(features W^T + b), both summed; the objective has a gradient.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(objective, nll, log p (N,)) of targets (N,) under softmax(features W^T + b); the objective has a gradient.
 
-    features (N, r), weight (K, r), bias (K,). objective = (1 - label_smoothing) * nll + label_smoothing * the mean over
-    K words of -log p. `row_weights` (N,) multiply the terms of the words, 0 for padding; None = all 1. With a mixture
-    of log gate (N,) and log other (N,), which have gradients, too, the probability of a target is gate * softmax +
-    other. The softmax is smoothed with the weight of its share in that probability, which counts as a constant. The
-    gradients are computed together with the loss. Products are in the dtype of the features, softmax and sums in
-    float32 (float64 for float64).
+    features (N, r), weight (K, r), bias (K,). Objective and nll are sums over the targets. objective = (1 -
+    label_smoothing) * nll + label_smoothing * the mean over K words of -log p. `row_weights` (N,) multiply the terms of
+    the words, 0 for padding; None = all 1. The gradients are computed together with the loss. Products are in the dtype
+    of the features, softmax and sums in float32 (float64 for float64).
+
+    With log_terms (N, C), which have gradients, too, p is a mixture: the sum over c of exp(log_terms[c]) *
+    softmax(features[c] W^T + b), for features (N, C, r). One more column (N, C + 1) is the logarithm of what is added
+    to p. Each softmax is smoothed with the weight of its share in p, which counts as a constant.
     """
     constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
-    objective, nll = apply(_LinearCrossEntropy, features, weight, bias, *(mixture or (None, None)), *constants)
-    return objective, nll
+    objective, nll, log_probs = apply(_LinearCrossEntropy, features, weight, bias, log_terms, *constants)
+    return objective, nll, log_probs
 
 
 def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
@@ -169,53 +185,61 @@ class _LinearCrossEntropy(torch.autograd.Function):
         features: Tensor,
         weight: Tensor,
         bias: Tensor,
-        log_gate: Tensor | None,
-        log_other: Tensor | None,
+        log_terms: Tensor | None,
         targets: Tensor,
         smoothing: float,
         row_weights: Tensor | None,
         block_cells: int,
         differentiate: bool,
-    ) -> tuple[Tensor, Tensor]:
-        dtype = wide(features.dtype)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dtype, shape = wide(features.dtype), features.shape
         narrow_weight, wide_bias = weight.to(features.dtype), bias.to(dtype)
-        nll, log_sums = features.new_empty(2, len(targets), dtype=dtype)
+        each = 1 if log_terms is None else shape[1]  # softmaxes of a word, which stay in the same block
+        features, each_target = features.flatten(0, -2), targets.repeat_interleave(each)
+        nll, log_sums = features.new_empty(2, len(features), dtype=dtype)
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
-        row_weights = torch.ones_like(nll) if row_weights is None else row_weights.to(dtype)
-        shares = row_weights.clone()  # the weights of the softmax of each row
-        for rows in slices(len(targets), len(bias), block_cells):
+        row_weights = nll.new_ones(len(targets)) if row_weights is None else row_weights.to(dtype)
+        shares = row_weights.repeat_interleave(each)  # the weights of all softmaxes
+        d_terms = None if log_terms is None else torch.empty_like(log_terms)
+        for words in slices(len(targets), each * len(bias), block_cells):
+            rows = slice(words.start * each, words.stop * each)
             block = features[rows]
             logits = block @ narrow_weight.t()
-            _to_gradient(logits, wide_bias, targets[rows], smoothing, nll[rows], log_sums[rows])
-            if log_gate is not None and log_other is not None:
-                generated = log_gate[rows] - nll[rows]
-                torch.logaddexp(generated, log_other[rows], out=nll[rows]).neg_()
-                shares[rows] *= (generated + nll[rows]).exp()
+            _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows])
+            if log_terms is not None and d_terms is not None:
+                found = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
+                shares[rows] = found[:, :each].flatten()
+                d_terms[words] = found * (smoothing - 1)
             if differentiate:
                 torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(shares[rows, None])
                 d_bias += (shares[None, rows].to(logits.dtype) @ logits)[0]
                 _add_product(d_weight, logits, (block * shares[rows, None]).to(block.dtype))
             del logits  # before those of the next block are computed
-        objective = total = (nll * row_weights).sum()
+        log_probs = -nll if log_terms is None else joint_log_probs(log_terms, -nll).logsumexp(-1)
+        objective = total = -(log_probs * row_weights).sum()
         if smoothing:
             gradients = (d_features, d_weight, d_bias) if differentiate else None
             log_sum = (log_sums * shares).sum()
             smooth = _smooth(features, narrow_weight, wide_bias, log_sum, shares, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
-        ctx.gradients = d_features, d_weight.to(weight.dtype), d_bias.to(bias.dtype), None, None
-        if log_other is not None:
-            others = row_weights * (log_other + nll).exp()
-            ctx.gradients = *ctx.gradients[:3], (smoothing - 1) * shares, (smoothing - 1) * others
-        ctx.mark_non_differentiable(total)
-        return objective.clone(), total
+        ctx.gradients = d_features.view(shape), d_weight.to(weight.dtype), d_bias.to(bias.dtype), d_terms
+        ctx.mark_non_differentiable(total, log_probs)
+        return objective.clone(), total, log_probs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         gradients: tuple[Tensor | None, ...] = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would change only this branch by up to 0.4%.
-        return *(None if each is None else each.mul_(gradient) for each in gradients), None, None, None, None, None
+        scaled = (None if each is None else each.mul_(gradient) for each in gradients)
+        return *scaled, None, None, None, None, None
+
+
+def joint_log_probs(log_terms: Tensor, log_probs: Tensor) -> Tensor:
+    """The log-probabilities (N, .) of each term of `linear_cross_entropy`, given those of the softmaxes (N C,)."""
+    each = log_probs.view(len(log_terms), -1)
+    return torch.cat([log_terms[:, : each.shape[1]] + each, log_terms[:, each.shape[1] :]], 1)
 
 
 def _smooth(

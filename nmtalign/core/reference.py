@@ -52,7 +52,7 @@ def log_probs_and_weights(
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
         seen = state[:n], word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None))
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None, annotations))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
             state = cell_step(decoder.cell, word_vector, state, context)
@@ -87,7 +87,7 @@ def stack_log_probs_and_weights(
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
         seen = x, word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None))
+        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None, annotations))
         fed = x if decoder.feeds_vectors else context
         word_vector = embedded(model, word)
     return torch.stack(log_probs), torch.stack(weights) if weights else None
@@ -232,17 +232,40 @@ def word_log_prob(
     given: tuple[Tensor, Tensor, Tensor],
     source: Sequence[int],
     weights: Tensor | None,
+    annotations: Sequence[Tensor],
 ) -> Tensor:
     """log p of a word given (state, previous word's vector, context); See et al. (2017), equations 8 and 9."""
-    log_probs, copying = output(model.readout, model.config, *given), model.copying
-    if copying is None or weights is None:
-        return log_probs[word]
     state, word_vector, context = given
+    log_terms, copying = [], model.copying
+    for weight, one, _ in contexts(model.config, context, weights, annotations):
+        log_probs = output(model.readout, model.config, state, word_vector, one)
+        log_terms.append(weight.log() + log_probs[word] if word < len(log_probs) else torch.tensor(-torch.inf))
+    if copying is None or weights is None:
+        return torch.stack(log_terms).logsumexp(0)
     sums = copying.context_weight @ context + copying.state_weight @ state + copying.word_weight @ word_vector
     p_gen = sigmoid(sums + copying.bias)[0]
-    generated = log_probs[word].exp() if word < len(log_probs) else torch.zeros_like(p_gen)
     equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
-    return (p_gen * generated + (1 - p_gen) * (weights * equal).sum()).log()
+    return (p_gen * torch.stack(log_terms).exp().sum() + (1 - p_gen) * (weights * equal).sum()).log()
+
+
+def contexts(
+    config: ModelConfig, context: Tensor, weights: Tensor | None, annotations: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor, list[int]]]:
+    """(probability, context, positions) of each context from which a word may be generated.
+
+    Soft attention has one, the context of equation 5. Marginal attention has the annotation of each of the most
+    probable positions, and the mean of the others by their weights; hard attention the most probable one.
+    """
+    if config.attention_kind == "soft" or weights is None:
+        return [(torch.ones(()), context, list(range(len(annotations))))]
+    order = weights.argsort(descending=True).tolist()
+    if config.attention_kind == "hard":
+        return [(torch.ones(()), annotations[order[0]], order[:1])]
+    found = [(weights[place], annotations[place], [place]) for place in order[: config.attention_positions]]
+    if others := order[config.attention_positions :]:
+        mass = sum_of(weights[place] for place in others)
+        found.append((mass, sum_of(weights[place] / mass * annotations[place] for place in others), others))
+    return found
 
 
 def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:

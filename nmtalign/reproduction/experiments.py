@@ -156,6 +156,8 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
             attention="general",
             attention_temperature=round(math.sqrt(hidden), 1),
         ),
+        variant("attention", "attention-marginal", "latent position, all summed", attention_kind="marginal"),
+        variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
         variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
         variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
         variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),

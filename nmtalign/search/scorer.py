@@ -23,6 +23,7 @@ from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
+_SMALLEST = 1e-30  # smaller probabilities are imprecise
 
 
 @dataclass(frozen=True)
@@ -136,34 +137,69 @@ class _ModelSession(Session):
                 self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
                 self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
-        self._state, features, self.weights, self._gate = self._inference.step(self._memory, self._state, previous)
-        (buffer,) = self._product_buffer.take(1, (len(features), len(self._weight)), features)
-        self._products = torch.mm(features, self._weight.t(), out=buffer)
+        found = self._inference.step(self._memory, self._state, previous)
+        self._state, self._features, self.weights, self._gate, self._log_weights = found
+        if self._log_weights is None:
+            (buffer,) = self._product_buffer.take(1, (len(self._features), len(self._weight)), self._features)
+            self._products = torch.mm(self._features, self._weight.t(), out=buffer)
 
     @property
     def shape(self) -> tuple[int, int]:
         """See `Session`."""
-        return len(self._products), self._bias.shape[1]
+        return len(self._features), self._bias.shape[1]
 
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         """See `Session`."""
-        products = self._products[rows]
-        logits, normalised = self._softmax_buffers.take(2, (len(products), self._bias.shape[1]), self._bias)
-        logits[:, : products.shape[1]] = products
-        logits[:, products.shape[1] :] = 0  # the places of the source, whose bias is -inf
-        each = len(self._products) // len(self._bias)  # rows that share a bias
-        first, last = rows.start // each, (rows.stop - 1) // each
-        one = first == last
-        logits.add_(self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each])
-        # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is the
-        # logarithm of the sum.
-        torch.log_softmax(logits, -1, out=normalised)
-        log_sums = logits[:, :1] - normalised[:, :1]
+        if self._log_weights is None:
+            products = self._products[rows]
+            logits, normalised = self._softmax_buffers.take(2, (len(products), self._bias.shape[1]), self._bias)
+            self._softmax(products, self._bias_of(rows), logits, normalised)
+            # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is
+            # the logarithm of the sum.
+            log_sums = logits[:, :1] - normalised[:, :1]
+        else:
+            logits = self._mixture(rows, self._log_weights)
+            log_sums = torch.zeros_like(logits[:, :1])
         if self._copies is None or self._gate is None or self.weights is None:
             return logits, log_sums
         sentences = torch.arange(rows.start, rows.stop, device=self.device) * len(self._memory.values)
-        sentences //= len(self._products)
+        sentences //= len(self._features)
         return logits, self._copies.mix(logits, log_sums, self._gate[rows], self.weights[rows], sentences)
+
+    def _mixture(self, rows: slice, log_weights: Tensor) -> Tensor:
+        """The log-probabilities (r, U) of some rows, whose alternatives have log_weights (R, C)."""
+        width, count = self._bias.shape[1], log_weights.shape[1]
+        most = CHUNK_CELLS if self.device.type == "cpu" else len(log_weights) * count * width
+        (mixed,) = self._product_buffer.take(1, (rows.stop - rows.start, width), self._bias)
+        for part in slices(len(mixed), count * width, most):
+            own, found = slice(rows.start + part.start, rows.start + part.stop), mixed[part]
+            bias, weights = self._bias_of(own), log_weights[own]
+            products = self._features[own].flatten(0, 1) @ self._weight.t()
+            logits, probs = self._softmax_buffers.take(2, (len(products), width), self._bias)
+            self._softmax(products, bias if bias.dim() == 1 else bias.repeat_interleave(count, 0), logits, probs, False)
+            each = probs.view(-1, count, width)
+            torch.bmm(weights.exp()[:, None], each, out=found[:, None])  # sums of logarithms would take twice as long
+            lost = (found < _SMALLEST) & (bias > -torch.inf)
+            found.log_()
+            if bool(lost.any()):
+                row, column = lost.nonzero().unbind(1)
+                terms = weights - logits.logsumexp(-1).view_as(weights)
+                found[row, column] = (logits.view_as(each)[row, :, column] + terms[row]).logsumexp(1)
+        return mixed
+
+    def _bias_of(self, rows: slice) -> Tensor:
+        """The bias (U,) of all these rows, or (r, U)."""
+        each = len(self._features) // len(self._bias)  # rows that share a bias
+        first, last = rows.start // each, (rows.stop - 1) // each
+        one = first == last
+        return self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each]
+
+    def _softmax(self, products: Tensor, bias: Tensor, logits: Tensor, normalised: Tensor, log: bool = True) -> None:
+        """Fills logits and their softmax, or its logarithm, (r, U) from products (r, K)."""
+        logits[:, : products.shape[1]] = products
+        logits[:, products.shape[1] :] = 0  # the places of the source, whose bias is -inf
+        logits.add_(bias)
+        (torch.log_softmax if log else torch.softmax)(logits, -1, out=normalised)
 
 
 class _ReusedBuffers:

@@ -30,6 +30,7 @@ Architecture = Literal["recurrent", "transformer"]
 Cell = Literal["paper", "cudnn", "lstm", "light"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
+AttentionKind = Literal["soft", "marginal", "hard"]
 AttentionSpan = Literal["global", "local-m", "local-p"]
 AttentionLayer = Literal["first", "last"]
 InputFeeding = Literal["context", "attentional", "none"]
@@ -93,6 +94,16 @@ class ModelConfig:
     attention: Attention = setting(
         "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
     )
+    attention_kind: AttentionKind = setting(
+        "soft", "marginal and hard: each word comes from one source position, which is latent.", ATTENTION
+    )
+    attention_positions: int = setting(
+        6,
+        "Positions that marginal attention sums over; the others share one term.",
+        ATTENTION,
+        at_least=1,
+        at_most=1000,
+    )
     attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
     attention_span: AttentionSpan = setting(
         "global", "local: a window around the target word's number (m) or a predicted position (p).", ATTENTION
@@ -132,6 +143,7 @@ class ModelConfig:
             rule = "copying needs global attention"
             raise SettingError(rule, copy=True, attention=self.attention, attention_span=self.attention_span)
         self._check_span()
+        self._check_kind()
         if self.reverse_source and self.bidirectional:
             raise SettingError(
                 "only a unidirectional encoder can read from the last word to the first",
@@ -176,6 +188,21 @@ class ModelConfig:
             raise SettingError(
                 rule, attention_span=self.attention_span, attention=self.attention, coverage=self.coverage
             )
+
+    def _check_kind(self) -> None:
+        """Raises SettingError for settings that do not go with the kind of attention."""
+        kind = self.attention_kind
+        if kind == "soft":
+            if self.attention_positions != 6:
+                rule = "soft attention sums over all positions"
+                raise SettingError(rule, attention_positions=self.attention_positions, attention_kind=kind)
+            return
+        # The word must depend on the context through the readout, and the weights must be the factors of the context.
+        needed = {"architecture": "recurrent", "attention_span": "global", "readout": "maxout"}
+        wrong = {name: getattr(self, name) for name, value in needed.items() if getattr(self, name) != value}
+        if self.attention == "none" or wrong:
+            rule = f"{kind} attention needs a recurrent model with global attention and the maxout readout"
+            raise SettingError(rule, attention_kind=kind, **(wrong or {"attention": self.attention}))
 
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""

@@ -218,5 +218,5 @@ def _direction(loaded: LoadedModel) -> str:
 
 def _is_explained(config: ModelConfig) -> bool:
     """Whether a model is an RNNsearch or an RNNencdec: one layer of gated units per direction, in a paper's order."""
-    recurrent = config.architecture == "recurrent" and not getattr(config, "copy", False)
+    recurrent = config.architecture == "recurrent" and not config.copy and config.attention_kind == "soft"
     return recurrent and config.order != "update-look-generate" and config.cell in ("paper", "cudnn")

@@ -87,6 +87,9 @@ class BatchLimits:
             folded = 2 * model.layers * model.embedding
             source += 2 * rows * int(self.length_ratio * length) * folded * self.itemsize
         step = rows * (2 * self.scored + 4 * folded + 8 * model.hidden) * self.itemsize
+        if model.attention_kind == "marginal":  # shares and readout of each alternative
+            alternatives = model.attention_positions + 1
+            step += rows * alternatives * (4 * length + 6 * model.maxout * self.itemsize)
         kept = rows * length * 4 * int(self.length_ratio * length) if self.keep_weights else 0
         return max(encoder, source) + source + step + kept
 

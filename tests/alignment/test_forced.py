@@ -17,8 +17,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
+from nmtalign.settings import presets
 from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -36,6 +36,7 @@ PAIRS = [
     ("boats", "des bateaux"),
 ]
 
+SYSTEMS = {**presets.SYSTEMS, "marginal": {"attention_kind": "marginal"}, "hard": {"attention_kind": "hard"}}
 ATTENDING = [name for name, settings in SYSTEMS.items() if settings.get("attention") != "none"]
 
 
@@ -133,7 +134,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
     loaded.model.double()  # so that a batch and a pair differ by no more than the rounding of the file
     for side, text in enumerate(("in.en", "out.fr")):
         (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
-    for reading in ("current", "shifted", *(["posterior"] if loaded.model.decoder.has_posterior else [])):
+    for reading in ("current", "shifted", *(["posterior"] if loaded.model.has_posterior else [])):
         config = AlignConfig(weights="float32", reading=reading)
         with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
             list(run)

@@ -34,6 +34,7 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "candidates": {"lexicon": "lexicon.txt"},
     "reverse_source": {"bidirectional": False},
     "attention_window": {"attention_span": "local-m"},
+    "attention_positions": {"attention_kind": "marginal"},
     "layers": _STACK,
     "architecture": _STACK,
     "shared_embeddings": {**_STACK, "architecture": "transformer"},

@@ -42,9 +42,11 @@ def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
         state = inference.start(encoded).select(torch.arange(len(PAIRS)).repeat_interleave(rows))
         previous = None
         for step in range(batch.target.shape[1]):
-            state, features, weights, gate = inference.step(encoded, state, previous)
+            state, features, weights, gate, log_weights = inference.step(encoded, state, previous)
             previous = batch.target[:, step].repeat_interleave(rows)
             found = scores(inference, features)
+            if log_weights is not None:
+                found = (found + log_weights[..., None]).logsumexp(1)
             if gate is not None:
                 found = with_copies(found, gate, weights, encoded.copies)
             found = found.gather(1, previous[:, None]).view(-1, rows)
@@ -76,10 +78,10 @@ def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone(
 
     with torch.inference_mode():
         memory = inference.encode(long.source, long.source_mask)
-        _, features, weights, _ = step(memory, rows)
+        _, features, weights, *_ = step(memory, rows)
         assert weights[:beam].numel() * 64 > 1 << 19
         for sentence in range(3):
-            _, alone, alone_weights, _ = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
+            _, alone, alone_weights, *_ = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
             torch.testing.assert_close(features[rows == sentence], alone.expand(beam, -1))
             torch.testing.assert_close(weights[rows == sentence], alone_weights.expand(beam, -1))
 

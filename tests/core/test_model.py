@@ -139,7 +139,8 @@ def test_gradients_by_finite_differences(config, static):
     model = make_model(config)
     how = Activations(static_shapes=static)
     batch = make_batch(models.pairs_of(config)[:3])
-    smoothing = 0.0 if config.copy else 0.1  # test_label_smoothing_of_a_copying_model has the gradients of both
+    # The label smoothing of a mixture has constant weights; test_label_smoothing_of_a_mixture has its gradient.
+    smoothing = 0.0 if config.copy or config.attention_kind != "soft" else 0.1
 
     def objective():
         return model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask, smoothing, how).objective
@@ -253,23 +254,39 @@ def test_word_dropout_drops_complete_vectors_in_training_alone(name):
     assert float((share == 0).double().mean()) == pytest.approx(0.25, abs=0.02)
 
 
+MIXTURES = [models.SYSTEM_VARIANTS["copy"], *(config for config in models.LATENT if config.attention_kind != "hard")]
+
+
 @pytest.mark.parametrize("static", [False, True])
-def test_label_smoothing_of_a_copying_model(static):
-    """The smoothing of a word has the weight of the vocabulary's share in its probability, a constant."""
-    model, batch = make_model(models.SYSTEM_VARIANTS["copy"]), make_batch(models.COPYING_PAIRS)
+@pytest.mark.parametrize("config", MIXTURES, ids=named)
+def test_label_smoothing_of_a_mixture(config, static):
+    """The smoothing of each softmax has the weight of its share in the word's probability, a constant."""
+    model, batch = make_model(config), make_batch(models.pairs_of(config))
     arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
     found = model.loss(*arguments, 0.3, Activations(static_shapes=static))
     run = model._run(*arguments[:3], Activations())
-    features, targets, (generated, copied) = model._features(run, batch.target, batch.target_mask)
-    vocabulary = F.linear(features, model.readout.output_weight, model.readout.output_bias).log_softmax(-1)
-    beyond = generated.isinf()
-    assert (targets[beyond] == 1).all()
-    generated = generated + vocabulary.gather(1, targets[:, None])[:, 0]
-    log_probs = torch.logaddexp(generated, copied)
-    share = (generated - log_probs).exp().detach()
-    assert 0 < share[~beyond].min() < share.max() < 1 + 1e-12
-    objective = -(0.7 * log_probs + 0.3 * share * vocabulary.mean(-1)).sum()
+    outputs = model._outputs(run, batch.target, model._alternatives(run), batch.target_mask)
+    logits = F.linear(outputs.features, model.readout.output_weight, model.readout.output_bias)
+    vocabulary = logits.log_softmax(-1)
+    count = vocabulary.shape[1]
+    targets = outputs.targets[:, None, None].expand(-1, count, 1)
+    terms = outputs.log_terms.clone()
+    terms[:, :count] += vocabulary.gather(2, targets)[..., 0]
+    shares = terms.softmax(-1).detach()
+    log_probs = terms.logsumexp(-1)
+    smooth = (shares[:, :count] * vocabulary.mean(-1)).sum(1)
+    objective = -(0.7 * log_probs + 0.3 * smooth).sum()
     torch.testing.assert_close(found.objective, objective)
     torch.testing.assert_close(found.nll, -log_probs.sum())
     expected = torch.autograd.grad(objective, list(model.parameters()))
     torch.testing.assert_close(torch.autograd.grad(found.objective, list(model.parameters())), expected)
+
+
+def test_the_alternatives_of_a_word_lose_the_same_units():
+    model, batch = make_model(dataclasses.replace(models.LATENT[0], dropout=0.5, output_rank=0)), make_batch(PAIRS)
+    run = model._run(batch.source, batch.source_mask, batch.target, Activations())
+    features = model._outputs(run, batch.target, model._alternatives(run)).features
+    lost = features == 0
+    assert lost.any()
+    assert (lost == lost[:, :1]).all()
+    assert (lost[1:, 0] != lost[:-1, 0]).any()

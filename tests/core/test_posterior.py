@@ -9,10 +9,12 @@ from helpers import core_models as models
 from nmtalign.core import reference
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import make_batch
-from nmtalign.text.vocabulary import EOS_ID
+from nmtalign.text.vocabulary import COPY_SHIFT, EOS_ID, WORD_BITS
 
 ATTENDING = [
-    config for config in models.VARIANTS if models.make_model(config).decoder.has_posterior and not config.copy
+    config
+    for config in models.VARIANTS
+    if models.make_model(config).has_posterior and not config.copy and config.attention_kind == "soft"
 ]
 
 
@@ -42,6 +44,53 @@ def test_posterior_is_that_of_the_naive_model(config):
         assert not forced.weights[row, :, len(source) :].any()
         torch.testing.assert_close(forced.log_probs[row, : len(target)], log_probs, rtol=1e-9, atol=1e-10)
         assert not forced.log_probs[row, len(target) :].any()
+
+
+@pytest.mark.parametrize("config", models.LATENT, ids=models.named)
+def test_posterior_of_a_latent_position_is_that_of_bayes_rule(config, monkeypatch):
+    model, pairs = models.make_model(config), models.pairs_of(config)
+    batch = make_batch(pairs)
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    forced, prior = model.force_posterior(*arguments), model.force(*arguments)
+    torch.testing.assert_close(forced.log_probs, prior.log_probs)
+    assert (forced.weights - prior.weights)[batch.target_mask].abs().max() > 0.01
+    for row, (source, target) in enumerate(pairs):
+        expected = naive_posterior(model, [*source, EOS_ID], [*target, EOS_ID], monkeypatch)
+        torch.testing.assert_close(expected.sum(1), torch.ones_like(expected[:, 0]))
+        found = forced.weights[row, : len(target) + 1]
+        torch.testing.assert_close(found[:, : len(source) + 1], expected, rtol=1e-8, atol=1e-10)
+        assert not found[:, len(source) + 1 :].any()
+
+
+@torch.no_grad()
+def naive_posterior(model, source, target, monkeypatch):
+    """(Ty, Tx): of each position, p(position, word) / p(word); positions with one context in proportion to weights."""
+    config = dataclasses.replace(model.config, attention_kind="marginal")
+    _, weights = reference.log_probs_and_weights(model, source, target)
+    joint, contexts = torch.zeros_like(weights), reference.contexts
+    # No word can be copied from a source whose words to copy have an id that the target lacks.
+    without_copies = [number & WORD_BITS | 99 << COPY_SHIFT for number in source] if config.copy else source
+    for number in range(min(len(source), config.attention_positions + 1)):
+        chosen = []
+
+        def only(_, *given, number=number, chosen=chosen):
+            chosen.append(contexts(config, *given)[number])
+            return chosen[-1:]
+
+        monkeypatch.setattr(reference, "contexts", only)
+        log_probs, _ = reference.log_probs_and_weights(model, without_copies, target)
+        for t, (_, _, places) in enumerate(chosen):
+            joint[t, places] += log_probs[t].exp() * weights[t, places] / weights[t, places].sum()
+    monkeypatch.setattr(reference, "contexts", contexts)
+    if config.copy:
+        marginal = models.make_model(config)
+        marginal.load_state_dict(model.state_dict())
+        log_probs, _ = reference.log_probs_and_weights(marginal, source, target)
+        for t, word in enumerate(target):
+            equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
+            copied = log_probs[t].exp() - joint[t].sum()
+            joint[t] += (copied / (weights[t] * equal).sum() * weights[t] * equal).nan_to_num()
+    return joint / joint.sum(1, keepdim=True)
 
 
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])

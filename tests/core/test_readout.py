@@ -25,12 +25,15 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     """All rows at once, in several blocks, and in several chunks of a block; the last ones are short."""
     (features, weight, bias), targets = problem(torch.float64, rows)
     row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
-    objective, nll = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights, None, block)
+    objective, nll, log_probs = linear_cross_entropy(
+        features, weight, bias, targets, smoothing, row_weights, None, block
+    )
     counted = torch.ones(rows).double() if row_weights is None else row_weights
     logits = F.linear(features, weight, bias)
     expected = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing) * counted).sum()
     torch.testing.assert_close(objective, expected)
-    torch.testing.assert_close(nll, (F.cross_entropy(logits, targets, reduction="none") * counted).sum())
+    each_nll = F.cross_entropy(logits, targets, reduction="none")
+    torch.testing.assert_close((nll, log_probs), ((each_nll * counted).sum(), -each_nll))
     ours = torch.autograd.grad(objective * 3, (features, weight, bias))
     theirs = torch.autograd.grad(expected * 3, (features, weight, bias))
     for found, wanted in zip(ours, theirs, strict=True):
@@ -38,35 +41,38 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_mixture_has_the_gradients_of_all_its_parts(smoothing, block, weighted):
-    """The probability is gate * softmax + other, of which either term may be 0."""
-    leaves, targets = problem(torch.float64)
-    log_gate, log_other = torch.rand(2, 43, dtype=torch.float64).mul(5).neg().requires_grad_()
-    gate, other = log_gate.clone(), log_other.clone()
-    gate[:3], other[5:9] = -torch.inf, -torch.inf
-    row_weights = torch.randint(0, 2, (43,)).double() if weighted else None
-    found = linear_cross_entropy(*leaves, targets, smoothing, row_weights, (gate, other), block)
-    log_probs = F.linear(*leaves).log_softmax(-1)
-    generated = gate + log_probs.gather(1, targets[:, None])[:, 0]
-    mixed = torch.logaddexp(generated, other)
-    shares = (generated - mixed).exp().detach()
-    objective = -((1 - smoothing) * mixed + smoothing * shares * log_probs.mean(-1))
-    counted = 1 if row_weights is None else row_weights
-    torch.testing.assert_close(found[0], (objective * counted).sum())
-    torch.testing.assert_close(found[1], -(mixed * counted).sum())
-    everything = *leaves, log_gate, log_other
-    ours = torch.autograd.grad(found[0] * 3, everything, retain_graph=True)
-    theirs = torch.autograd.grad((objective * counted).sum() * 3, everything)
-    for one, expected in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, expected)
+@pytest.mark.parametrize(("count", "extra"), [(1, True), (3, False), (3, True)])
+@pytest.mark.parametrize("block", [WHOLE, WORDS * 20, 1])
+def test_mixtures_are_those_of_the_complete_softmaxes(smoothing, weighted, count, extra, block):
+    """In one block, in several, and with one word in each, whose alternatives stay together."""
+    torch.manual_seed(0)
+    rows = 43
+    features = torch.randn(rows, count, 5, dtype=torch.float64, requires_grad=True)
+    (_, weight, bias), targets = problem(torch.float64, rows)
+    log_terms = torch.randn(rows, count + extra, dtype=torch.float64).log_softmax(-1)
+    log_terms[0, 0] = log_terms[1, -1] = -torch.inf
+    log_terms.requires_grad_()
+    row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
+    found = linear_cross_entropy(features, weight, bias, targets, smoothing, row_weights, log_terms, block)
+    logits = F.linear(features, weight, bias).log_softmax(-1)
+    each = logits.gather(2, targets[:, None, None].expand(-1, count, 1))[..., 0]
+    joint = torch.cat([each + log_terms[:, :count], log_terms[:, count:]], 1)
+    log_probs, shares = joint.logsumexp(1), joint.softmax(1).detach()
+    counted = torch.ones(rows).double() if row_weights is None else row_weights
+    smooth = (shares[:, :count] * logits.mean(-1)).sum(1)
+    objective = -(counted * ((1 - smoothing) * log_probs + smoothing * smooth)).sum()
+    torch.testing.assert_close(found, (objective, -(counted * log_probs).sum(), log_probs))
+    leaves = features, weight, bias, log_terms
+    ours, theirs = (torch.autograd.grad(value * 3, leaves) for value in (found[0], objective))
+    for one, wanted in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, wanted)
 
 
 @pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
 def test_bf16_products_keep_the_sums_in_float32(block):
     (features, weight, bias), targets = problem(torch.float32, rows=400)
-    objective, _ = linear_cross_entropy(features.to(torch.bfloat16), weight, bias, targets, block_cells=block)
+    objective, *_ = linear_cross_entropy(features.to(torch.bfloat16), weight, bias, targets, block_cells=block)
     expected = F.cross_entropy(F.linear(features, weight, bias), targets, reduction="sum")
     assert objective.dtype == torch.float32
     assert objective.item() == pytest.approx(expected.item(), rel=5e-3)
@@ -79,13 +85,13 @@ def test_bf16_products_keep_the_sums_in_float32(block):
 def test_an_improbable_word_has_its_true_loss():
     features, bias = torch.zeros(2, 5), torch.zeros(WORDS)
     bias[3], bias[4] = 500.0, -500.0
-    _, nll = linear_cross_entropy(features, torch.zeros(WORDS, 5), bias, torch.tensor([4, 3]))
+    _, nll, _ = linear_cross_entropy(features, torch.zeros(WORDS, 5), bias, torch.tensor([4, 3]))
     assert nll.item() == pytest.approx(1000.0)
 
 
 def test_no_rows_give_nothing():
     (features, weight, bias), targets = problem(torch.float64, rows=0)
-    objective, nll = linear_cross_entropy(features, weight, bias, targets, 0.1)
+    objective, nll, _ = linear_cross_entropy(features, weight, bias, targets, 0.1)
     objective.backward()
     assert objective.item() == nll.item() == 0
     assert not weight.grad.any()
@@ -93,7 +99,7 @@ def test_no_rows_give_nothing():
 
 def test_a_gradient_is_taken_once():
     (features, weight, bias), targets = problem(torch.float64)
-    objective, _ = linear_cross_entropy(features, weight, bias, targets)
+    objective, *_ = linear_cross_entropy(features, weight, bias, targets)
     objective.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="compute the loss again"):
         objective.backward()

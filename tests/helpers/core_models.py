@@ -70,6 +70,7 @@ VARIANTS += [
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
+SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
 LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
 LUONG = [SYSTEM_VARIANTS[f"luong-{span}"] for span in ("global", "local-m", "local-p")]
 VARIANTS += [
@@ -113,6 +114,22 @@ SHARED = [
     dataclasses.replace(SYSTEM_VARIANTS["luong-global"], shared_embeddings=True, output_rank=0, embedding=6),
 ]
 VARIANTS += SHARED
+LATENT = [SYSTEM_VARIANTS["marginal"]]
+LATENT += [
+    dataclasses.replace(TINY, attention_kind=kind, attention_positions=positions, **changes)
+    for kind, positions, changes in (
+        ("marginal", 1, {"order": "look-update-generate", "cell": "cudnn", "output_rank": 0}),
+        ("marginal", 5, {"attention": "dot", "readout_previous_word": False}),
+        ("marginal", 3, {"cell": "lstm", "layers": 2, "order": "update-look-generate"}),
+        ("marginal", 3, {"coverage": "linguistic", "bidirectional": False}),
+        ("marginal", 2, {"copy": True}),
+        ("marginal", 2, {"copy": True, "order": "update-look-generate", "layers": 2, "attention_layer": "first"}),
+        ("hard", 2, {}),
+        ("hard", 3, {"order": "look-update-generate", "cell": "cudnn", "output_rank": 0}),
+        ("hard", 2, {"copy": True}),
+    )
+]
+VARIANTS += LATENT[1:]
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
 VARIANTS += [
     dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
@@ -142,7 +159,8 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
         for parameter in model.parameters():
             if parameter.dim() < 3 and not parameter.abs().sum():
                 parameter.normal_(0, 0.3)  # biases that are 0 would hide a bias that is forgotten
-    return model
+    # In training hard attention draws positions; tests of what is drawn turn the mode on.
+    return model.train(config.attention_kind != "hard")
 
 
 def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) -> None:
@@ -168,8 +186,8 @@ def check_selected_rows(config: ModelConfig) -> None:
         encoded = inference.encode(batch.source, batch.source_mask)
         state, *_ = inference.step(encoded, inference.start(encoded), None)
         words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
-        _, features, weights, _ = inference.step(encoded, state, words)
-        _, alone, alone_weights, _ = inference.step(encoded.select(keep), state.select(keep), words[keep])
+        _, features, weights, *_ = inference.step(encoded, state, words)
+        _, alone, alone_weights, *_ = inference.step(encoded.select(keep), state.select(keep), words[keep])
     torch.testing.assert_close(features[keep], alone)
     torch.testing.assert_close(weights[keep], alone_weights)
 
@@ -220,4 +238,6 @@ def named(config: ModelConfig) -> str:
     if config.architecture == "transformer":
         return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
     local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
+    if config.attention_kind != "soft":
+        kind += f"-{config.attention_kind}-{config.attention_positions}"
     return kind + sharpness + coverage + fewer + layers + local + "-copy" * config.copy + shared

@@ -16,6 +16,7 @@ ASKED = [
     "encoder",
     "context",
     "score",
+    "attention",
     "order",
     "cell",
     "readout",

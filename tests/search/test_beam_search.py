@@ -29,13 +29,25 @@ PENALTIES = [
 ]
 
 
-# The systems around the paper, with windows that are narrower than the sentences.
+# The systems around the paper, with windows that are narrower than the sentences, and attention that is not soft.
 SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
+LATENT = {
+    "marginal": {"attention_kind": "marginal", "attention_positions": 2},
+    "marginal-stack": {
+        "attention_kind": "marginal",
+        "attention_positions": 2,
+        "layers": 2,
+        "order": "update-look-generate",
+    },
+    "marginal-all": {"attention_kind": "marginal", "order": "look-update-generate"},
+    "hard": {"attention_kind": "hard"},
+}
+SYSTEMS_AROUND += LATENT
 
 
 def system(name, **changes):
     window = {"attention_window": 2} if "local" in name else {}
-    return tables.small_model(**{**SYSTEMS[name], **window, "spread": 1.5, **changes})
+    return tables.small_model(**{**{**SYSTEMS, **LATENT}[name], **window, "spread": 1.5, **changes})
 
 
 @pytest.mark.parametrize("name", SYSTEMS_AROUND)
@@ -83,6 +95,7 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
         {"attention": "none", "bidirectional": False, "reverse_source": True},
         {"copy": True},
         {"copy": True, "attention": "dot", "coverage": "none", "output_rank": 3},
+        {"copy": True, "attention_kind": "marginal", "attention_positions": 2},
     ],
 )
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])

@@ -44,7 +44,7 @@ def test_two_equal_models_are_one(average):
 @pytest.mark.parametrize("average", ["probability", "log"])
 @pytest.mark.parametrize("source", [[2, 3], []])
 def test_averages_by_hand(average, source):
-    scorers = [*models(2), *models(1, coverage="linguistic")]
+    scorers = [*models(1), *models(1, attention_kind="marginal"), *models(1, coverage="linguistic")]
     found = search(Ensemble(scorers, average), [source], beam=3, n_best=3)[0]
     for hypothesis in found:
         expected = averaged(scorers, source, hypothesis.tokens, average)
@@ -59,11 +59,12 @@ def test_an_ensembles_best_is_that_of_enumeration(average):
     assert texts(found) == [tokens for _, tokens in expected]
 
 
-def test_copying_models_together_and_with_candidates():
+@pytest.mark.parametrize("kind", [{}, {"attention_kind": "marginal", "attention_positions": 2}], ids=str)
+def test_copying_models_together_and_with_candidates(kind):
     """Each sentence alone, of its own candidates and of the words that it copies, gives the same."""
     allowed, sentences = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}], tables.COPYING
     copied = [{number >> 32 for number in sentence} for sentence in sentences]
-    for scorer in (*models(1, copy=True), Ensemble(models(2, copy=True))):
+    for scorer in (*models(1, copy=True, **kind), Ensemble(models(2, copy=True, **kind))):
         for lists in (None, [own | more for own, more in zip(allowed, copied, strict=True)]):
             candidates = lists and tables.candidates_of(*lists)
             found = search(scorer, sentences, candidates, beam=4, n_best=2)
@@ -94,11 +95,22 @@ def test_no_model_is_no_ensemble():
         Ensemble([])
 
 
+@pytest.mark.parametrize("kind", ["soft", "marginal", "hard"])
+def test_an_improbable_word_has_its_true_log_probability(kind):
+    model = tables.small_model(attention_kind=kind)
+    with torch.no_grad():
+        model.readout.output_bias[3] -= 400
+    expected, _ = tables.forced(model, [2, 3], [4, 3])
+    assert expected[1] < -380
+    assert tables.walk(tables.scorer_of(model), [2, 3], [4, 3])[0] == pytest.approx(expected, rel=1e-6, abs=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("restricted", [False, True])
 @pytest.mark.parametrize("copy", [False, True])
-def test_probabilities_add_up_to_one(dtype, restricted, copy):
-    model = tables.small_model(copy=copy)
+@pytest.mark.parametrize("kind", ["soft", "marginal"])
+def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
+    model = tables.small_model(copy=copy, attention_kind=kind)
     scorer, sentences = tables.scorer_of(model, dtype), tables.sentences_of(model)
     allowed = [{2, *(number >> 32 for number in sentence)} for sentence in sentences]
     candidates = tables.candidates_of(*allowed) if restricted else None

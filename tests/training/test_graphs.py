@@ -85,6 +85,7 @@ def test_a_bucket_holds_its_batch():
         {"attention": "none", "bidirectional": False, "reverse_source": True},
         {"attention": "general", "readout_previous_word": False},
         {"attention": "dot"},
+        {"attention_kind": "marginal", "attention_positions": 2},
     ],
 )
 def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):

@@ -140,6 +140,8 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
         {"attention": "dot", "word_dropout": 0.2},
         {"attention": "general", "readout_previous_word": False},
         {"shared_embeddings": True},
+        {"attention_kind": "marginal", "attention_positions": 2},
+        {"attention_kind": "hard"},
         *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
     ],
     ids=str,

@@ -1,0 +1,103 @@
+"""Attention as a latent alignment: each target word is generated from one source position, which is not known.
+
+Soft attention generates a word from the mean context. Marginal attention sums over the positions (Shankar & Sarawagi
+2019): p(y_t) = sum over j of weights[t, j] * p(y_t | state, previous word, annotations[j]). The sum has a term for
+each of the most probable positions; the others share one term, whose context is their mean by their weights. Hard
+attention generates the word from one position, which training samples and search takes as the most probable one (Xu
+et al. 2015). The cell of the decoder always receives the mean context.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmtalign.core.attention import MIN_ROWS
+from nmtalign.settings.training_settings import ModelConfig
+
+_SMALLEST = 1e-30  # of weights, before their logarithm is taken or they are divided
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """The contexts from which words may be generated: C for each of R rows of B sentences."""
+
+    shares: Tensor  # (B, R, C, Tx), of each annotation in each context
+    log_weights: Tensor  # (B, R, C), the log-probability of each context; -inf for one without weight
+
+    @classmethod
+    def marginal(cls, weights: Tensor, positions: int) -> "Alternatives":
+        """The most probable positions, and the mean of the others, under weights (B, R, Tx)."""
+        length = weights.shape[-1]
+        chosen, places = weights.topk(min(positions, length), -1)
+        if length <= positions:
+            return cls(_one_hot(places, weights), _log(chosen))
+        rest = weights.scatter(-1, places, 0.0)
+        mass = rest.sum(-1, keepdim=True)
+        mean = rest / mass.clamp_min(_SMALLEST)
+        shares = torch.cat([_one_hot(places, weights), mean[..., None, :]], -2)
+        return cls(shares, _log(torch.cat([chosen, mass], -1)))
+
+    @classmethod
+    def one(cls, places: Tensor, weights: Tensor) -> "Alternatives":
+        """The positions (B, R) with certainty, among those of weights (B, R, Tx)."""
+        places = places[..., None]
+        return cls(_one_hot(places, weights), torch.zeros_like(places, dtype=weights.dtype))
+
+    @classmethod
+    def sampled(cls, weights: Tensor) -> "Alternatives":
+        """One position of each row, drawn from weights (B, R, Tx)."""
+        places = (weights / torch.empty_like(weights).exponential_()).argmax(-1)
+        return cls.one(places, weights)
+
+    @classmethod
+    def of(cls, config: ModelConfig, weights: Tensor) -> "Alternatives":
+        """Those of a model outside training that has marginal or hard attention, for its weights (B, R, Tx)."""
+        if config.attention_kind == "hard":
+            return cls.one(weights.argmax(-1), weights)
+        return cls.marginal(weights, config.attention_positions)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sums (B, R, C, V) of values (B, Tx, V) by the shares; those of a row do not depend on the other rows."""
+        shares = self.shares.flatten(1, 2).to(values.dtype)
+        rows = shares.shape[1]
+        if rows < MIN_ROWS:
+            shares = F.pad(shares, (0, 0, 0, MIN_ROWS - rows))
+        sums = torch.bmm(shares, values)[:, :rows]
+        return sums.view(*self.log_weights.shape, -1)
+
+    def with_copied(self, copied: Tensor) -> "Alternatives":
+        """The same, and one more for the word that is copied from positions with weights (B, R, Tx)."""
+        mass = copied.sum(-1, keepdim=True)
+        shares = torch.cat([self.shares, (copied / mass.clamp_min(_SMALLEST))[..., None, :]], -2)
+        return Alternatives(shares, torch.cat([self.log_weights, _log(mass)], -1))
+
+    def posterior(self, log_joint: Tensor) -> Tensor:
+        """The probability (B, R, Tx) of each position, given log p(context, word) (B, R, C).
+
+        The positions that share a context keep their proportions.
+        """
+        return (log_joint.softmax(-1)[..., None, :] @ self.shares).squeeze(-2)
+
+    def cost_of_draws(self, weights: Tensor, rewards: Tensor, mask: Tensor) -> Tensor:
+        """A number whose gradient teaches weights (B, R, Tx) to draw positions with large rewards (REINFORCE).
+
+        rewards (B, R) are the log-probabilities of the words, of which those with mask (B, R) count. The baseline of a
+        word is the mean of the others: unlike a moving average it needs no state, and it depends on no other batch.
+        """
+        counted = mask.to(weights.dtype)
+        count, total = counted.sum(), (rewards * counted).sum()
+        advantages = counted * (count * rewards - total) / (count - 1).clamp_min(1)
+        return -(advantages.detach() * _log((weights * self.shares[..., 0, :]).sum(-1))).sum()
+
+
+def _one_hot(places: Tensor, weights: Tensor) -> Tensor:
+    """Shares (B, R, C, Tx) of contexts that are one annotation each, at places (B, R, C)."""
+    shares = weights.new_zeros(*places.shape, weights.shape[-1])
+    return shares.scatter_(-1, places[..., None], 1.0)
+
+
+def _log(weights: Tensor) -> Tensor:
+    """The logarithm; -inf, with a gradient of 0, for the weight 0."""
+    return weights.clamp_min(_SMALLEST).log().masked_fill(weights == 0, -torch.inf)
