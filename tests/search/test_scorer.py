@@ -121,8 +121,11 @@ def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
         assert found.dtype == torch.float32
         assert found.exp().sum(1).tolist() == pytest.approx([1.0] * 6, abs=1e-5)
         assert session.shape == found.shape
+        # The products of alternatives in bf16 may depend on the number of rows, as `Inference` says.
+        tolerance = 0.02 if kind == "marginal" and dtype else 0
         for row in range(6):
-            assert torch.equal(session.log_probs(slice(row, row + 1))[0], found[row])
+            alone = session.log_probs(slice(row, row + 1))[0]
+            torch.testing.assert_close(alone, found[row], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (1, 10**7), (40_000, 1000)])
