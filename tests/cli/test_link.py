@@ -167,6 +167,7 @@ def test_progress_counts_all_steps(texts: Path, tmp_path: Path) -> None:
     assert seen[-1].seconds_left == 0
 
 
+@pytest.mark.slow
 def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
     made = tmp_path / "made"
     arguments = ["link", texts / "train.en", texts / "train.fr", "-o", made, "--threads", "1", "--scores"]

@@ -336,7 +336,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus, comman
         timeout=100,
     )
     assert started.returncode != 0
-    (line,) = [line for line in started.stderr.splitlines() if line.startswith("nmtalign: ")]
+    (line,) = [line for line in started.stderr.splitlines() if line.startswith("nmtalign: error: ")]
     assert re.match(f"nmtalign: error: {message}", line)
 
 
