@@ -90,7 +90,7 @@ def test_stop_ends_all_jobs_and_no_other_starts(workspace):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_no_training_outlives_its_parent(workspace: Path, how):
     command = [sys.executable, "-m", "nmtalign", "reproduce", "--scale", "tiny", "--updates", "100000"]
     options = ["--models", TWO, "--jobs", "2", "--threads", "1", "--device", "cpu"]
