@@ -41,7 +41,7 @@ class Scale:
     pieces: str  # subwords per side
 
 
-def _quick(sizes: str, initialisation: str, **more: Any) -> Settings:
+def _quick(sizes: str, **more: Any) -> Settings:
     """The sizes of a preset and a faster training.
 
     The cells, the order of the decoder's operations and the batches are the article's. The optimiser is not: within a
@@ -49,7 +49,7 @@ def _quick(sizes: str, initialisation: str, **more: Any) -> Settings:
     """
     values = {name: preset(sizes)[name] for name in ("embedding", "hidden", "attention_hidden", "maxout")}
     training = {
-        "initialisation": initialisation,
+        "initialisation": "lecun",
         "optimizer": "adamw",
         "learning_rate": 2e-3,
         "epsilon": 1e-8,
@@ -64,7 +64,7 @@ SCALES: Mapping[str, Scale] = {
     "tiny": Scale(
         "tiny",
         "sizes of the preset tiny, trained with AdamW: minutes on a laptop",
-        _quick("tiny", "lecun", warmup=100, batch_size=40),
+        _quick("tiny", warmup=100, batch_size=40),
         EqualBudget("words", 3_000_000),
         few_words="500",
         many_words="2000",
@@ -73,7 +73,7 @@ SCALES: Mapping[str, Scale] = {
     "small": Scale(
         "small",
         "sizes of the preset small, trained with AdamW: hours on a laptop",
-        _quick("small", "xavier"),  # as in the report in examples/reproduction/large
+        _quick("small"),
         EqualBudget("words", 10_000_000),
         few_words="5000",
         many_words="30000",
@@ -198,13 +198,16 @@ def chosen_ablations(names: str, scale: Scale) -> list[Experiment]:
 
 # Training settings of systems that need others than those of a scale, which suit RNNsearch.
 _OWN_TRAINING: Mapping[str, Settings] = {"transformer": {"warmup": 800}}
+_BYTES = Experiment("bytes", "vocabulary = bytes", prep={"vocabulary": "bytes"}, system=True)
 
 
 def chosen_systems(names: str) -> list[Experiment]:
     """Returns the systems of `all`, `none` or comma-separated names; raises UsageError for an unknown name."""
-    wanted = _chosen("systems", names, SYSTEMS)
-    settings = {name: {**SYSTEMS[name], **_OWN_TRAINING.get(name, {})} for name in SYSTEMS if name in wanted}
-    return [Experiment(name, _described(changed), system=True, changed=changed) for name, changed in settings.items()]
+    settings = {name: {**changed, **_OWN_TRAINING.get(name, {})} for name, changed in SYSTEMS.items()}
+    known = [Experiment(name, _described(changed), system=True, changed=changed) for name, changed in settings.items()]
+    known.append(_BYTES)
+    wanted = _chosen("systems", names, (system.name for system in known))
+    return [system for system in known if system.name in wanted]
 
 
 def _described(changed: Settings) -> str:

@@ -175,7 +175,8 @@ def systems(results: Results) -> Iterator[Block]:
         caption = (
             f"{scored.test.name}: {scored.sentences:,} sentences; in brackets 95% intervals. The columns of words are "
             f"{metric} by the length of the source. AER is that of the links of `test` in percent, with the largest "
-            "weight of each target word. Words/s are target words of training, hours include validations."
+            "weight of each target word. Words/s are target words of training (for bytes, bytes), and hours include "
+            "validations."
         )
         yield DataTable(head, [_system_row(results, scored, system) for system in compared], caption)
 

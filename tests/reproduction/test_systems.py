@@ -19,6 +19,7 @@ from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.workspace import load_workspace
 
 SOME = "rnnsearch,rnnencdec,light"
+NAMES = [*SYSTEMS, "bytes"]
 
 
 @pytest.fixture(scope="module", params=[SOME, pytest.param("all", marks=pytest.mark.slow)])
@@ -55,7 +56,7 @@ def test_the_figure_has_a_line_per_system(results):
     page = (results.plan.request.folder / "report.html").read_text(encoding="utf-8")
     figure = page[page.index("Figure 2") :]
     legend = re.findall(r"<text[^>]*>([^<]*)</text>", figure[: figure.index("</svg>")])
-    assert [text for text in legend if text in SYSTEMS] == [system.name for system in results.plan.systems]
+    assert [text for text in legend if text in NAMES] == [system.name for system in results.plan.systems]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -63,10 +64,12 @@ def test_every_system_fits_every_scale_and_has_its_sizes_data_and_search(workspa
     request = ReproductionRequest(SCALES[scale], systems="all", models="RNNsearch-50")
     plan = make_plan(request, load_workspace(workspace / "nmtalign.toml"))
     base = plan.named("RNNsearch-50")
-    assert [system.name for system in plan.systems] == ["RNNsearch-50", *SYSTEMS]
+    assert [system.name for system in plan.systems] == ["RNNsearch-50", *NAMES]
     assert plan.named("rnnsearch").trained_as == "RNNsearch-50"  # the same model is not trained twice
     for system in plan.systems:
-        assert (system.prep, system.search) == (base.prep, base.search)
+        vocabulary = {"vocabulary": "bytes"} if system.name == "bytes" else {}
+        assert system.prep == dataclasses.replace(base.prep, **vocabulary)
+        assert system.search == base.search
         assert (system.model.embedding, system.model.hidden) == (base.model.embedding, base.model.hidden)
         assert (system.training.batch_size, system.training.max_length) == (base.training.batch_size, 50)
         assert system.experiment.preset == "rnnsearch-50"
@@ -91,7 +94,7 @@ def test_systems_alone_models_besides_and_mistakes(workspace, monkeypatch):
     assert names(systems="light, rnnencdec") == ["rnnencdec", "light"]
     assert names(systems="light", ablations="cell") == ["RNNsearch-50", "light", "cell-cudnn"]
     assert names(systems="none") == names()
-    with pytest.raises(UsageError, match=f"^--systems spell: unknown; give all, none, or some of {','.join(SYSTEMS)}$"):
+    with pytest.raises(UsageError, match=f"^--systems spell: unknown; give all, none, or some of {','.join(NAMES)}$"):
         names(systems="light,spell")
     monkeypatch.setattr(experiments, "SYSTEMS", {"deep": {"layers": 2}})
     with pytest.raises(UsageError, match=r"^system deep: layers = 2 does not go with .*: the orders of the paper have"):
