@@ -50,7 +50,8 @@ class CorpusChecks:
         self._samples: dict[str, list[tuple[str, str]]] = {name: [] for name in texts}
         self._held_out: dict[str, Counter[int]] = {name: Counter() for name in texts if name != "train"}
         self._seen: set[int] = set()
-        if config.vocabulary == "auto" and self._config.vocabulary != "word":
+        self._chosen = config.vocabulary == "auto"
+        if self._chosen and self._config.vocabulary != "word":
             unspaced = next(filter(has_no_spaces, languages))
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         if texts["train"][1] is not None:
@@ -97,6 +98,8 @@ class CorpusChecks:
 
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
+        if self._chosen and self._config.vocabulary == "word":
+            self.notes.append(_words_were_chosen(summary))
         for name in self._texts:
             self._check_script(name)
             if name != "train" or self._config.vocabulary_from:
@@ -178,3 +181,13 @@ class CorpusChecks:
                     "into one sentence per line with a sentence aligner, or raise --max-length"
                 )
                 return
+
+
+def _words_were_chosen(summary: Summary) -> str:
+    name = next(name for name in ("dev", "test", "train") if name in summary.splits)
+    split = summary.splits[name]
+    return (
+        "the vocabulary is words, because both languages have spaces between words; "
+        f"{split.source.unknown_rate:.2%} of the source words and {split.target.unknown_rate:.2%} of the target words "
+        f"of {name} are unknown (--vocabulary bpe has no unknown words)"
+    )
