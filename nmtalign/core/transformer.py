@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_POSITIONS, Encoded, Memory
+from nmtalign.core.attention import MIN_POSITIONS, Encoded, Memory, extended
 from nmtalign.core.devices import widest
 from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role
@@ -78,7 +78,12 @@ class CachedState(DecoderState):
         return self.hidden.shape[2] if self.rows is None else len(self.rows)
 
     def select(self, rows: Tensor) -> "CachedState":
-        """The states of some rows (indices), in their order; only the next step copies keys and values."""
+        """The states of some rows (indices), in their order; only the next step copies keys and values.
+
+        At most steps of a greedy search, every row continues itself, and nothing is copied.
+        """
+        if rows.device.type == "cpu" and torch.equal(rows, torch.arange(len(self))):
+            return self
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def with_room(self) -> "CachedState":
@@ -106,10 +111,14 @@ class TransformerDecoder(TransformerStack, Decoder):
         self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
 
     def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
+        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, T, d) of all layers.
+
+        T is at least 16, so that `attend` need not extend them at every step.
+        """
         annotations = encoded.annotations
         found = F.linear(annotations, self.memory_weight.flatten(0, 2).to(annotations.dtype))
         keys = found.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
+        keys = extended(keys, MIN_POSITIONS)
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
@@ -156,10 +165,10 @@ class TransformerDecoder(TransformerStack, Decoder):
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
         if memory.keys is None:
             raise ValueError("the memory of a model without attention cannot be attended to")
-        hidden = hidden_positions(memory.values, memory.padding)
+        hidden, length = hidden_positions(memory.values, memory.padding), memory.values.shape[1]
         for number, layer in enumerate(self.layers):
             keys, values = memory.keys[:, :, number].unbind(2)
             x, found = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:
-                weights = found[:, self._head - 1] if self._head else found.mean(1)
+                weights = (found[:, self._head - 1] if self._head else found.mean(1))[..., :length]
         return self.norm(x), weights

@@ -196,9 +196,9 @@ class _ModelSession(Session):
 
     def _softmax(self, products: Tensor, bias: Tensor, logits: Tensor, normalised: Tensor, log: bool = True) -> None:
         """Fills logits and their softmax, or its logarithm, (r, U) from products (r, K)."""
-        logits[:, : products.shape[1]] = products
-        logits[:, products.shape[1] :] = 0  # the places of the source, whose bias is -inf
-        logits.add_(bias)
+        width = products.shape[1]
+        torch.add(products, bias[..., :width], out=logits[:, :width])
+        logits[:, width:] = bias[..., width:]  # the places of the source
         (torch.log_softmax if log else torch.softmax)(logits, -1, out=normalised)
 
 
