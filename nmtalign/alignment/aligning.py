@@ -15,7 +15,7 @@ from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join, what_weights_are
-from nmtalign.core.devices import use_threads
+from nmtalign.core.devices import precision_notices, use_threads
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
@@ -159,6 +159,8 @@ class AlignmentRun:
         self._models, self._source, self._target = models, source, target
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
+        for notice in precision_notices(self.config.precision, models[0].device):
+            notify(notice)
         self._check_languages()
         self.summary = AlignmentSummary(done_before=done)
         self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None

@@ -109,6 +109,8 @@ def score_pairs(
         from nmtalign.translating.translator import Translator, load_models
 
         translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
+    for notice in translator.notices():
+        say(notice)
     as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
     if n_best_list:

@@ -37,14 +37,27 @@ def widest(device: torch.device) -> torch.dtype:
 
 def picks_bf16(name: Precision, device: torch.device) -> bool:
     """Whether products are computed in bf16; "auto" chooses bf16 if the device multiplies it natively."""
-    if name != "auto":
-        return name == "bf16"
+    return name == "bf16" or (name == "auto" and has_bf16(device))
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 numbers natively."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "mps" or not bf16_is_allowed():
         return False
     probes = [getattr(torch.cpu, probe, None) for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     return any(probe() for probe in probes if probe is not None)
+
+
+def precision_notices(name: Precision, device: torch.device) -> list[str]:
+    """A warning if bf16 is asked for, and the processor only imitates it."""
+    if name != "bf16" or device.type != "cpu" or has_bf16(device):
+        return []
+    return [
+        "warning: this processor has no bf16 instructions and imitates them, several times as slowly as fp32; leave "
+        "out --precision bf16"
+    ]
 
 
 def use_threads(threads: int) -> None:

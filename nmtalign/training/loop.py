@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nmtalign.core.devices import pick_device
+from nmtalign.core.devices import pick_device, precision_notices
 from nmtalign.core.gpu import missing
 from nmtalign.data.batches import Batch, Indices, load_batches
 from nmtalign.data.corpus import Corpus
@@ -124,6 +124,8 @@ class Trainer:
             self._emit(events.Damaged(*self._when(), self._damage))
         if self.device.type == "cuda" and (why := missing(self.device)):
             self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
+        for notice in precision_notices(self.config.precision, self.device):
+            self._notice(notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)

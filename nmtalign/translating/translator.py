@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from nmtalign.core.devices import picks_bf16, return_memory, use_threads
+from nmtalign.core.devices import picks_bf16, precision_notices, return_memory, use_threads
 from nmtalign.core.inference import Inference
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
@@ -143,7 +143,7 @@ class Translator:
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
-        return self._reader.notices()
+        return [*precision_notices(self.config.precision, self.loaded.device), *self._reader.notices()]
 
     @cached_property
     def scorer(self) -> Scorer:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from nmtalign.core.devices import in_halves, pick_device, picks_bf16, strict_mode_has_effect, widest
+from nmtalign.core.devices import in_halves, pick_device, picks_bf16, precision_notices, strict_mode_has_effect, widest
 from nmtalign.errors import ResourceError
 
 AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
@@ -110,6 +110,9 @@ def test_bf16_is_chosen_only_where_its_instructions_may_be_used(isa, bf16, monke
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
     assert picks_bf16("auto", torch.device("cpu")) == bf16
     assert picks_bf16("bf16", torch.device("cpu"))
+    assert precision_notices("auto", torch.device("cpu")) == []
+    said = precision_notices("bf16", torch.device("cpu"))
+    assert said == [] if bf16 else ["no bf16 instructions" in line for line in said] == [True]
 
 
 def test_a_machine_without_mps_says_so(monkeypatch):
