@@ -67,6 +67,7 @@ def toolkit(tmp_path, monkeypatch):
     return recipe
 
 
+@pytest.mark.slow
 def test_ours_and_a_toolkit_are_measured_alike(sample, tmp_path, capsys, monkeypatch, toolkit):
     name = next(iter(quality.OURS))
     monkeypatch.setattr(quality, "OURS", {name: quality.OURS[name]})

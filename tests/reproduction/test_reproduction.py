@@ -200,6 +200,7 @@ def test_a_signal_is_no_failure_of_an_experiment(plan, monkeypatch, error):
     assert not any(" failed, " in line for line in said)
 
 
+@pytest.mark.slow
 def test_every_ablation_is_trained_and_compared_with_its_base(plan):
     results = reach(plan(models="RNNsearch-50", ablations="all"))
     assert results.outcome.failures == {}
