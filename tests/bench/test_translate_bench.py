@@ -211,6 +211,7 @@ def test_a_process_that_ends_is_told_in_one_line(tmp_path):
         (["--variants", "theirs"], "unknown variant 'theirs'"),
         (["--length", "1"], "at least 2"),
         (["--peers", "theirs"], "unknown toolkit 'theirs'"),
+        (["--size", "gnmt"], "the plain decoder is RNNsearch"),
     ],
 )
 def test_a_wrong_option_is_one_line(bench, arguments, said):

@@ -16,7 +16,7 @@ from bench.report import say, show, write_json
 from bench.texts import PAIRS, Texts, random_texts
 from bench.timing import spread, take_turns
 from bench.train import MODEL_OPTIONS
-from bench.workload import Size
+from bench.workload import SYSTEM_SIZES, Size
 from nmtalign.core.devices import use_threads
 from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import Tokenizers
@@ -96,6 +96,11 @@ def _names(given: dict[str, Any]) -> list[str]:
 
 def _check(given: dict[str, Any]) -> None:
     """Raises UsageError for incompatible options, before anything is measured."""
+    if given["size"] in SYSTEM_SIZES:
+        raise UsageError(
+            f"--size {given['size']}: the plain decoder is RNNsearch; choose paper, small or tiny, or measure whole "
+            "programs with bin/bench quality --rounds"
+        )
     if bool(given["model"]) != bool(given["text"]):
         raise UsageError("--model and --text: give both or neither")
     for name in ("text", "reference", "lexicon", "lexicon_data"):
