@@ -145,15 +145,19 @@ class Translator:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
         return [*precision_notices(self.config.precision, self.loaded.device), *self._reader.notices()]
 
+    @property
+    def uses_bf16(self) -> bool:
+        """Whether products are computed in bf16."""
+        return picks_bf16(self.config.precision, self.loaded.device)
+
     @cached_property
     def scorer(self) -> Scorer:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
         if self._given_scorer is not None:
             return self._given_scorer
-        config, device = self.config, self.loaded.device
-        dtype = torch.bfloat16 if picks_bf16(config.precision, device) else None
+        dtype = torch.bfloat16 if self.uses_bf16 else None
         scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
-        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, config.ensemble)
+        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, self.config.ensemble)
 
     @cached_property
     def _decoder(self) -> PieceDecoder:
@@ -189,7 +193,7 @@ class Translator:
             memory=memory_limit(config.max_memory, device) // Workers.count(device) // len(self.models),
             model=self.loaded.model.config,
             beam=beam,
-            itemsize=2 if picks_bf16(config.precision, device) else 4,
+            itemsize=2 if self.uses_bf16 else 4,
             scored=scored,
             length_ratio=length_ratio,
             keep_weights=keep_weights,
