@@ -126,7 +126,9 @@ def test_a_state_can_be_selected_twice_and_advanced_twice():
         _, expected, *_ = inference.step(memory, state, words)
         _, other, *_ = inference.step(memory, state, words.flip(0))
         _, again, *_ = inference.step(memory, once, words)
+        _, kept, *_ = inference.step(memory, state.select(torch.arange(4)), words)
     assert torch.equal(again, expected)
+    assert torch.equal(kept, expected)
     assert not torch.equal(other, expected)
 
 
