@@ -69,7 +69,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, the precision that nmtalign chooses and why, and the measured speed."""
-    from nmtalign.core.devices import pick_device, picks_bf16
+    from nmtalign.core.devices import has_bf16, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -78,7 +78,7 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "GPU of Apple"
     device = pick_device("auto")
-    native = picks_bf16("auto", device)
+    native = has_bf16(device)
     why = f"{device.type} multiplies bf16 natively" if native else f"{device.type} has no native bf16"
     chosen = {
         name: f"{('bf16' if native else 'fp32') if setting == 'auto' else setting} "
@@ -89,7 +89,7 @@ def _pytorch(torch: Any) -> dict[str, Any]:
         )
     }
     speed = {"fp32": _words_per_second(None)}
-    if picks_bf16("auto", pick_device("cpu")):
+    if has_bf16(pick_device("cpu")):
         speed["bf16"] = _words_per_second(torch.bfloat16)
     note = f"training words/s of the preset tiny on the processor, {_PAIRS} pairs of {_WORDS} words per update"
     return {"devices": devices, "precision": chosen, "speed": {**speed, "measured": note}}

@@ -72,13 +72,14 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 _BYTES = re.compile("[\udc80-\udcff]+")  # how Python represents bytes of a file name that are not UTF-8
 
 
-def say(message: str) -> None:
-    """Writes one line for the user to stderr.
+def say(*messages: str) -> None:
+    """Writes one line per message for the user to stderr.
 
     If the reader has gone or the disk is full, the line is lost and the command continues.
     """
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"nmtalign: {escaped(message)}\n")
+        for message in messages:
+            sys.stderr.write(f"nmtalign: {escaped(message)}\n")
         sys.stderr.flush()
 
 

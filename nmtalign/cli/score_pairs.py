@@ -1,7 +1,7 @@
 """`nmtalign score-pairs`: the log-probability of given translations, and of n-best lists."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
@@ -109,7 +109,7 @@ def score_pairs(
         from nmtalign.translating.translator import Translator, load_models
 
         translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
-    _tell(translator.notices())
+    say(*translator.notices())
     as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
     if n_best_list:
@@ -123,11 +123,6 @@ def score_pairs(
         shown = counted(lines, "scoring", "pairs", quiet or stream.isatty(), lambda: lines_of(target))
         summary = _write(shown, stream, flush=not are_files(source, target))
     notifier(quiet)(summary)
-
-
-def _tell(notices: Iterable[str]) -> None:
-    for notice in notices:
-        say(notice)
 
 
 def _files(

@@ -83,8 +83,7 @@ def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "li
 
     with naming(*layers):
         translators = [Translator(loaded, config) for loaded in load_models(folders, config, which)]
-    for notice in translators[0].notices():
-        say(notice)
+    say(*translators[0].notices())
     return translators
 
 

@@ -50,8 +50,8 @@ class CorpusChecks:
         self._samples: dict[str, list[tuple[str, str]]] = {name: [] for name in texts}
         self._held_out: dict[str, Counter[int]] = {name: Counter() for name in texts if name != "train"}
         self._seen: set[int] = set()
-        self._chosen = config.vocabulary == "auto"
-        if self._chosen and self._config.vocabulary != "word":
+        self._words_chosen = config.vocabulary == "auto" and self._config.vocabulary == "word"
+        if config.vocabulary == "auto" and not self._words_chosen:
             unspaced = next(filter(has_no_spaces, languages))
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         if texts["train"][1] is not None:
@@ -98,7 +98,7 @@ class CorpusChecks:
 
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
-        if self._chosen and self._config.vocabulary == "word":
+        if self._words_chosen:
             self.notes.append(_words_were_chosen(summary))
         for name in self._texts:
             self._check_script(name)
