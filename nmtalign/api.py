@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import directions_in, with_first_model
+from nmtalign.model_files import is_aligner, with_first_model
 from nmtalign.serving import need_server
 from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig, LinkConfig
 from nmtalign.settings.command_settings import ExportConfig, PrepConfig
@@ -23,12 +23,11 @@ from nmtalign.settings.workspace import check_keys
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from nmtalign.alignment.aligning import AlignmentSummary
+    from nmtalign.alignment.aligning import AlignmentSummary, Models
     from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.pair_spool import Summary
-    from nmtalign.model_directory import LoadedModel
     from nmtalign.training.events import Event, Finished
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
@@ -104,13 +103,13 @@ def train(
 def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
     """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
 
-    Its lines are those of `nmtalign link --scores`. `folder` gets the models, with which `align` aligns other pairs; an
-    interrupted call resumes there. `settings` are those of section [link], such as max_time="40m". Raises UsageError
+    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs;
+    an interrupted call resumes there. `settings` are those of section [link], such as max_time="5m". Raises UsageError
     for a folder with other content, InputError for texts of unequal length.
     """
     layer = _layer("link", settings, LinkConfig)
     config = settings_of(LinkConfig, layer)
-    from nmtalign.training.linking import LinkRun
+    from nmtalign.alignment.linking import LinkRun
 
     with naming(layer):
         run = LinkRun(Path(source), Path(target), Path(folder), config)
@@ -184,14 +183,12 @@ def write_alignments(
     return run.summary
 
 
-def _aligners(
-    models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]
-) -> "tuple[list[LoadedModel], AlignConfig]":
+def _aligners(models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]) -> "tuple[Models, AlignConfig]":
     """The loaded models, and the settings of section [align]."""
     config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
     from nmtalign.alignment.aligning import load_models
 
-    folders = directions_in(Path(models)) if isinstance(models, str | Path) else list(map(Path, models))
+    folders = [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
     return load_models(folders, config), config
 
 
@@ -272,7 +269,7 @@ def export_model(model: StrPath, folder: StrPath, *, force: bool = False, **sett
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:
-    """Describes a model directory, a prepared corpus or an alignment file, as `nmtalign info --format json` does.
+    """Describes a model directory, a prepared corpus, a word aligner or an alignment file, as `nmtalign info` does.
 
     All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
     for anything else, and for other damage.
@@ -284,6 +281,10 @@ def describe(path: StrPath) -> Mapping[str, Any]:
         from nmtalign.model_directory import describe_model
 
         return describe_model(path)
+    if is_aligner(path):
+        from nmtalign.alignment.word_aligner import load_aligner
+
+        return load_aligner(path).facts()
     if (path / "corpus.h5").is_file() or path.name == "corpus.h5":
         from nmtalign.data.corpus import Corpus
 
@@ -294,7 +295,7 @@ def describe(path: StrPath) -> Mapping[str, Any]:
         with AlignmentFile(path) as alignments:
             facts: Mapping[str, Any] = alignments.info()
         return facts
-    raise FormatError(f"{path}: contains neither a model (config.json) nor a prepared corpus (corpus.h5)")
+    raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
 
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:

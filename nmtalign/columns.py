@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import Which, directions_in
+from nmtalign.model_files import Which
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import definitions, field_names, written
@@ -25,7 +25,7 @@ from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
-    from nmtalign.model_directory import LoadedModel
+    from nmtalign.alignment.aligning import Models
     from nmtalign.translating.translator import Translator
 
 Config = TypeVar("Config", TranslateConfig, AlignConfig)
@@ -138,11 +138,10 @@ def _translator(models: Sequence[str], which: Which, config: TranslateConfig) ->
 
 
 @lru_cache(_MODELS)
-def _aligners(models: Sequence[str], which: Which, config: AlignConfig) -> "list[LoadedModel]":
+def _aligners(models: Sequence[str], which: Which, config: AlignConfig) -> "Models":
     from nmtalign.alignment.aligning import load_models
 
-    folders = directions_in(Path(models[0])) if len(models) == 1 else list(map(Path, models))
-    return load_models(folders, _with_threads(config), which)
+    return load_models(list(map(Path, models)), _with_threads(config), which)
 
 
 def _with_threads(config: Config) -> Config:

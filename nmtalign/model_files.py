@@ -25,7 +25,7 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 LOG = "train.jsonl"
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
-LINK_RECORD = "link.json"  # the record of `nmtalign link`, in the folder of its models
+ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
 Which = Literal["best", "last"]
@@ -65,7 +65,7 @@ def kind_of(path: Path) -> str:
     return "a binary file" if b"\0" in start or start.startswith(b"\x1f\x8b") else "a text file"
 
 
-_HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus"}
+_HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -172,12 +172,9 @@ def recorded_weights(folder: Path, first: Path) -> str | None:
     return str(settings.get("given", {}).get("init_from", "")) or None if same else None
 
 
-def directions_in(folder: Path) -> list[Path]:
-    """The model directories with which a folder aligns: that of `nmtalign link` has a model of each direction.
-
-    In any other folder a model of the other direction is used only if the caller names it.
-    """
-    return [folder, folder / BACKWARD] if (folder / LINK_RECORD).is_file() else [folder]
+def is_aligner(folder: Path) -> bool:
+    """Whether a folder has the word aligner of `nmtalign link`, which aligns in both directions."""
+    return (folder / ALIGNER).is_file()
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:

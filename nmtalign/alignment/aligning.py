@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -15,11 +15,13 @@ from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join, what_weights_are
+from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.devices import precision_notices, use_threads
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.model_files import is_aligner
+from nmtalign.settings.alignment_settings import AlignConfig, Symmetrization
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
@@ -27,60 +29,94 @@ from nmtalign.text.shard import Shard
 from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 
+Models = Sequence[LoadedModel] | WordAligner
+_METHOD: Symmetrization = "agreement"  # of two models, if none is given
+ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
 _OF_THE_MACHINE = ("device", "threads", "weights")
 
 
 def align(
-    models: Sequence[LoadedModel], pairs: Iterable[Lines], config: AlignConfig | None = None, *, first: int = 0
+    models: Models, pairs: Iterable[Lines], config: AlignConfig | None = None, *, first: int = 0
 ) -> Iterator[AlignmentRecord]:
     """Yields one record per pair (source line, target line), in order, numbered from `first`.
 
-    `models` is one model, or a forward model (source to target) and a backward model (target to source), whose records
-    are joined by `config.symmetrize`. Lines are tokenised as each model's training text was, and subword pieces are
-    merged to words. Pairs are read in windows and sorted by length into batches; a pair with an empty side is not given
-    to the model. Raises UsageError for a model without attention and for models of other directions, InputError, naming
-    the line, if two models split a text into different words.
+    `models` is one model, or a forward model (source to target) and a backward model (target to source), or a word
+    aligner, which has both. The records of two directions are joined by `config.symmetrize`. Lines are tokenised as
+    each model's training text was, and subword pieces are merged to words. Pairs are read in windows and sorted by
+    length into batches; a pair with an empty side is not given to the model. Raises UsageError for a model without
+    attention and for models of other directions, InputError, naming the line, if two models split a text into
+    different words.
     """
-    config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
+    config = without_auto(config or AlignConfig(), models)
+    method = config.symmetrize or _METHOD
+    # Soft methods read the weights of both directions, which then need no links of their own.
+    unread = _has_both(models) and method in SOFT_METHODS
+    found = _directions(models, pairs, replace(config, links=None) if unread else config, first)
+    return (one[0] if len(one) == 1 else join(one[0], one[1], method, config.threshold) for one in found)
+
+
+def _directions(
+    models: Models, pairs: Iterable[Lines], config: AlignConfig, first: int
+) -> Iterator[tuple[AlignmentRecord, ...]]:
+    """Returns the records of each pair, one per direction; the models are checked before the first pair is read."""
+    if isinstance(models, WordAligner):
+        found = (models.records(window, config) for window in windows(models.read, pairs, config, first))
+        return chain.from_iterable(found)
     if len(models) > 1:
         check_directions(*models)
     aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]
-    found = (
-        [aligner.records(part) for aligner, part in zip(aligners, window, strict=True)]
-        for window in windows(aligners, pairs, config, first)
-    )
-    if len(models) == 1:
-        return (record for (records,) in found for record in records)
-    return (
-        join(forward, backward, config.symmetrize, config.threshold)
-        for directions in found
-        for forward, backward in zip(*directions, strict=True)
+    return chain.from_iterable(
+        zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
+        for parts in windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, config, first)
     )
 
 
-def load_models(
-    folders: Sequence[Path], config: AlignConfig, which: Literal["best", "last"] = "best"
-) -> list[LoadedModel]:
-    """Loads the models of `align` on the device of the settings; raises FormatError for a damaged model directory."""
+def load_models(folders: Sequence[Path], config: AlignConfig, which: Literal["best", "last"] = "best") -> Models:
+    """Loads the models of `align` on the device of the settings, or the word aligner of `nmtalign link`.
+
+    Raises FormatError for a damaged model directory, UsageError for a word aligner beside another model.
+    """
     use_threads(config.threads)
+    aligners = [folder for folder in folders if is_aligner(folder)]
+    if aligners and len(folders) > 1:
+        raise UsageError(f"{aligners[0]}: a word aligner has both directions; give only this folder, with -m")
+    if aligners:
+        return load_aligner(aligners[0])
     return [load_model(folder, config.device, config.precision, which) for folder in folders]
 
 
-def have_posteriors(models: Sequence[LoadedModel]) -> bool:
-    """Returns whether every model has the weights of the reading "posterior"."""
-    return all(loaded.model.has_posterior for loaded in models)
+def forward_of(models: Models) -> LoadedModel | WordAligner:
+    """Returns what has the languages and the tokenisers of the source and the target."""
+    return models if isinstance(models, WordAligner) else models[0]
 
 
-def without_auto(config: AlignConfig, models: int, posteriors: bool = True) -> AlignConfig:
-    """Returns the settings with automatic values replaced by those for one model or two, with or without posteriors.
+def _has_both(models: Models) -> bool:
+    """Returns whether there are two directions."""
+    return isinstance(models, WordAligner) or len(models) > 1
+
+
+def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
+    """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
+    Raises UsageError for a reading of attention weights if there are none.
     """
-    if config.reading == "auto":
-        config = replace(config, reading="current" if models == 1 else "posterior" if posteriors else "shifted")
+    both = _has_both(models)
+    if isinstance(models, WordAligner):
+        if config.reading not in ("auto", "posterior"):
+            raise UsageError(
+                f"--reading {config.reading}: {models.folder} has no attention weights; leave out --reading"
+            )
+        config = replace(config, reading="posterior", symmetrize=config.symmetrize or "product")
+        if config.symmetrize == "product":
+            config = replace(config, threshold=config.threshold or ALIGNER_THRESHOLD)
+    elif config.reading == "auto":
+        has_posterior = all(loaded.model.has_posterior for loaded in models)
+        config = replace(config, reading="current" if not both else "posterior" if has_posterior else "shifted")
+    config = replace(config, symmetrize=config.symmetrize or _METHOD)
     if config.links is None:
-        of_links = config.threshold > 0 and (models == 1 or config.symmetrize not in SOFT_METHODS)
+        of_links = config.threshold > 0 and not (both and config.symmetrize in SOFT_METHODS)
         config = replace(config, links="threshold" if of_links else "argmax")
     return config
 
@@ -141,7 +177,7 @@ class AlignmentRun:
 
     def __init__(
         self,
-        models: Sequence[LoadedModel],
+        models: Models,
         source: Path,
         target: Path,
         config: AlignConfig | None = None,
@@ -157,9 +193,10 @@ class AlignmentRun:
     ) -> None:
         self._notify = notify
         self._models, self._source, self._target = models, source, target
+        self._forward, self._both = forward_of(models), _has_both(models)
         self._shard, self._block = shard, _block(shard, source, target)
-        self.config = without_auto(config or AlignConfig(), len(models), have_posteriors(models))
-        for notice in precision_notices(self.config.precision, models[0].device):
+        self.config = without_auto(config or AlignConfig(), models)
+        for notice in precision_notices(self.config.precision, self._forward.device):
             notify(notice)
         self._check_languages()
         self.summary = AlignmentSummary(done_before=done)
@@ -212,7 +249,7 @@ class AlignmentRun:
         size = window_size(self.config)
         first = done // size * size
         begin = self._block.start + first
-        forward, texts = self._models[0], (self._source, self._target)
+        forward, texts = self._forward, (self._source, self._target)
         # A subword model splits the words of tokenised text as those of any other text.
         spaced = self.config.tokenized and not isinstance(forward.tokenizers.source, Subwords)
         fits = [forward.text_fit(side, spaced) for side in (0, 1)]
@@ -224,10 +261,11 @@ class AlignmentRun:
 
     def _check_languages(self) -> None:
         """Raises UsageError if two models do not fit each other, or the endings of the texts name the other order."""
-        if len(self._models) == 1:
+        if not self._both:
             return
-        check_directions(*self._models)
-        forward = self._models[0]
+        if not isinstance(self._models, WordAligner):
+            check_directions(*self._models)
+        forward = self._forward
         languages = forward.source_language, forward.target_language
         named = suffix_language(self._source), suffix_language(self._target)
         if named == languages[::-1] != languages:
@@ -237,15 +275,18 @@ class AlignmentRun:
             )
 
     def _open_writer(self, output: Path, resume: bool) -> AlignmentWriter:
-        config, forward = self.config, self._models[0]
+        config, forward = self.config, self._forward
         stored = {name: value for name, value in asdict(config).items() if name not in _OF_THE_MACHINE}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
-        both = len(self._models) > 1
+        both, made_by = self._both, "forced decoding"
+        if both:
+            aligner = isinstance(self._models, WordAligner)
+            made_by = "hidden Markov models of both directions" if aligner else "forced decoding in both directions"
         attributes: dict[str, object] = {
-            "model_hash": "+".join(loaded.hash for loaded in self._models),
+            "model_hash": "+".join(self._hashes()),
             "direction": f"{forward.source_language}-{forward.target_language}",
-            "made_by": "forced decoding in both directions" if both else "forced decoding",
+            "made_by": made_by,
             "links_method": config.links,
             "threshold": self._threshold(),
             "reading": config.reading,
@@ -258,21 +299,24 @@ class AlignmentRun:
             "options": json.dumps(options),
         }
         if both:
-            weights = f"{what_weights_are(config.symmetrize)}; {config.reading} weights of the models"
+            weights = f"{what_weights_are(config.symmetrize or _METHOD)}; {config.reading} weights of the models"
             attributes |= {"symmetrization": config.symmetrize, "weights_are": weights}
         return AlignmentWriter(output, attributes, config.weights, resume=resume, end=not config.drop_end)
+
+    def _hashes(self) -> list[str]:
+        return [loaded.hash for loaded in ([self._models] if isinstance(self._models, WordAligner) else self._models)]
 
     def _threshold(self) -> float:
         """Returns the threshold in use, 0 if there is none."""
         config = self.config
-        if len(self._models) > 1 and config.symmetrize in SOFT_METHODS:
+        if self._both and config.symmetrize in SOFT_METHODS:
             return config.threshold or THRESHOLDS.get(config.symmetrize, 0.0)
         return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
 
     def _signature(self, gold: GoldFile) -> str:
         config, counts = self.config, gold.counts
         parts = [f"links:{config.links}"]
-        if len(self._models) > 1:
+        if self._both:
             parts = [*([] if config.symmetrize in SOFT_METHODS else parts), f"symmetrize:{config.symmetrize}"]
         if self._threshold():
             parts.append(f"threshold:{self._threshold():g}")
@@ -282,7 +326,7 @@ class AlignmentRun:
             parts.append(f"temperature:{config.temperature:g}")
         if config.drop_end:
             parts.append("without:</s>")
-        hashes = "+".join(loaded.hash[:12] for loaded in self._models)
+        hashes = "+".join(found[:12] for found in self._hashes())
         name = f"{gold.path.name}{',target-first' if gold.reverse else ''}"
         return (
             f"AER|{'|'.join(parts)}|gold:{name}|pairs:{gold.pairs}|sure:{counts.sure}|model:{hashes}"

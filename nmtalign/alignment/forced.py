@@ -21,11 +21,11 @@ The reading decides which attention weights align a target word:
 Steps are those of the model's tokens, before pieces are merged to words.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from torch.nn import functional as F
 from nmtalign.alignment.links import (
     THRESHOLD,
     AlignmentRecord,
+    Link,
     Matrix,
     drop_end,
     hard_links,
@@ -55,6 +56,7 @@ from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer
 from nmtalign.text.vocabulary import COPIES_NOTHING, EOS_ID, UNK_ID, Vocabulary
 
 Lines = tuple[str, str]
+T = TypeVar("T")
 
 # The number of steps after which the attention depends on a word, counted from the step that writes it.
 STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2, "update-look-generate": 1}
@@ -226,7 +228,7 @@ class Aligner:
 
     def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
         """Returns the records of a window, in order."""
-        records = {pair.number: self._empty_record(pair) for pair in window if pair.empty()}
+        records = {pair.number: empty_record(pair, self._config) for pair in window if pair.empty()}
         for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
             found = in_halves(self._force, batch, _too_much)
             records |= {record.sentence_id: record for record in found}
@@ -261,32 +263,40 @@ class Aligner:
         log_probs = log_probs[:rows].copy()
         if pair.target.starts is not None:
             log_probs = np.add.reduceat(log_probs, pair.target.starts, dtype=np.float64).astype(np.float32)
-        return self._record(pair, merged, log_probs, log_prob)
+        return make_record(pair, merged, log_probs, log_prob, self._config)
 
-    def _empty_record(self, pair: ModelPair) -> AlignmentRecord:
-        rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-        return self._record(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0)
 
-    def _record(
-        self, pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float
-    ) -> AlignmentRecord:
-        """Returns the record of weights between words and `</s>`, which is dropped if the settings ask for it."""
-        config, mass = self._config, 0.0
-        if config.drop_end:
-            mass = float(weights[:-1, -1].sum(dtype=np.float64))
-            weights = drop_end(weights)
-        links = hard_links(weights, config.links or "argmax", config.threshold or THRESHOLD, end=not config.drop_end)
-        return AlignmentRecord(
-            source=pair.source.words,
-            target=pair.target.words,
-            weights=weights,
-            log_prob=log_prob,
-            sentence_id=pair.number,
-            token_log_probs=token_log_probs,
-            hard_links=tuple(links),
-            end=not config.drop_end,
-            dropped_mass=mass,
-        )
+def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
+    """Returns the record of a pair with an empty side."""
+    rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
+    return make_record(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0, config)
+
+
+def make_record(
+    pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
+) -> AlignmentRecord:
+    """Returns the record of weights between words and `</s>`, which is dropped if the settings ask for it.
+
+    Without a method of links (`config.links` is None) it has no hard links.
+    """
+    mass = 0.0
+    if config.drop_end:
+        mass = float(weights[:-1, -1].sum(dtype=np.float64))
+        weights = drop_end(weights)
+    links: list[Link] = []
+    if config.links is not None:
+        links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
+    return AlignmentRecord(
+        source=pair.source.words,
+        target=pair.target.words,
+        weights=weights,
+        log_prob=log_prob,
+        sentence_id=pair.number,
+        token_log_probs=token_log_probs,
+        hard_links=tuple(links),
+        end=not config.drop_end,
+        dropped_mass=mass,
+    )
 
 
 def window_size(config: AlignConfig) -> int:
@@ -295,17 +305,13 @@ def window_size(config: AlignConfig) -> int:
 
 
 def windows(
-    aligners: Sequence[Aligner], pairs: Iterable[Lines], config: AlignConfig, first: int
-) -> Iterator[list[list[ModelPair]]]:
-    """Yields windows of pairs, tokenised for each aligner by a thread while the previous window is aligned."""
+    read: Callable[[Sequence[tuple[int, Lines]]], T], pairs: Iterable[Lines], config: AlignConfig, first: int
+) -> Iterator[T]:
+    """Yields windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
-
-    def read(window: Sequence[tuple[int, Lines]]) -> list[list[ModelPair]]:
-        return [aligner.read(window) for aligner in aligners]
-
     # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
     with ThreadPoolExecutor(1, "tokenise") as thread:
-        coming: Future[list[list[ModelPair]]] | None = None
+        coming: Future[T] | None = None
         while window := list(islice(numbered, window_size(config))):
             before, coming = coming, thread.submit(read, window)
             if before is not None:

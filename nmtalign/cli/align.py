@@ -26,7 +26,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.files import check_other
-from nmtalign.model_files import check_ahead, directions_in
+from nmtalign.model_files import check_ahead, is_aligner
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
@@ -107,10 +107,14 @@ def align(
     check_ahead(folders, which)
     with Signals() as signals, chosen.naming():
         with status_line("loading the model", quiet):
-            from nmtalign.alignment.aligning import AlignmentRun, load_models
+            from nmtalign.alignment.aligning import AlignmentRun, forward_of, load_models
 
             models = load_models(folders, chosen.settings, which)
-        if links != gold and not chosen.settings.tokenized and models[0].tokenizers.kind in ("sentencepiece", "bytes"):
+        if (
+            links != gold
+            and not chosen.settings.tokenized
+            and forward_of(models).tokenizers.kind in ("sentencepiece", "bytes")
+        ):
             notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subwords")
             links = None
         run = AlignmentRun(
@@ -131,8 +135,8 @@ def _folders(
     if forward and not backward:
         raise UsageError("--forward is one of two directions: give --backward DIR too, or only one model with -m")
     first = forward or model or chosen.workspace.model
-    folders = [first, backward] if backward else directions_in(first)
-    if "symmetrize" in chosen.typed and len(folders) == 1:
+    folders = [first, backward] if backward else [first]
+    if "symmetrize" in chosen.typed and len(folders) == 1 and not is_aligner(first):
         raise UsageError("--symmetrize joins two directions: give --forward DIR and --backward DIR")
     return folders
 

@@ -21,12 +21,12 @@ from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.alignment_settings import LinkConfig
 
 if TYPE_CHECKING:
-    from nmtalign.training.linking import LinkProgress
+    from nmtalign.alignment.linking import LinkProgress
 
 Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
 Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
 Output = Annotated[
-    Path, own_option("Folder of the models and of the links, new or to resume.", "FOLDER", "-o --output")
+    Path, own_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", "-o --output")
 ]
 Scores = Annotated[
     bool,
@@ -43,19 +43,19 @@ def link(
     scores: Scores = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Link the words of a bitext: trains models on it, and prints a line of links per pair: 0-0 2-1.
+    """Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.
 
     No links, models or settings are needed. Positions count the words between spaces from 0, the source first. The
-    command prepares the texts, trains a model of each direction so that both agree, aligns all pairs, trains again with
-    these links as a guide, and aligns again. Every pair gets a line, which is empty if a side is empty. Rerun an
-    interrupted command and it resumes; a completed one prints its links again. FOLDER is then a model directory, with
-    which `nmtalign align` links other pairs.
+    command learns two models that translate words in opposite directions and must agree, and aligns all pairs with
+    both. Every pair gets a line, which is empty if a side is empty. Rerun an interrupted command and it resumes; a
+    completed one prints its links again. FOLDER then contains the aligner, with which `nmtalign align` links other
+    pairs.
 
     Examples:
 
       nmtalign link corpus.en corpus.fr > links.txt
 
-      nmtalign link corpus.en.gz corpus.fr.gz --max-time 40m -o aligner/ --scores > links.tsv
+      nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
 
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
@@ -63,7 +63,7 @@ def link(
     bound_caches()
     tell = notifier(quiet)
     with chosen.naming(), status_line("loading PyTorch", quiet) as show:
-        from nmtalign.training.linking import LinkRun
+        from nmtalign.alignment.linking import LinkRun
 
         run = LinkRun(source, target, output, chosen.settings, lambda progress: show(_text(progress)), say)
         with stopping(run.stop) as came:
@@ -72,12 +72,12 @@ def link(
         raise Stopped(came[0] if came else signal.SIGINT, f"; the same command resumes in {output}")
     pairs, links = _print(run.links, scores)
     before = "already complete: " if run.was_complete else ""
-    tell(f"{before}{pairs:,} pairs, {links:,} links; the models are in {output}")
+    tell(f"{before}{pairs:,} pairs, {links:,} links; the aligner is in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
 
 
 def _text(progress: "LinkProgress") -> str:
-    """[2/5] training both directions: 34%, 12:03 left for all steps."""
+    """[2/3] learning: 34%, 0:43 left for all steps."""
     done = "" if progress.done is None else f": {progress.done:.0%}"
     left = "" if progress.seconds_left is None else f", {clock(progress.seconds_left)} left for all steps"
     return f"[{progress.step}/{progress.steps}] {progress.doing}{done}{left}"

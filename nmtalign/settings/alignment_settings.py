@@ -19,7 +19,6 @@ from nmtalign.settings.definition import (
     check_settings,
     seconds,
     section,
-    seed_setting,
     setting,
     threads_setting,
 )
@@ -58,13 +57,14 @@ class AlignConfig:
         1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
     )
     drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
-    symmetrize: Symmetrization = setting(
-        "agreement",
+    symmetrize: Symmetrization | None = setting(
+        None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
         "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
         ALIGNMENT,
         common=True,
         metavar="METHOD",
+        unset="agreement; product with a word aligner",
     )
     batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
     weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
@@ -86,7 +86,7 @@ class LinkConfig:
 
     max_time: str = setting(
         "",
-        "Finish in about this time: 20m, 2h.",
+        "Finish in about this time: 2m, 1h.",
         BUDGET,
         common=True,
         form=seconds,
@@ -94,13 +94,11 @@ class LinkConfig:
         unset="as long as the corpus needs",
     )
     quick: bool = setting(
-        False, "Half of the training, and no second round.", BUDGET, common=True, flags="--quick/--thorough"
+        False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, common=True, flags="--quick/--thorough"
     )
     tokenized: bool = setting(
-        False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+        False, "The texts are tokenised: split them only at spaces.", TEXT, common=True, flags="--tokenized/--raw"
     )
-    seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE)
-    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
     threads: int = threads_setting()
 
     def __post_init__(self) -> None:

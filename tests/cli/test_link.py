@@ -1,7 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
 import gzip
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,21 +12,16 @@ import pytest
 from helpers.command_line import run_nmtalign
 
 import nmtalign
+from nmtalign.alignment import linking
 from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.alignment.links import parse_links
 from nmtalign.files import sha256_of
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.alignment_settings import LinkConfig
-from nmtalign.training import linking
-from nmtalign.training.linking import LinkProgress, LinkRun
+from nmtalign.untrusted import read_json
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
-ODD += [("cat", "chat"), ("dog", "chien")]  # single words have a link in models that have hardly learned
-FEW_PASSES = [2.0, 1.0]
-PROGRAM = (
-    f"from nmtalign.training import linking; linking.passes = lambda words, quick=False: {FEW_PASSES}\n"
-    "from nmtalign.cli.app import main; main()"
-)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +43,10 @@ def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]
 @pytest.fixture(scope="module")
 def linked(texts: Path) -> tuple[Path, bytes]:
     """A folder in which `link` has made aligner/, and its output."""
-    done = link(texts, "train.en", "train.fr", "--max-time", "4s", "--scores")
+    done = link(texts, "train.en", "train.fr", "--max-time", "1m", "--scores")
     assert done.returncode == 0, done.stderr.decode()
     said = done.stderr.decode().splitlines()
-    assert said[0].endswith("; the models are in aligner")
+    assert said[0].endswith("; the aligner is in aligner")
     assert said[1].endswith("nmtalign align NEW_SRC NEW_TGT -m aligner --pharaoh")
     return texts, done.stdout
 
@@ -71,7 +65,7 @@ def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, by
         assert all(i < len(pair[0].split(" ")) and j < len(pair[1].split(" ")) for i, j in found)
         assert len(found) == len(scores.split())
         assert all(0 <= float(score) <= 1 for score in scores.split())
-    assert {"0-0"} <= {links for links, _ in rows}
+    assert sum(len(links.split()) for links, _ in rows[:40]) > 100
     assert not (folder / "aligner" / "work").exists()
 
 
@@ -83,12 +77,12 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     folder, output = linked
     before = {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")}
     for options, columns in (((), 1), (("--scores",), 2)):
-        done = link(folder, "train.en", "train.fr", "--max-time", "4s", *options)
+        done = link(folder, "train.en", "train.fr", "--max-time", "1m", *options)
         assert rows_of(done.stdout) == [row[:columns] for row in rows_of(output)]
-        assert b"already complete: 47 pairs" in done.stderr
-    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", max_time="4s")
+        assert b"already complete: 45 pairs" in done.stderr
+    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", max_time="1m")
     assert found.read_bytes() == output
-    done = link(folder, "train.en", "train.fr", "--max-time", "4s", "-q")
+    done = link(folder, "train.en", "train.fr", "--max-time", "1m", "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
 
@@ -100,16 +94,47 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     done = run_nmtalign("align", "train.en", "train.fr", "-m", "aligner", "--scores", "-q", cwd=folder)
     assert done.stdout == output
     new = run_nmtalign("align", "new.en", "new.fr", "-m", "aligner", "--pharaoh", "-q", cwd=folder)
-    both = ("--forward", "aligner", "--backward", "aligner/backward")
-    named = run_nmtalign("align", "new.en", "new.fr", *both, "--pharaoh", "-q", cwd=folder)
-    assert (new.returncode, new.stdout, new.stdout.count(b"\n")) == (0, named.stdout, 3)
+    assert (new.returncode, new.stdout.count(b"\n")) == (0, 3)
     pairs = list(zip(read(folder / "new.en"), read(folder / "new.fr"), strict=True))
     from_python = "".join(f"{record.pharaoh()}\n" for record in nmtalign.align(folder / "aligner", pairs))
     assert from_python.encode() == new.stdout
-    # Any other model directory has one direction, unless the other one is named.
-    shutil.copytree(folder / "aligner", folder / "plain", ignore=shutil.ignore_patterns("link.json"))
-    one = run_nmtalign("align", "new.en", "new.fr", "-m", "plain", "--symmetrize", "union", cwd=folder)
-    assert b"give --forward DIR and --backward DIR" in one.stderr
+    described = run_nmtalign("info", "aligner", cwd=folder)
+    assert b"word aligner" in described.stdout
+
+
+OF_MODELS = [
+    (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
+    (("align", "new.en", "new.fr", "--forward", "aligner", "--backward", "aligner"), "has both directions"),
+    (("align", "new.fr", "new.en", "-m", "aligner"), "aligner: reads en and writes fr, and new.fr comes first"),
+    (
+        ("translate", "new.en", "-m", "aligner"),
+        "aligner: no nmtalign model here (no config.json), but a folder with a word",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), OF_MODELS)
+def test_what_needs_another_model_is_one_line(
+    linked: tuple[Path, bytes], arguments: tuple[str, ...], message: str
+) -> None:
+    folder, _ = linked
+    for language in ("en", "fr"):
+        (folder / f"new.{language}").write_text("word\n")
+    done = run_nmtalign(*arguments, cwd=folder)
+    assert done.returncode in (2, 4)
+    assert message in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_two_directions_can_be_joined_by_every_method(linked: tuple[Path, bytes]) -> None:
+    folder, _ = linked
+    made = [
+        run_nmtalign("align", "train.en", "train.fr", "-m", "aligner", "--symmetrize", method, "--pharaoh", cwd=folder)
+        for method in ("intersection", "union", "product")
+    ]
+    found = [[set(row.split()) for row in done.stdout.decode().split("\n")] for done in made]
+    assert all(both <= either for both, either, _ in zip(*found, strict=True))
+    assert found[0] != found[1]
 
 
 def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> None:
@@ -130,50 +155,77 @@ def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> Non
 @pytest.fixture(scope="module")
 def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The result of a run that was never interrupted."""
-    return run_few_passes(texts, tmp_path_factory.mktemp("whole") / "made")
+    return run_link(texts, tmp_path_factory.mktemp("whole") / "made")
 
 
-def run_few_passes(texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None) -> str:
-    """The links in the folder and the hash of a model after a run with few passes, "" if it was stopped."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linking, "passes", lambda words, quick=False: FEW_PASSES)
-        run = LinkRun(texts / "train.en", texts / "train.fr", folder, LinkConfig(threads=1))
-        run._show = lambda progress: show(run, progress) if show else None
-        return result(folder) if run.run() else ""
+def run_link(texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None) -> str:
+    """The links in the folder and the hash of the aligner after a run, "" if it was stopped."""
+    run = LinkRun(texts / "train.en", texts / "train.fr", folder, LinkConfig(threads=1))
+    run._show = lambda progress: show(run, progress) if show else None
+    return result(folder) if run.run() else ""
 
 
 def result(folder: Path) -> str:
-    return (folder / "links.tsv").read_text() + sha256_of(folder / "backward" / "best.safetensors")
+    return (folder / "links.tsv").read_text() + sha256_of(folder / "aligner.safetensors")
 
 
 def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
-    for step in range(1, 6):
+    for step, share in ((1, 0.0), (2, 0.1), (2, 0.5), (2, 0.9), (3, 0.1)):
 
-        def stop(run: LinkRun, progress: LinkProgress, step: int = step) -> None:
-            if progress.step == step and (progress.done or step == 1):
+        def stop(run: LinkRun, progress: LinkProgress, step: int = step, share: float = share) -> None:
+            if progress.step == step and (progress.done or 0) >= share:
                 run.stop("a test")
 
-        assert run_few_passes(texts, tmp_path / "made", stop) == ""
+        assert run_link(texts, tmp_path / "made", stop) == ""
         assert not (tmp_path / "made" / "links.tsv").exists()
-    assert run_few_passes(texts, tmp_path / "made") == whole
+    assert run_link(texts, tmp_path / "made") == whole
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
+        "aligner.safetensors",
+        "link.json",
+        "links.tsv",
+    ]
 
 
 def test_progress_counts_all_steps(texts: Path, tmp_path: Path) -> None:
     seen: list[LinkProgress] = []
-    run_few_passes(texts, tmp_path / "made", lambda run, progress: seen.append(progress))
-    assert sorted({(one.step, one.steps) for one in seen}) == [(step, 5) for step in range(1, 6)]
+    run_link(texts, tmp_path / "made", lambda run, progress: seen.append(progress))
+    assert sorted({(one.step, one.steps) for one in seen}) == [(step, 3) for step in range(1, 4)]
     assert [one.step for one in seen] == sorted(one.step for one in seen)
-    assert all(one.done is None or 0 <= one.done <= 1 for one in seen)
+    for step in (2, 3):
+        shares = [one.done for one in seen if one.step == step and one.done is not None]
+        assert shares == sorted(shares)
+        assert 0 < shares[0] <= shares[-1] == 1
+    assert all(one.seconds_left is None or one.seconds_left >= 0 for one in seen)
     assert seen[-1].seconds_left == 0
 
 
+def test_a_short_time_limit_and_quick_use_fewer_pairs(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linking, "_FEWEST_PAIRS", 5)
+    monkeypatch.setattr(linking, "_QUICK_PAIRS", 20)
+    found = {}
+    for name, config in {"limit": {"max_time": "1s"}, "quick": {"quick": True}, "whole": {}}.items():
+        run = LinkRun(texts / "train.en", texts / "train.fr", tmp_path / name, LinkConfig(threads=1, **config))
+        run._record["seconds"] = {"1": 0.999} if name == "limit" else {}  # hardly any time is left
+        assert run.run()
+        assert len(read(run.links)) == 45
+        found[name] = read_json(tmp_path / name / "link.json")["every"]
+    assert found["whole"] == 1
+    assert found["quick"] == 3
+    assert found["limit"] > 3
+
+
 @pytest.mark.slow
-def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
+def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> None:
+    """More pairs, so that there is time to kill the run in the middle of its learning."""
+    write_sample(tmp_path, 4000, 1, force=False)
+    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--threads", "1", "--scores", "-o"]
+    command = [sys.executable, "-m", "nmtalign", *map(str, arguments)]
+    whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, check=True)
     made = tmp_path / "made"
-    arguments = ["link", texts / "train.en", texts / "train.fr", "-o", made, "--threads", "1", "--scores"]
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    for number, sign in ((signal.SIGTERM, "work/round-1/train.jsonl"), (signal.SIGKILL, "work/round-1.links")):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for number, sign in ((signal.SIGTERM, "work/learned.safetensors"), (signal.SIGKILL, "links.tsv.partial")):
+        process = subprocess.Popen([*command, str(made)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not (made / sign).exists() and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(number)
@@ -181,31 +233,31 @@ def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path, who
         assert (process.returncode, out) == (143 if number == signal.SIGTERM else -9, b"")
         if number == signal.SIGTERM:
             assert b"the same command resumes in" in err
-    done = subprocess.run(command, capture_output=True, check=False)
+    done = subprocess.run([*command, str(made)], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
-    assert result(made) == whole
-    assert whole.startswith(done.stdout.decode())
+    assert done.stdout == whole.stdout
+    assert result(made) == result(tmp_path / "whole")
 
 
 def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
     for name in ("en", "fr"):
         (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
-    options = ("--quick", "--max-time", "2s", "--tokenized", "-o", "made", "-q")
+    options = ("--quick", "--tokenized", "-o", "made", "-q")
     done = link(tmp_path, "en.txt.gz", "fr.txt.gz", *options)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 40 + len(ODD)
 
 
 MISTAKES = [
-    (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 47 lines"),
+    (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
     (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),
     (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
     (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
     (("train.en", "-"), 2, "standard input: is no file, and the texts are read several times"),
-    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give a folder for the models with -o"),
+    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give a folder for the aligner with -o"),
     (("train.en", "train.fr", "-o", "."), 2, ".: has files that are not of nmtalign link; give another folder with -o"),
     (("dev.en", "dev.fr"), 2, "aligner: has the links of other texts (train.en and train.fr)"),
-    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: max_time was '4s', is ''"),
+    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: max_time was '1m', is ''"),
     (("train.en", "train.fr", "--max-time", "soon"), 2, "--max-time soon: give a time such as"),
 ]
 
@@ -214,7 +266,7 @@ MISTAKES = [
 def test_a_mistake_is_one_line(linked: tuple[Path, bytes], arguments: tuple[str, ...], code: int, message: str) -> None:
     folder, _ = linked
     (folder / "short.fr").write_text("un\n")
-    (folder / "latin").write_bytes(b"caf\xe9\n" * 47)
+    (folder / "latin").write_bytes(b"caf\xe9\n" * 45)
     (folder / "empty").write_bytes(b"")
     own = ("-o", "new") if code == 3 else ()
     done = link(folder, *arguments, *own)

@@ -1,0 +1,257 @@
+"""The word aligner of `nmtalign link`: its file, and the alignments that it gives for pairs.
+
+The file `aligner.safetensors` contains what `Agreement` has learned: the words of both sides and how often they occur,
+the expected counts of pairs of words and of NULL, and the weights of the distances.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmtalign.alignment.agreement import Agreement
+from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
+from nmtalign.alignment.hmm import FARTHEST
+from nmtalign.alignment.lexical import Counts, LexicalModel, Table, pieces_of
+from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
+from nmtalign.alignment.model1 import WordNumbers
+from nmtalign.alignment.pair_batches import Batch, Sentences, in_order, make_batches, posteriors
+from nmtalign.errors import FormatError
+from nmtalign.files import sha256_of
+from nmtalign.model_files import ALIGNER
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.tensor_file import load_tensors, save_tensors
+from nmtalign.text.direction import TextFit
+from nmtalign.text.moses import Tokens, WholeWords, keep
+from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+
+_KIND = "word aligner"
+_SIDES = ("source", "target")
+
+
+class Pieces(WholeWords):
+    """Words, numbers and marks without upper case; with `tokenized`, all that is between spaces is one word."""
+
+    kind = "pieces"
+
+    def __init__(self, tokenized: bool) -> None:
+        self._split, self._tokenized = SpacedWords().tokenize, tokenized
+        self._known: dict[str, Tokens] = {}
+
+    def of(self, word: str) -> Tokens:
+        """Returns the pieces of a word between spaces, at least one."""
+        if self._tokenized:
+            return (word.casefold(),)
+        return self._known.get(word) or keep(self._known, word, pieces_of(word))
+
+    def tokenize(self, line: str) -> list[str]:
+        """Returns the pieces of all words."""
+        return [piece for word in self._split(line) for piece in self.of(word)]
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """Returns the pieces with one space between them."""
+        return " ".join(tokens)
+
+    def read(self, line: str) -> tuple[list[str], NDArray[np.int64] | None, list[str]]:
+        """Returns the words between spaces, the first piece of each (None: each has one piece), and the pieces."""
+        words = self._split(line)
+        parts = list(map(self.of, words))
+        pieces = [piece for part in parts for piece in part]
+        return words, None if len(pieces) == len(words) else np.cumsum([0, *map(len, parts)]), pieces
+
+
+def in_pieces(side: WordNumbers, pieces: Pieces) -> tuple[list[str], Sentences]:
+    """Returns one side of a bitext in pieces: the different pieces, and their numbers in the sentences."""
+    numbers: dict[str, int] = {}
+    parts = [[numbers.setdefault(piece, len(numbers)) for piece in pieces.of(word)] for word in side.words]
+    sizes = np.array([len(part) for part in parts] or [0], np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    own = sizes[side.ids]
+    ends = np.concatenate(([0], np.cumsum(own)))
+    places = np.repeat(firsts[side.ids] - ends[:-1], own) + np.arange(ends[-1])
+    flat = np.fromiter(chain.from_iterable(parts), np.int32, int(sizes.sum()))
+    return list(numbers), Sentences(flat[places], ends[side.offsets])
+
+
+def save_aligner(folder: Path, learned: Agreement, languages: tuple[str, str], tokenized: bool) -> None:
+    """Writes what was learned into a folder; raises ResourceError if the disk refuses."""
+    model, kept = learned.model, learned.useful()
+    tensors = {
+        "keys": torch.from_numpy(model.keys[kept]),
+        "counts": torch.from_numpy(model.counts[0][:-1][kept].astype(np.float32)),
+        "jumps": torch.stack(learned.jumps),
+    }
+    for side, name in enumerate(_SIDES):
+        text = np.frombuffer("\n".join(model.names[side]).encode(), np.uint8)
+        tensors[f"{name}.words"] = torch.from_numpy(text.copy())
+        tensors[f"{name}.occurrences"] = torch.from_numpy(model.words[side].occurrences.astype(np.int64))
+        tensors[f"{name}.null"] = torch.from_numpy(model.null_counts[1 - side].astype(np.float32))
+    facts = {"kind": _KIND, **dict(zip(_SIDES, languages, strict=True)), "tokenized": str(tokenized)}
+    save_tensors(folder / ALIGNER, tensors, facts)
+
+
+def load_aligner(folder: Path) -> "WordAligner":
+    """Reads the aligner of a folder; raises FormatError if its file is foreign or damaged."""
+    path = folder / ALIGNER
+    tensors, facts = load_tensors(path)
+    try:
+        if facts["kind"] != _KIND:
+            raise ValueError
+        return WordAligner(folder, _model(tensors), _jumps(tensors), facts)
+    except (KeyError, ValueError):
+        raise FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again") from None
+
+
+def _model(tensors: Mapping[str, Tensor]) -> LexicalModel:
+    """Returns the counts in a file; raises KeyError or ValueError if they make no sense."""
+    texts = [tensors[f"{side}.words"].numpy().tobytes().decode() for side in _SIDES]
+    names = [text.split("\n") if text else [] for text in texts]
+    if any(len(set(own)) < len(own) or "" in own for own in names):
+        raise ValueError
+    occurrences, null = (
+        [_counts(tensors[f"{side}.{what}"], len(own)) for side, own in zip(_SIDES, names, strict=True)]
+        for what in ("occurrences", "null")
+    )
+    keys = tensors["keys"].numpy()
+    rising = np.diff(keys, prepend=-1, append=len(names[0]) * len(names[1])) > 0
+    if keys.dtype != np.int64 or keys.ndim != 1 or not rising.all():
+        raise ValueError
+    model = LexicalModel((names[0], names[1]), occurrences, keys)
+    model.count([_counts(tensors["counts"], len(keys))] * 2, null[::-1])
+    return model
+
+
+def _jumps(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    jumps = tensors["jumps"]
+    if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
+        raise ValueError
+    return list(jumps.double())
+
+
+def _counts(tensor: Tensor, length: int) -> Counts:
+    """Returns numbers from 0; raises ValueError for a tensor of another length and for other numbers."""
+    if tensor.shape != (length,) or not bool((tensor.isfinite() & (tensor >= 0)).all()):
+        raise ValueError
+    return tensor.double().numpy()
+
+
+class _Window(NamedTuple):
+    """Pairs that are aligned together: those without an empty side, numbered, and what the models need of them."""
+
+    pairs: Sequence[ModelPair]
+    batches: Sequence[Batch]
+    tables: tuple[Table, Table]
+
+
+class WordAligner:
+    """Aligns pairs in both directions with the models that `nmtalign link` has learned.
+
+    It stands for a forward and a backward model, and has the attributes of a `LoadedModel` that aligning needs.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, folder: Path, model: LexicalModel, jumps: Sequence[Tensor], facts: Mapping[str, str]) -> None:
+        """Raises KeyError if the metadata of the file, `facts`, are those of another kind of file."""
+        self.folder, self.weights_file = folder, folder / ALIGNER
+        self._model, self._jumps = model, jumps
+        self.source_language, self.target_language = (facts[side] for side in _SIDES)
+        self._pieces = Pieces(facts["tokenized"] == "True")
+        self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
+        self._numbers = [{name: number for number, name in enumerate(own)} for own in model.names]
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of the file."""
+        return sha256_of(self.weights_file)
+
+    def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
+        """Compares a text that should be in the source language (side 0) or the target language with both."""
+        words = []
+        for own, names in zip(self._model.words, self._model.names, strict=True):
+            order = np.argsort(-own.occurrences, kind="stable").tolist()
+            words.append(Vocabulary([EOS, UNK, *(names[place] for place in order if names[place] not in (EOS, UNK))]))
+        return TextFit(self.tokenizers, (words[0], words[1]), side)
+
+    def facts(self) -> dict[str, object]:
+        """Returns what `nmtalign info` shows."""
+        source, target = map(len, self._model.names)
+        return {
+            "kind": _KIND,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "source_words": source,
+            "target_words": target,
+            "translations": len(self._model.keys),
+            "sha256": self.hash,
+        }
+
+    def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
+        """Reads the numbered lines of a window, and looks up the probabilities of their words."""
+        model = self._model
+        new: tuple[dict[str, int], dict[str, int]] = {}, {}  # the words that the training text does not have
+        pairs = [
+            ModelPair(
+                number, self._side(source, self._numbers[0], new[0]), self._side(target, self._numbers[1], new[1])
+            )
+            for number, (source, target) in window
+        ]
+        sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
+        sizes = len(self._numbers[0]) + len(new[0]), len(self._numbers[1]) + len(new[1])
+        rows = np.flatnonzero([not pair.empty() for pair in pairs])
+        batches, keys = make_batches(sides, sizes, rows)
+        added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
+        words = [known.extended(more) for known, more in zip(model.words, added, strict=True)]
+        cells = model.find(words, *np.divmod(keys, max(sizes[1], 1)))
+        return _Window(pairs, batches, model.tables(cells, words))
+
+    def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
+        words, starts, pieces = self._pieces.read(line)
+        known = len(numbers)
+        ids = [numbers[piece] if piece in numbers else new.setdefault(piece, known + len(new)) for piece in pieces]
+        return ModelSide(ids, tuple(words), starts, pieces)
+
+    def records(self, window: _Window, config: AlignConfig) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
+        """Yields the records of both directions of each pair, in order."""
+        find = partial(posteriors, tables=window.tables, jumps=self._jumps)
+        found: dict[int, tuple[AlignmentRecord, AlignmentRecord]] = {}
+        for batch, both in zip(window.batches, in_order(find, window.batches, torch.get_num_threads()), strict=True):
+            ahead, back = ([part.numpy() for part in own[:3]] for own in both)
+            for row, place in enumerate(batch.rows.tolist()):
+                pair = window.pairs[place]
+                turned = ModelPair(pair.number, pair.target, pair.source)
+                found[place] = (
+                    _record(pair, [part[row] for part in ahead], config),
+                    _record(turned, [part[row] for part in back], config),
+                )
+        for place, pair in enumerate(window.pairs):
+            turned = ModelPair(pair.number, pair.target, pair.source)
+            yield found.get(place) or (empty_record(pair, config), empty_record(turned, config))
+
+
+def _sentences(sides: Sequence[ModelSide]) -> Sentences:
+    lengths = [len(side.ids) for side in sides]
+    ids = np.fromiter(chain.from_iterable(side.ids for side in sides), np.int32, sum(lengths))
+    return Sentences(ids, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))))
+
+
+def _record(pair: ModelPair, found: Sequence[Matrix], config: AlignConfig) -> AlignmentRecord:
+    """Returns the record of one direction: NULL is the column of `</s>`, and the length has no probability."""
+    rows, columns = len(pair.target.ids), len(pair.source.ids)
+    links, null, log_probs = found
+    weights = np.zeros((rows + 1, columns + 1), np.float32)
+    weights[:rows, :columns], weights[:rows, columns], weights[rows, columns] = links[:rows, :columns], null[:rows], 1
+    merged = merge_starts(weights, pair.source.starts, pair.target.starts)
+    if config.temperature != 1:
+        merged = sharpened(merged, config.temperature)
+    own = np.append(log_probs[:rows], np.float32(0))
+    if pair.target.starts is not None:
+        own = np.add.reduceat(own, pair.target.starts, dtype=np.float64).astype(np.float32)
+    return make_record(pair, merged, own, float(log_probs[:rows].sum(dtype=np.float64)), config)

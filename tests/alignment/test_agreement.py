@@ -1,0 +1,222 @@
+"""Learning word alignment from a bitext: translations and links that are found, resuming, threads, and new words."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmtalign.alignment.agreement import HMM, LONGEST, MODEL_1, Agreement, usable
+from nmtalign.alignment.aligning import align
+from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
+from nmtalign.alignment.link_files import GoldFile
+from nmtalign.alignment.model1 import read_bitext
+from nmtalign.alignment.pair_batches import Sentences, make_batches, translation_probabilities
+from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load_aligner, save_aligner
+from nmtalign.errors import FormatError
+from nmtalign.model_files import ALIGNER
+from nmtalign.sample.sample_corpus import write_sample
+from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.tensor_file import load_tensors, save_tensors
+from nmtalign.text.lines import read_pairs
+from nmtalign.text.tokenizer import Tokenizers
+
+Sides = tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]
+
+
+def sides_of(pairs: list[tuple[str, str]], tokenized: bool = False) -> Sides:
+    bitext, pieces = read_bitext(pairs, Tokenizers.spaced()), Pieces(tokenized)
+    source, target = in_pieces(bitext.source, pieces), in_pieces(bitext.target, pieces)
+    return (source[0], target[0]), (source[1], target[1])
+
+
+def learned(sides: Sides, threads: int = 1, iterations: int = MODEL_1 + HMM) -> Agreement:
+    learning = Agreement(*sides, threads, iterations)
+    while learning.done < iterations:
+        learning.iterate()
+    return learning
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample(folder, 600, 3, force=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(sample: Path) -> list[tuple[str, str]]:
+    return list(read_pairs(sample / "train.en", sample / "train.fr"))
+
+
+@pytest.fixture(scope="module")
+def aligner(pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> WordAligner:
+    folder = tmp_path_factory.mktemp("aligner")
+    save_aligner(folder, learned(sides_of(pairs)), ("en", "fr"), tokenized=False)
+    return load_aligner(folder)
+
+
+def test_links_of_other_pairs_agree_with_the_gold_links(sample: Path, aligner: WordAligner) -> None:
+    """The gold links count words between spaces in the tokenised text of the sample."""
+    texts = [sample / f"test.tok.{language}" for language in ("en", "fr")]
+    gold = GoldFile(sample / "test.align")
+    for record in align(aligner, read_pairs(texts[0], texts[1])):
+        gold.compare(record.hard_links, len(record.source), len(record.target))
+    assert gold.finish().aer < 0.1
+
+
+def test_the_weights_of_each_direction_are_probabilities(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+    window = aligner.read(list(enumerate(pairs[:50])))
+    for forward, backward in aligner.records(window, AlignConfig()):
+        for record, other in ((forward, backward), (backward, forward)):
+            assert record.weights.shape == (len(record.target) + 1, len(record.source) + 1)
+            np.testing.assert_allclose(record.weights.sum(1), 1, atol=1e-4)
+            assert record.source == other.target
+            assert record.log_prob == pytest.approx(float(record.token_log_probs.sum()), rel=1e-5)
+            assert record.log_prob < 0
+
+
+def test_a_pair_has_the_same_links_alone_and_among_others(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+    several = [*pairs[:40], ("", "rien"), ("zyx Unheard words, 3.14!", "zyx mots inconnus, 3.14 !")]
+    together = list(align(aligner, several))
+    for number, (pair, record) in enumerate(zip(several, together, strict=True)):
+        (alone,) = align(aligner, [pair])
+        assert alone.hard_links == record.hard_links, number
+        np.testing.assert_allclose(alone.weights, record.weights, atol=2e-5)
+    assert (0, 0) in together[-1].hard_links, "an unknown word that is equal on both sides"
+    assert together[-2].hard_links == ()
+
+
+def test_threads_and_a_resumed_run_change_nothing(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+    sides = sides_of(pairs[:200])
+    whole = learned(sides)
+    for stop in (2, MODEL_1, MODEL_1 + 2):
+        first = learned(sides, threads=2, iterations=stop)
+        save_tensors(tmp_path / "state", first.state(), {})
+        rest = Agreement(*sides, 3)
+        rest.restore(load_tensors(tmp_path / "state")[0])
+        assert rest.done == stop
+        while rest.done < rest.iterations:
+            rest.iterate()
+        assert all(torch.equal(own, other) for own, other in zip(rest.jumps, whole.jumps, strict=True))
+        for name in ("counts", "null_counts"):
+            for own, other in zip(getattr(rest.model, name), getattr(whole.model, name), strict=True):
+                np.testing.assert_array_equal(own, other)
+
+
+def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
+    """The probabilities of a pair are those of a model without its own counts."""
+    pairs = [("red car", "rouge voiture"), ("old car", "vieille voiture"), ("red sky", "ciel rouge")]
+    learning = learned(sides_of(pairs), iterations=MODEL_1 + 2)
+    (batch,), tables = learning._batches, learning.model.tables(learning.model.cells)
+    own = learning._own.view(batch.places.shape).float()
+    forward, _ = translation_probabilities(batch, tables, own)
+    for row, (place, word) in itertools.product(range(3), itertools.product(range(2), repeat=2)):
+        cell = batch.places[row, place, word]
+        count = float(tables[0].counts[cell]) - float(own[row, place, word])
+        total = float(tables[0].totals[batch.source[row, word]]) - float(own[row, :, word].sum())
+        assert float(forward[row, place, word]) == pytest.approx(count / total, rel=1e-4)
+    once = {name: side.index(name) for side, name in zip(learning.model.names, ("sky", "ciel"), strict=True)}
+    key = once["sky"] * len(learning.model.names[1]) + once["ciel"]
+    assert learning.model.counts[0][int(np.searchsorted(learning.model.keys, key))] > 0.5, "the count itself is kept"
+
+
+def test_batches_have_every_cell_once_at_the_place_of_its_key() -> None:
+    random = np.random.default_rng(2)
+    lengths = random.integers(0, 9, (2, 300))
+    sizes = 40, 50
+    sides = [
+        Sentences(random.integers(0, size, own.sum()).astype(np.int32), np.concatenate(([0], np.cumsum(own))))
+        for own, size in zip(lengths, sizes, strict=True)
+    ]
+    rows = np.flatnonzero(lengths.min(0) > 0)
+    batches, keys = make_batches((sides[0], sides[1]), sizes, rows)
+    assert sorted(np.concatenate([batch.rows for batch in batches]).tolist()) == rows.tolist()
+    assert (np.diff(keys) > 0).all()
+    for batch in batches:
+        for place, row in enumerate(batch.rows):
+            source, target = (side.ids[side.offsets[row] : side.offsets[row + 1]] for side in sides)
+            cells = batch.places[place]
+            np.testing.assert_array_equal(
+                keys[cells[: len(target), : len(source)]], source[None, :] * sizes[1] + target[:, None]
+            )
+            assert (cells[len(target) :] == len(keys)).all()
+            assert (cells[:, len(source) :] == len(keys)).all()
+
+
+def test_translation_probabilities_are_the_documented_mixture() -> None:
+    """t(f | e) for words whose counts, stems and spellings are chosen by hand."""
+    names = ["nation", "nations", "cat"], ["nation", "nations", "chat"]
+    keys = np.array([0, 1, 2, 3, 4, 8])
+    model = LexicalModel(names, [np.array([4.0, 1.0, 2.0]), np.array([3.0, 2.0, 2.0])], keys)
+    counts = np.array([3.0, 0.5, 0.5, 0.0, 1.0, 2.0])
+    model.count([counts, counts], [np.zeros(3), np.zeros(3)])
+    table = model.tables(model.cells)[0]
+    # nation -> nations: stem "natio" -> "natio" 4.5 of 5 counts, 2 of the stem's 5 occurrences; 2 cognates of nation.
+    spelled = 0.6 * (4.5 / 5) * (2 / 5) + 0.3 / 2 + 0.1 / 3
+    assert table.counts[1] / table.totals[0] == pytest.approx((0.5 + 10 * spelled) / (4 + 10), rel=1e-5)
+    # nation -> chat: no cognates.
+    spelled = 0.6 * (0.5 / 5) * (2 / 2) + 0.1 / 3
+    assert table.counts[2] / table.totals[0] == pytest.approx((0.5 + 10 * spelled) / (4 + 10), rel=1e-5)
+    np.testing.assert_allclose(table.null, [1 / 3, 1 / 3, 1 / 3, 1], rtol=1e-6)
+    assert isinstance(table, Table)
+
+
+def test_long_and_empty_pairs_are_not_learned_from() -> None:
+    pairs = [("a", "b"), ("", "b"), ("a", ""), ("a " * (LONGEST + 1), "b"), ("a " * LONGEST, "b")]
+    assert usable(sides_of(pairs)[1]).tolist() == [0, 2]  # an empty side was left out when the texts were read
+    nothing = learned(sides_of([("", ""), ("", "x")]))
+    assert nothing.cells == 0
+
+
+PIECES = {
+    "L'été.": ["l'", "été", "."],
+    "speaker's": ["speaker", "'s"],
+    "'s": ["'s"],
+    "(Hello)": ["(", "hello", ")"],
+    "1,000.5": ["1,000.5"],
+    "vice-président": ["vice-président"],
+    "qu’il": ["qu’", "il"],
+    "b2b": ["b2b"],
+    "\x01": ["\x01"],
+    "«Non»,": ["«", "non", "»", ","],
+    "हिन्दी": ["हिन्दी"],
+}
+
+
+@pytest.mark.parametrize(("word", "pieces"), PIECES.items())
+def test_words_are_split_into_pieces_that_contain_all_of_them(word: str, pieces: list[str]) -> None:
+    assert pieces_of(word) == pieces
+    assert "".join(pieces) == word.casefold()
+    assert Pieces(tokenized=True).of(word) == (word.casefold(),)
+
+
+def test_a_strangers_file_is_refused(aligner: WordAligner, tmp_path: Path) -> None:
+    tensors, facts = load_tensors(aligner.folder / ALIGNER)
+    facts = {name: value for name, value in facts.items() if name not in ("sha256", "format", "format_version")}
+    changes = [
+        {"keys": tensors["keys"].flip(0)},
+        {"keys": tensors["keys"] + 10**15},
+        {"keys": tensors["keys"].to(torch.int32)},
+        {"counts": tensors["counts"][1:]},
+        {"counts": tensors["counts"] * -1},
+        {"counts": tensors["counts"] * float("nan")},
+        {"jumps": tensors["jumps"][:, 1:]},
+        {"jumps": tensors["jumps"] * 0},
+        {"source.words": torch.zeros_like(tensors["source.words"]) + 0xFF},
+        {"target.words": tensors["target.words"][5:]},
+        {"source.null": tensors["target.null"]},
+        {"source.occurrences": tensors["target.occurrences"]},
+    ]
+    for change in changes:
+        save_tensors(tmp_path / ALIGNER, {**tensors, **change}, facts)
+        with pytest.raises(FormatError, match="damaged"):
+            load_aligner(tmp_path)
+    for missing in tensors:
+        save_tensors(tmp_path / ALIGNER, {name: own for name, own in tensors.items() if name != missing}, facts)
+        with pytest.raises(FormatError, match="not a word aligner"):
+            load_aligner(tmp_path)
+    save_tensors(tmp_path / ALIGNER, tensors, {**facts, "kind": "model"})
+    with pytest.raises(FormatError, match="not a word aligner"):
+        load_aligner(tmp_path)
