@@ -30,7 +30,7 @@ SMALLER = [
     (r"--words \S+", "--updates 4"),
     (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
     (r"--sentence \d+", "--sentence 0"),
-    (r"nmtalign link\b", "nmtalign link --threads 1 --max-time 4s"),
+    (r"nmtalign link\b", "nmtalign link --threads 1"),
 ]
 ERRORS = {  # messages that the tutorial explains, and a command that ends with each
     "a.fr: has no line 100, but a.en has 100 lines": "head -n 100 train.en > a.en; head -n 99 train.fr > a.fr; "

@@ -21,7 +21,7 @@ from torch import Tensor
 from nmtalign.alignment.hmm import equal_choices, even_jumps
 from nmtalign.alignment.lexical import LexicalModel, Numbers, Table
 from nmtalign.alignment.pair_batches import (
-    Batch,
+    CellBatch,
     Sentences,
     in_order,
     make_batches,
@@ -43,7 +43,7 @@ class _Expected(NamedTuple):
     jumps: Sequence[Tensor]
 
 
-class Agreement:
+class AgreeingModels:
     """Learns from pairs of sentences: call `iterate` until `done` is `iterations`.
 
     `names` are the words of both sides, which the ids of the sentences number. Only every n-th pair without an empty
@@ -99,7 +99,7 @@ class Agreement:
             self.jumps = [torch.from_numpy(own / own.sum()) for own in jumps]
         self.done += 1
 
-    def _expect(self, item: tuple[Batch, Tensor], tables: tuple[Table, Table], agree: bool) -> _Expected:
+    def _expect(self, item: tuple[CellBatch, Tensor], tables: tuple[Table, Table], agree: bool) -> _Expected:
         """Returns the expected counts of a batch, given what its cells have contributed to the counts in `tables`."""
         batch, own = item
         if agree:

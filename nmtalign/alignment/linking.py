@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, Agreement, usable
+from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
 from nmtalign.alignment.aligning import AlignmentRun, load_models
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.model1 import read_bitext
@@ -180,7 +180,7 @@ class LinkRun:
             if "every" not in self._record:
                 self._record["every"] = self._thinned(names, sides, iterations)
                 self._save()
-            learning = Agreement(names, sides, torch.get_num_threads(), iterations, self._record["every"])
+            learning = AgreeingModels(names, sides, torch.get_num_threads(), iterations, self._record["every"])
             state = self._work / _STATE
             if state.exists():
                 learning.restore(load_tensors(state)[0])
@@ -209,7 +209,9 @@ class LinkRun:
         if self.config.quick:
             every = max(every, math.ceil(len(rows) / _QUICK_PAIRS))
         if self._budget is not None and len(rows):
-            trial = Agreement(names, sides, torch.get_num_threads(), iterations, max(every, len(rows) // _TRIAL_PAIRS))
+            trial = AgreeingModels(
+                names, sides, torch.get_num_threads(), iterations, max(every, len(rows) // _TRIAL_PAIRS)
+            )
             began = time.monotonic()
             trial.iterate()
             pace = (time.monotonic() - began) / MODEL_1_TIME / max(trial.cells, 1)

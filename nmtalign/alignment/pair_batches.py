@@ -46,7 +46,7 @@ class Sentences(NamedTuple):
         return np.where(inside, ids, padding)
 
 
-class Batch(NamedTuple):
+class CellBatch(NamedTuple):
     """Pairs of similar length: ids (B, S) and (B, T), lengths (B,), and the places of the cells (B, T, S).
 
     `rows` are the numbers of the pairs. Padding has the id, and the place, after the last one.
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 def make_batches(
     sides: tuple[Sentences, Sentences], sizes: tuple[int, int], rows: Numbers
-) -> tuple[list[Batch], Numbers]:
+) -> tuple[list[CellBatch], Numbers]:
     """Returns batches of the pairs `rows`, which have no empty side, and the keys of their different cells, rising.
 
     `sizes` are the numbers of different ids; the key of a cell is source id * target size + target id. The place of a
@@ -80,7 +80,7 @@ def make_batches(
     for block in blocks:
         keys = different(np.concatenate([keys, *(different(_keys(*ids_of(part), sizes).ravel()) for part in block)]))
     keys = keys[: np.searchsorted(keys, sizes[0] * sizes[1])]
-    batches: list[Batch] = []
+    batches: list[CellBatch] = []
     for block in blocks:
         ids = list(map(ids_of, block))
         cells = [_keys(*both, sizes) for both in ids]
@@ -88,7 +88,7 @@ def make_batches(
         own_places = np.split(places, np.cumsum([own.size for own in cells])[:-1])
         for part, both, own, found in zip(block, ids, cells, own_places, strict=True):
             counts = [torch.from_numpy(side[part]) for side in lengths]
-            batches.append(Batch(part, *both, counts[0], counts[1], found.reshape(own.shape)))
+            batches.append(CellBatch(part, *both, counts[0], counts[1], found.reshape(own.shape)))
     return batches, keys
 
 
@@ -143,7 +143,7 @@ def _places(cells: Numbers, keys: Numbers, most: int) -> Ids:
 
 
 def posteriors(
-    batch: Batch, tables: tuple[Table, Table], jumps: Sequence[Tensor], own: Tensor | None = None
+    batch: CellBatch, tables: tuple[Table, Table], jumps: Sequence[Tensor], own: Tensor | None = None
 ) -> tuple[Posteriors, Posteriors]:
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
@@ -159,7 +159,7 @@ def posteriors(
 
 
 def translation_probabilities(
-    batch: Batch, tables: tuple[Table, Table], own: Tensor | None = None
+    batch: CellBatch, tables: tuple[Table, Table], own: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Returns t(target word | source word) (B, T, S), and t(source word | target word) (B, S, T); see `posteriors`."""
     found = []

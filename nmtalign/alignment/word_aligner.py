@@ -1,7 +1,7 @@
 """The word aligner of `nmtalign link`: its file, and the alignments that it gives for pairs.
 
-The file `aligner.safetensors` contains what `Agreement` has learned: the words of both sides and how often they occur,
-the expected counts of pairs of words and of NULL, and the weights of the distances.
+The file `aligner.safetensors` contains what `AgreeingModels` has learned: the words of both sides and how often they
+occur, the expected counts of pairs of words and of NULL, and the weights of the distances.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmtalign.alignment.agreement import Agreement
+from nmtalign.alignment.agreement import AgreeingModels
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST
 from nmtalign.alignment.lexical import Counts, LexicalModel, Table, pieces_of
 from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.alignment.model1 import WordNumbers
-from nmtalign.alignment.pair_batches import Batch, Sentences, in_order, make_batches, posteriors
+from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.model_files import ALIGNER
@@ -80,7 +80,7 @@ def in_pieces(side: WordNumbers, pieces: Pieces) -> tuple[list[str], Sentences]:
     return list(numbers), Sentences(flat[places], ends[side.offsets])
 
 
-def save_aligner(folder: Path, learned: Agreement, languages: tuple[str, str], tokenized: bool) -> None:
+def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
     """Writes what was learned into a folder; raises ResourceError if the disk refuses."""
     model, kept = learned.model, learned.useful()
     tensors = {
@@ -146,7 +146,7 @@ class _Window(NamedTuple):
     """Pairs that are aligned together: those without an empty side, numbered, and what the models need of them."""
 
     pairs: Sequence[ModelPair]
-    batches: Sequence[Batch]
+    batches: Sequence[CellBatch]
     tables: tuple[Table, Table]
 
 

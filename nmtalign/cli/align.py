@@ -83,9 +83,8 @@ def align(
 
     The model reads each target word in turn (forced decoding). Its attention weights show where it read, not why. Each
     target word gets one link, to the source word with the largest weight, or none (NULL) if that is </s>. Positions
-    count from 0. Two models, one per direction, align better than one (a folder of `nmtalign link` has both):
-    --symmetrize chooses how they are joined, and their weights are read given the word (--reading posterior). Without
-    SRC and TGT the test set of the workspace is aligned and compared with its gold links.
+    count from 0. Two models, one per direction, align better (--symmetrize joins them), and the aligner of `nmtalign
+    link` aligns best. Without SRC and TGT the workspace's test set is aligned and compared with its gold links.
 
     Examples:
 
@@ -110,11 +109,8 @@ def align(
             from nmtalign.alignment.aligning import AlignmentRun, forward_of, load_models
 
             models = load_models(folders, chosen.settings, which)
-        if (
-            links != gold
-            and not chosen.settings.tokenized
-            and forward_of(models).tokenizers.kind in ("sentencepiece", "bytes")
-        ):
+            kind = forward_of(models).tokenizers.kind
+        if links != gold and not chosen.settings.tokenized and kind not in ("moses", "spaced"):
             notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subwords")
             links = None
         run = AlignmentRun(

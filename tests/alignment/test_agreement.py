@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment.agreement import HMM, LONGEST, MODEL_1, Agreement, usable
+from nmtalign.alignment.agreement import HMM, LONGEST, MODEL_1, AgreeingModels, usable
 from nmtalign.alignment.aligning import align
 from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
 from nmtalign.alignment.link_files import GoldFile
@@ -31,8 +31,8 @@ def sides_of(pairs: list[tuple[str, str]], tokenized: bool = False) -> Sides:
     return (source[0], target[0]), (source[1], target[1])
 
 
-def learned(sides: Sides, threads: int = 1, iterations: int = MODEL_1 + HMM) -> Agreement:
-    learning = Agreement(*sides, threads, iterations)
+def learned(sides: Sides, threads: int = 1, iterations: int = MODEL_1 + HMM) -> AgreeingModels:
+    learning = AgreeingModels(*sides, threads, iterations)
     while learning.done < iterations:
         learning.iterate()
     return learning
@@ -94,7 +94,7 @@ def test_threads_and_a_resumed_run_change_nothing(pairs: list[tuple[str, str]], 
     for stop in (2, MODEL_1, MODEL_1 + 2):
         first = learned(sides, threads=2, iterations=stop)
         save_tensors(tmp_path / "state", first.state(), {})
-        rest = Agreement(*sides, 3)
+        rest = AgreeingModels(*sides, 3)
         rest.restore(load_tensors(tmp_path / "state")[0])
         assert rest.done == stop
         while rest.done < rest.iterations:
