@@ -13,7 +13,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.grammar import generate
-from nmtalign.settings.presets import small_corpus
+from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.reproduce_settings import SampleConfig
 
 _CONFIGURATION = """\
@@ -92,7 +92,7 @@ def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
 
 def configuration(pairs: int) -> str:
     """`nmtalign.toml` for this number of training pairs: about two minutes of training, and at least 2 epochs."""
-    small = small_corpus("tiny", round(_WORDS * pairs))
+    small = fitted_to_corpus("tiny", round(_WORDS * pairs))
     if not small:
         return f"{_CONFIGURATION}epochs = {max(2, round(_PAIRS / pairs))}\n"
     return f'{_CONFIGURATION}epochs = {small["epochs"]:g}\nmax_time = "150s"  # on a slow machine\n'

@@ -115,6 +115,12 @@ _SMALL_CORPUS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "small": (5000, {"dropout": 0.3, "validate_every": "250"}),
     "tiny": (2000, {"dropout": 0.3, "label_smoothing": 0.1, "learning_rate": 0.01, "validate_every": "200"}),
 }
+_MEDIUM, _MEDIUM_DROPOUT = 1_000_000, 0.3  # fewer target words than this still need more dropout than the presets have
+_LARGE, _LARGE_DROPOUT = (
+    100_000_000,
+    0.1,
+)  # a preset reads no more words, as long as it reads each `_FEWEST_EPOCHS` times
+_FEWEST_EPOCHS = 3.0
 _SMALLEST_BATCH = 500  # tokens; a smaller batch takes a core nearly as long
 _MOST_EPOCHS = 200.0
 
@@ -127,17 +133,22 @@ def preset(name: str) -> Mapping[str, Any]:
         raise UsageError(f"unknown preset '{name}': choose one of {', '.join(PRESETS)}") from None
 
 
-def small_corpus(name: str, words: int) -> Mapping[str, Any]:
-    """The settings that a preset has for a corpus of few target words; {} if its epochs give enough updates.
+def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
+    """The settings that a preset has for a corpus with this number of target words; {} if they are its own.
 
-    Batches become smaller and epochs more. The presets of the article never change.
+    If the epochs of the preset give too few updates, batches become smaller and epochs more. A corpus of medium size
+    needs more dropout, and a large one less dropout and fewer epochs. The presets of the article never change.
     """
     if "epochs" not in preset(name):
         return {}
     updates, settings = _small_corpus(name)
     batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
+    if words * epochs > _LARGE:
+        dropout = min(preset(name)["dropout"], _LARGE_DROPOUT)
+        return {"dropout": dropout, "epochs": max(_FEWEST_EPOCHS, round(_LARGE / words, 1))}
     if words * epochs >= updates * batch_size:
-        return {}
+        more = words < _MEDIUM and name != "tiny" and preset(name)["dropout"] < _MEDIUM_DROPOUT
+        return {"dropout": _MEDIUM_DROPOUT} if more else {}
     batch_size = max(_SMALLEST_BATCH, round(words * epochs / updates))
     epochs = min(_MOST_EPOCHS, max(epochs, math.ceil(updates * batch_size / max(1, words))))
     return {**settings, "batch_size": batch_size, "epochs": epochs}

@@ -1,5 +1,6 @@
 """The settings of a preset for the size of a corpus. This module needs no PyTorch."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError
 from nmtalign.model_files import read_settings
 from nmtalign.settings.definition import Layer
+from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.presets import preset as settings_of_preset
-from nmtalign.settings.presets import small_corpus
 
 _BUDGET = {"epochs", "validate_every"}  # a run may change them at any time
 
@@ -28,10 +29,12 @@ def fit_preset(
     A training that starts from another model gets none: this model has learned from another corpus before.
     """
     words = count_words(corpus)
-    values = dict(small_corpus(preset, words))
+    values = dict(fitted_to_corpus(preset, words))
     if not values or any(given.get("init_from") for _, given in layers):
         return layers
     if not restart and _began_with_preset(folder, preset, corpus, values):
+        if values.get("epochs", math.inf) < settings_of_preset(preset)["epochs"]:
+            return layers
         values = {name: value for name, value in values.items() if name in _BUDGET}
     return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
 

@@ -6,24 +6,33 @@ from types import SimpleNamespace
 import pytest
 from helpers.trainings import CONFIG, sizes, train
 
-from nmtalign.settings.presets import PRESETS, budget_of, preset, small_corpus
+from nmtalign.settings.presets import PRESETS, budget_of, fitted_to_corpus, preset
 from nmtalign.training.fit import count_words, fit_preset
 
 
 @pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
 def test_the_paper_presets_never_change(words):
-    assert not any(small_corpus(name, words) for name in PRESETS if name.startswith("rnn"))
+    assert not any(fitted_to_corpus(name, words) for name in PRESETS if name.startswith("rnn"))
 
 
 @pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
-def test_a_small_corpus_gets_more_updates(name, updates, enough):
-    assert small_corpus(name, enough) == {}
+def test_a_fitted_to_corpus_gets_more_updates(name, updates, enough):
+    assert "batch_size" not in fitted_to_corpus(name, enough)
     for words in (enough - 1, enough // 2, enough // 5, enough // 10):
-        found = small_corpus(name, words)
+        found = fitted_to_corpus(name, words)
         assert found["batch_size"] <= preset(name)["batch_size"]
         assert found["epochs"] >= preset(name)["epochs"]
         assert found["epochs"] * words / found["batch_size"] >= updates * 0.99
-    assert small_corpus(name, 1)["epochs"] == 200
+    assert fitted_to_corpus(name, 1)["epochs"] == 200
+
+
+def test_larger_corpora_need_less_dropout_and_fewer_epochs():
+    dropouts = [fitted_to_corpus("small", words).get("dropout", 0.2) for words in (10**4, 4 * 10**5, 4 * 10**6, 10**8)]
+    assert dropouts == sorted(dropouts, reverse=True)
+    assert [fitted_to_corpus("small", words).get("epochs", 20) for words in (10**6, 5 * 10**6)] == [20, 20]
+    read = [words * fitted_to_corpus("small", words)["epochs"] for words in (6 * 10**6, 10**7, 2 * 10**7)]
+    assert read == pytest.approx([1e8] * 3, rel=0.01)
+    assert fitted_to_corpus("small", 10**10)["epochs"] == 3
 
 
 def test_the_budget_of_a_preset_in_words():
@@ -36,7 +45,7 @@ def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal, tmp_p
     found = fit_preset(layers, "tiny", reversal, tmp_path / "model")
     assert [found[0], found[2]] == [*layers]
     assert found[1][0] == f"preset tiny for a corpus of {count_words(reversal):,} words"
-    assert found[1][1] == small_corpus("tiny", count_words(reversal))
+    assert found[1][1] == fitted_to_corpus("tiny", count_words(reversal))
 
 
 def test_a_training_from_another_model_keeps_the_preset(reversal, tmp_path):
