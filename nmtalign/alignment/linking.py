@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
 from nmtalign.alignment.aligning import AlignmentRun, load_models
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.alignment.model1 import read_bitext
+from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, save_aligner
 from nmtalign.core.devices import use_threads
@@ -45,6 +46,8 @@ MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, wh
 _QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of --quick
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
+_COMMAS = frozenset(",،、，")
+_MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _SIDES = "source", "target"
 _ALIGNING = 3.0  # the time of aligning all pairs, in iterations over them
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
@@ -169,7 +172,8 @@ class LinkRun:
             if not self._record["pairs"]:
                 names = " and ".join(map(str, self._texts))
                 raise InputError(f"{names}: no lines; give files with text")
-            pieces = Pieces(self.config.tokenized)
+            self._tokenized = self.config.tokenized or all(map(_has_free_commas, (bitext.source, bitext.target)))
+            pieces = Pieces(self._tokenized)
             source, target = in_pieces(bitext.source, pieces), in_pieces(bitext.target, pieces)
             return (source[0], target[0]), (source[1], target[1])
 
@@ -198,7 +202,7 @@ class LinkRun:
                 learning.iterate(tell)
                 save_tensors(state, learning.state(), {})
             languages = [suffix_language(path) or side for path, side in zip(self._texts, _SIDES, strict=True)]
-            save_aligner(self.folder, learning, (languages[0], languages[1]), self.config.tokenized)
+            save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
 
     def _thinned(self, names: tuple[list[str], list[str]], sides: tuple[Sentences, Sentences], iterations: int) -> int:
         """Returns n if only every n-th pair is to be used for learning."""
@@ -224,7 +228,7 @@ class LinkRun:
 
     def _align(self) -> None:
         with self._part(3, "aligning all pairs"):
-            config = AlignConfig(threads=self.config.threads, tokenized=self.config.tokenized)
+            config = AlignConfig(threads=self.config.threads)
             models, partial = load_models([self.folder], config), PartialFile(self.links)
             partial.open()
             try:
@@ -243,6 +247,14 @@ class LinkRun:
             done = run.summary.done_before + run.summary.pairs
             pace = (time.monotonic() - began) / run.summary.pairs
             self._tell(done / pairs, pace * (pairs - done))
+
+
+def _has_free_commas(side: WordNumbers) -> bool:
+    """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
+    counts = np.bincount(side.ids, minlength=len(side.words))
+    free = sum(int(counts[place]) for place, word in enumerate(side.words) if word in _COMMAS)
+    attached = sum(int(counts[place]) for place, word in enumerate(side.words) if len(word) > 1 and word[-1] in _COMMAS)
+    return attached < _MOST_ATTACHED * free
 
 
 def _work_of(iterations: int) -> float:

@@ -97,7 +97,11 @@ class LinkConfig:
         False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, common=True, flags="--quick/--thorough"
     )
     tokenized: bool = setting(
-        False, "The texts are tokenised: split them only at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+        False,
+        "The texts are tokenised: split them only at spaces. This is noticed by free commas, too.",
+        TEXT,
+        common=True,
+        flags="--tokenized/--raw",
     )
     threads: int = threads_setting()
 

@@ -239,6 +239,22 @@ def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> 
     assert result(made) == result(tmp_path / "whole")
 
 
+def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
+    made = []
+    for name, options in (("told", ("--tokenized",)), ("noticed", ())):
+        tokenised = [(f"{line} mr. x , {number}", f"{line} m. x , {number}") for number, line in enumerate("abcabc")]
+        for side, language in enumerate(("en", "fr")):
+            (tmp_path / f"a.{language}").write_text("".join(f"{pair[side]}\n" for pair in tokenised))
+        done = link(tmp_path, "a.en", "a.fr", "-o", name, "-q", *options)
+        assert (done.returncode, done.stderr) == (0, b"")
+        made.append((tmp_path / name / "aligner.safetensors").read_bytes())
+    assert made[0] == made[1]
+    assert b"mr." in made[0]
+    free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
+    assert (free.returncode, free.stderr) == (0, b"")
+    assert b'"tokenized":"False"' in (tmp_path / "raw" / "aligner.safetensors").read_bytes()
+
+
 def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
     for name in ("en", "fr"):
         (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
