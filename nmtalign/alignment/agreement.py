@@ -134,8 +134,15 @@ class AgreeingModels:
         return {**named, "own": self._own, "done": torch.tensor(self.done)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continues where the object whose `state` this is had stopped; the sentences must be the same."""
+        """Continues where the object whose `state` this is had stopped.
+
+        Raises KeyError, ValueError or RuntimeError for the state of other sentences.
+        """
         arrays = [state[f"counts.{number}"].numpy() for number in range(6)]
+        cells, words = len(self.model.keys) + 1, [len(side) for side in self.model.names]
+        sizes = [cells, cells, words[1], words[0], len(self.jumps[0]), len(self.jumps[1])]
+        if [own.shape for own in arrays] != [(size,) for size in sizes]:
+            raise ValueError("this is the state of other sentences")
         self.model.count([own[:-1] for own in arrays[:2]], arrays[2:4])
         self._own.copy_(state["own"])
         self.jumps, self.done = [torch.from_numpy(own.copy()) for own in arrays[4:]], int(state["done"])

@@ -30,7 +30,7 @@ from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, save_aligner
 from nmtalign.core.devices import use_threads
-from nmtalign.errors import InputError, UsageError
+from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import PartialFile, alone_in, atomic_text, sha256_of
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
@@ -49,7 +49,7 @@ _STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _SIDES = "source", "target"
-_ALIGNING = 3.0  # the time of aligning all pairs, in iterations over them
+_ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
 
 
@@ -132,7 +132,7 @@ class LinkRun:
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
             own = {"texts": hashes, "names": [str(path) for path in self._texts], "settings": settings}
             return {**own, "seconds": {}}
-        found: dict[str, Any] = read_json(self.folder / _RECORD)
+        found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
             names = " and ".join(found["names"])
             raise UsageError(f"{self.folder}: has the links of other texts ({names}); give another folder with -o")
@@ -187,7 +187,7 @@ class LinkRun:
             learning = AgreeingModels(names, sides, torch.get_num_threads(), iterations, self._record["every"])
             state = self._work / _STATE
             if state.exists():
-                learning.restore(load_tensors(state)[0])
+                _restore(learning, state)
             began, first = time.monotonic(), _work_of(learning.done)
 
             while learning.done < iterations:
@@ -247,6 +247,28 @@ class LinkRun:
             done = run.summary.done_before + run.summary.pairs
             pace = (time.monotonic() - began) / run.summary.pairs
             self._tell(done / pairs, pace * (pairs - done))
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """Reads the record of a run; raises FormatError if it is damaged."""
+    kinds = {"texts": list, "names": list, "settings": dict, "seconds": dict, "pairs": int, "every": int}
+    try:
+        found: dict[str, Any] = read_json(path)
+        whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
+        numbers = [found["pairs"], found["every"] - 1, *found["seconds"].values()]
+        if whole and all(isinstance(name, str) for name in found["names"]) and min(numbers) >= 0:
+            return found
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
+
+
+def _restore(learning: AgreeingModels, state: Path) -> None:
+    """Continues from a file of `AgreeingModels.state`; raises FormatError if it fits other texts or is damaged."""
+    try:
+        learning.restore(load_tensors(state)[0])
+    except (KeyError, RuntimeError, ValueError, TypeError):
+        raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
 
 
 def _has_free_commas(side: WordNumbers) -> bool:

@@ -264,6 +264,41 @@ def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) 
     assert done.stdout.count(b"\n") == 40 + len(ODD)
 
 
+def test_damaged_files_of_an_interrupted_run_are_one_line(texts: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    run_link(texts, made, lambda run, progress: run.stop("") if (progress.done or 0) > 0.6 else None)
+    state, record = made / "work" / "learned.safetensors", made / "link.json"
+    kept = {path: path.read_bytes() for path in (state, record)}
+    changes = {
+        state: [kept[state][:-7], b"", kept[state].replace(b"counts.0", b"counts.9")],
+        record: [
+            b"",
+            b"{}",
+            b"[]",
+            kept[record].replace(b'"every": 1', b'"every": 0'),
+            kept[record].replace(b'"1"', b"{"),
+        ],
+    }
+    for path, damaged in ((path, damaged) for path, all_damaged in changes.items() for damaged in all_damaged):
+        path.write_bytes(damaged)
+        done = link(tmp_path, texts / "train.en", texts / "train.fr", "-o", "made", "--scores")
+        assert (done.returncode, done.stdout) == (4, b""), done.stderr
+        assert str(path.name).encode() in done.stderr
+        assert done.stderr.count(b"\n") == 1
+        path.write_bytes(kept[path])
+    small = tmp_path / "small"
+    (small).mkdir()
+    for language in ("en", "fr"):
+        (small / f"a.{language}").write_text("one\ntwo three\n")
+    run = LinkRun(small / "a.en", small / "a.fr", small / "made")
+    run._show = lambda progress: run.stop("") if (progress.done or 0) > 0.6 else None
+    assert not run.run()
+    (small / "made" / "work" / state.name).write_bytes(kept[state])
+    other = link(small, "a.en", "a.fr", "-o", "made")
+    assert (other.returncode, other.stdout) == (4, b"")
+    assert b"does not fit the texts" in other.stderr
+
+
 MISTAKES = [
     (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
     (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),
