@@ -260,8 +260,12 @@ class CudnnCellPass(GruPass):
         d_hidden.copy_(d_new)
         torch.addcmul(through, through, reset, value=-1, out=d_reset)
         d_state.copy_(kept)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
-        add_product(d_state, d_hidden, self.candidate_weight)
+        self._through_products(step, d_state)
+
+    def _through_products(self, step: int, d_state: Tensor) -> None:
+        """Adds what comes through the recurrent products to the gradient of state `step`."""
+        add_product(d_state, self.d_inputs[step][..., : 2 * self.size], self.gates_weight)
+        add_product(d_state, self.d_hidden[step], self.candidate_weight)
 
     def d_weight(self) -> Tensor:
         """Gates and candidate both multiply the state."""

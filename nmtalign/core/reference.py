@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
-from nmtalign.core.cell_variants import LightCell, LstmCell
+from nmtalign.core.cell_variants import LightCell, LstmCell, NormalisedCell
 from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.model import RecurrentEncoder, TranslationModel
@@ -159,7 +159,12 @@ def cell_step(
     if not isinstance(cell, CudnnCell):
         raise TypeError(f"no equations for {type(cell).__name__}")
     sums = sums + of(cell.bias)
-    products = recurrent @ state + of(cell.recurrent_bias)
+    products = recurrent @ state
+    if isinstance(cell, NormalisedCell):  # Ba et al. (2016), of each block
+        centred = [block - block.mean() for block in products.split(n)]
+        products = torch.cat([block / torch.sqrt((block * block).mean() + 1e-5) for block in centred])
+        products = of(cell.recurrent_gain) * products
+    products = products + of(cell.recurrent_bias)
     r = sigmoid(sums[:n] + products[:n])
     z = sigmoid(sums[n : 2 * n] + products[n : 2 * n])
     candidate = torch.tanh(sums[2 * n :] + r * products[2 * n :])

@@ -162,6 +162,7 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
         variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
         variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
         variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
+        variant("cell", "cell-normalised", "cuDNN's gated unit with layer normalisation", cell="normalised"),
         variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),
         variant("reverse", "source-reversed", "source read from its end", BASELINE, reverse_source=True),
         variant("output-rank", "output-direct", "no factored output layer", output_rank=0),

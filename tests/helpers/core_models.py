@@ -69,6 +69,11 @@ VARIANTS += [
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
+VARIANTS += [
+    dataclasses.replace(TINY, cell="normalised"),
+    dataclasses.replace(TINY, cell="normalised", order="look-update-generate", output_rank=0),
+    dataclasses.replace(TINY, cell="normalised", layers=2, order="update-look-generate"),
+]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
 SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
 LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16

@@ -96,6 +96,7 @@ def test_the_base_of_an_ablation_is_trained_too(texts):
         "RNNencdec-50",
         "RNNsearch-50",
         "cell-cudnn",
+        "cell-normalised",
         "source-reversed",
     ]
 
