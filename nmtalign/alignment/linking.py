@@ -15,7 +15,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
 from nmtalign.alignment.aligning import AlignmentRun, load_models
+from nmtalign.alignment.lexical import pieces_of
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
-from nmtalign.alignment.word_aligner import Pieces, in_pieces, save_aligner
+from nmtalign.alignment.word_aligner import MOST_CELLS_OF_PAIR, Pieces, in_pieces, save_aligner, too_long
 from nmtalign.core.devices import use_threads
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import PartialFile, alone_in, atomic_text, sha256_of
@@ -167,7 +168,8 @@ class LinkRun:
     def _read(self) -> tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]:
         """Returns the words and the sentences of both sides."""
         with self._part(1, "reading the texts"):
-            bitext = read_bitext(read_pairs(*self._texts), Tokenizers.spaced(), progress=lambda pairs: self._tell())
+            pairs = _checked(read_pairs(*self._texts), self._texts[0])
+            bitext = read_bitext(pairs, Tokenizers.spaced(), progress=lambda pairs: self._tell())
             self._record["pairs"] = len(bitext) + bitext.left_out
             if not self._record["pairs"]:
                 names = " and ".join(map(str, self._texts))
@@ -247,6 +249,16 @@ class LinkRun:
             done = run.summary.done_before + run.summary.pairs
             pace = (time.monotonic() - began) / run.summary.pairs
             self._tell(done / pairs, pace * (pairs - done))
+
+
+def _checked(pairs: Iterable[tuple[str, str]], path: Path) -> Iterator[tuple[str, str]]:
+    """Yields pairs; raises InputError for one that is too long to be aligned, before time is spent on the others."""
+    for number, (source, target) in enumerate(pairs):
+        if len(source) * len(target) > MOST_CELLS_OF_PAIR:  # as many words have more characters
+            sizes = [sum(map(len, map(pieces_of, line.split()))) for line in (source, target)]
+            if sizes[0] * sizes[1] > MOST_CELLS_OF_PAIR:
+                raise InputError(f"{path}: {too_long(number, sizes[0], sizes[1])}")
+        yield source, target
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from nmtalign.alignment.agreement import AgreeingModels
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
-from nmtalign.alignment.hmm import FARTHEST
-from nmtalign.alignment.lexical import Counts, LexicalModel, Table, pieces_of
+from nmtalign.alignment.hmm import FARTHEST, Posteriors
+from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of
 from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.alignment.model1 import WordNumbers
 from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import sha256_of
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig
@@ -34,6 +34,8 @@ from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"
 _SIDES = ("source", "target")
+MOST_CELLS_OF_PAIR = 1 << 23  # source words * target words: 2,900 words on each side
+_CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
 
 
 class Pieces(WholeWords):
@@ -143,11 +145,18 @@ def _counts(tensor: Tensor, length: int) -> Counts:
 
 
 class _Window(NamedTuple):
-    """Pairs that are aligned together: those without an empty side, numbered, and what the models need of them."""
+    """Pairs whose words have numbers, and what the models need of these words, new ones included, on both sides."""
 
     pairs: Sequence[ModelPair]
-    batches: Sequence[CellBatch]
-    tables: tuple[Table, Table]
+    words: Sequence[Words]
+
+
+class _Aligned(NamedTuple):
+    """Some pairs of a window: a batch with the places of its pairs in the window, and their posteriors."""
+
+    batch: CellBatch
+    ahead: Posteriors
+    back: Posteriors
 
 
 class WordAligner:
@@ -174,11 +183,16 @@ class WordAligner:
 
     def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
         """Compares a text that should be in the source language (side 0) or the target language with both."""
-        words = []
+        return TextFit(self.tokenizers, self._vocabularies, side)
+
+    @cached_property
+    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        """The words of both sides by falling frequency."""
+        sides = []
         for own, names in zip(self._model.words, self._model.names, strict=True):
             order = np.argsort(-own.occurrences, kind="stable").tolist()
-            words.append(Vocabulary([EOS, UNK, *(names[place] for place in order if names[place] not in (EOS, UNK))]))
-        return TextFit(self.tokenizers, (words[0], words[1]), side)
+            sides.append(Vocabulary([EOS, UNK, *(names[place] for place in order if names[place] not in (EOS, UNK))]))
+        return sides[0], sides[1]
 
     def facts(self) -> dict[str, object]:
         """Returns what `nmtalign info` shows."""
@@ -203,14 +217,8 @@ class WordAligner:
             )
             for number, (source, target) in window
         ]
-        sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
-        sizes = len(self._numbers[0]) + len(new[0]), len(self._numbers[1]) + len(new[1])
-        rows = np.flatnonzero([not pair.empty() for pair in pairs])
-        batches, keys = make_batches(sides, sizes, rows)
         added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
-        words = [known.extended(more) for known, more in zip(model.words, added, strict=True)]
-        cells = model.find(words, *np.divmod(keys, max(sizes[1], 1)))
-        return _Window(pairs, batches, model.tables(cells, words))
+        return _Window(pairs, [known.extended(more) for known, more in zip(model.words, added, strict=True)])
 
     def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
         words, starts, pieces = self._pieces.read(line)
@@ -219,21 +227,55 @@ class WordAligner:
         return ModelSide(ids, tuple(words), starts, pieces)
 
     def records(self, window: _Window, config: AlignConfig) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
-        """Yields the records of both directions of each pair, in order."""
-        find = partial(posteriors, tables=window.tables, jumps=self._jumps)
-        found: dict[int, tuple[AlignmentRecord, AlignmentRecord]] = {}
-        for batch, both in zip(window.batches, in_order(find, window.batches, torch.get_num_threads()), strict=True):
-            ahead, back = ([part.numpy() for part in own[:3]] for own in both)
-            for row, place in enumerate(batch.rows.tolist()):
+        """Yields the records of both directions of each pair, in order; raises ResourceError for a pair too long."""
+        parts = list(_parts(window.pairs))
+        for part, aligned in zip(
+            parts, in_order(partial(self._align, window), parts, torch.get_num_threads()), strict=True
+        ):
+            found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
+            for batch, *both in aligned:
+                ahead, back = ([tensor.numpy() for tensor in own[:3]] for own in both)
+                for row, place in enumerate(batch.rows.tolist()):
+                    found[place] = [tensor[row] for tensor in ahead], [tensor[row] for tensor in back]
+            for place in part:
                 pair = window.pairs[place]
                 turned = ModelPair(pair.number, pair.target, pair.source)
-                found[place] = (
-                    _record(pair, [part[row] for part in ahead], config),
-                    _record(turned, [part[row] for part in back], config),
-                )
-        for place, pair in enumerate(window.pairs):
-            turned = ModelPair(pair.number, pair.target, pair.source)
-            yield found.get(place) or (empty_record(pair, config), empty_record(turned, config))
+                if place in found:
+                    yield _record(pair, found[place][0], config), _record(turned, found[place][1], config)
+                else:
+                    yield empty_record(pair, config), empty_record(turned, config)
+
+    def _align(self, window: _Window, part: range) -> list[_Aligned]:
+        """Returns the posteriors of the pairs of a part that have words on both sides."""
+        pairs = window.pairs[part.start : part.stop]
+        sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
+        sizes = len(window.words[0]), len(window.words[1])
+        batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
+        cells = self._model.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
+        tables = self._model.tables(cells, window.words)
+        return [
+            _Aligned(batch._replace(rows=batch.rows + part.start), *posteriors(batch, tables, self._jumps))
+            for batch in batches
+        ]
+
+
+def _parts(pairs: Sequence[ModelPair]) -> Iterator[range]:
+    """Cuts a window into ranges with a limited number of cells; raises ResourceError for a pair that has more."""
+    start = cells = 0
+    for place, pair in enumerate(pairs):
+        own = len(pair.source.ids) * len(pair.target.ids)
+        if own > MOST_CELLS_OF_PAIR:
+            raise ResourceError(too_long(pair.number, len(pair.source.ids), len(pair.target.ids)))
+        if cells + own > _CELLS_OF_PART and place > start:
+            yield range(start, place)
+            start, cells = place, 0
+        cells += own
+    yield range(start, len(pairs))
+
+
+def too_long(number: int, source: int, target: int) -> str:
+    """Returns the message for a pair, counted from 0, with this number of words."""
+    return f"line {number + 1}: {source:,} and {target:,} words are too many to align; split the line, or leave it out"
 
 
 def _sentences(sides: Sequence[ModelSide]) -> Sentences:

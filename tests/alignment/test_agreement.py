@@ -14,7 +14,7 @@ from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.model1 import read_bitext
 from nmtalign.alignment.pair_batches import Sentences, make_batches, translation_probabilities
 from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load_aligner, save_aligner
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_files import ALIGNER
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.alignment_settings import AlignConfig
@@ -168,6 +168,14 @@ def test_long_and_empty_pairs_are_not_learned_from() -> None:
     assert usable(sides_of(pairs)[1]).tolist() == [0, 2]  # an empty side was left out when the texts were read
     nothing = learned(sides_of([("", ""), ("", "x")]))
     assert nothing.cells == 0
+
+
+def test_long_pairs_are_aligned_up_to_a_limit(aligner: WordAligner) -> None:
+    words = " ".join(f"w{number}" for number in range(500))
+    (record,) = align(aligner, [(words, words)])
+    assert len(set(record.hard_links) & {(place, place) for place in range(500)}) > 490
+    with pytest.raises(ResourceError, match="line 2: 4,000 and 3,000 words are too many to align"):
+        list(align(aligner, [("a", "b"), ("a " * 4000, "b " * 3000)]))
 
 
 PIECES = {

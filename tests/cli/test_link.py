@@ -299,6 +299,16 @@ def test_damaged_files_of_an_interrupted_run_are_one_line(texts: Path, tmp_path:
     assert b"does not fit the texts" in other.stderr
 
 
+def test_a_pair_that_is_too_long_is_named_before_anything_is_learned(texts: Path, tmp_path: Path) -> None:
+    for language in ("en", "fr"):
+        lines = (texts / f"train.{language}").read_text(encoding="utf-8").split("\n")
+        (tmp_path / f"a.{language}").write_text("\n".join([lines[0], "word " * 3000, *lines[1:]]), encoding="utf-8")
+    done = link(tmp_path, "a.en", "a.fr", "-o", "made")
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"a.en: line 2: 3,000 and 3,000 words are too many to align; split the line" in done.stderr
+    assert not (tmp_path / "made").exists()
+
+
 MISTAKES = [
     (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
     (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),
