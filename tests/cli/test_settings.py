@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -230,7 +231,8 @@ def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
     from nmtalign.alignment.aligning import without_auto
 
     def method(*layers: Mapping[str, Any], models: int = 1) -> str | None:
-        return without_auto(settings_of(AlignConfig, *(("", layer) for layer in layers)), models).links
+        loaded: Any = [SimpleNamespace(model=SimpleNamespace(has_posterior=True))] * models
+        return without_auto(settings_of(AlignConfig, *(("", layer) for layer in layers)), loaded).links
 
     assert method({}) == "argmax"
     assert method({"threshold": 0.4}) == method({"links": "argmax"}, {"threshold": 0.4}) == "threshold"

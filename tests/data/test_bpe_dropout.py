@@ -71,7 +71,7 @@ def test_pieces_are_others_and_the_text_is_the_same(corpus):
             assert "".join(one) == "".join(other)
             longer += len(one) > len(other)
     assert longer > len(pairs) / 2
-    for one, _ in sampled(corpus, pairs, dropout=0.999999):
+    for one, _ in sampled(corpus, pairs, dropout=1 - 1e-12):
         assert all(len(piece) == 1 for piece in one)
 
 
