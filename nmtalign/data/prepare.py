@@ -60,7 +60,6 @@ class _Job:
     notify: Callable[[str], None]
     checks: CorpusChecks
     words: GivenWords | None = None  # those of a model or of another corpus
-    nearest: bool = False
 
 
 def prepare(
@@ -73,7 +72,6 @@ def prepare(
     progress: Callable[[int], None] | None = None,
     notify: Callable[[str], None] | None = None,
     force: bool = False,
-    nearest: bool = False,
 ) -> Summary:
     """Prepares a corpus in `folder` from texts in two files each, or in one TSV or TMX file: (path, None).
 
@@ -83,7 +81,6 @@ def prepare(
     Vocabularies come from the training pairs that are kept, or from the model or corpus `config.vocabulary_from`. Every
     pair of dev and test is kept, with its raw text. The folder also gets their text files if they are set aside from
     the training text, or come from one file.
-    With `nearest`, subword sizes that the text cannot give are replaced by the nearest ones that it can give.
     `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
     are the same for any number of `config.workers`. Memory contains the counts of the different words and 4 bytes per
     training pair, not the text.
@@ -110,7 +107,7 @@ def prepare(
     with disk_errors(folder), work_folder(folder) as work:
         workers = worker_count(config.workers)
         progress, notify = progress or (lambda pairs: None), notify or (lambda step: None)
-        job = _Job(work, config, languages, workers, progress, notify, checks, words, nearest)
+        job = _Job(work, config, languages, workers, progress, notify, checks, words)
         summary = _prepare(job, given, names)
         if not force:
             check_same(work, folder)
@@ -223,10 +220,8 @@ def _learn(job: _Job, text: ParallelText, spooled: RawText) -> list[SentencePiec
             for path in spooled.paths:
                 with path.open("rb") as lines:
                     shutil.copyfileobj(lines, stream)
-        return [
-            SentencePieces(_train_pieces(both, job.config.vocabulary, sizes[0], " and ".join(names), job.nearest))
-        ] * 2
-    arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names, [job.nearest] * 2
+        return [SentencePieces(_train_pieces(both, job.config.vocabulary, sizes[0], " and ".join(names)))] * 2
+    arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names
     if job.workers == 1:
         return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
     with process_pool(2) as pool:
@@ -275,12 +270,12 @@ def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) 
     return source, target
 
 
-def _train_pieces(path: Path, kind: str, size: int, name: str, nearest: bool = False) -> bytes:
+def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
     """Returns a sentencepiece model that is learned from the raw lines of `path`.
 
     `kind` is "bpe" or "unigram". The model has `size` - 1 ids, because `</s>` is an id of nmtalign. Of a text larger
-    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. If the text cannot give this size,
-    the nearest one is used, or, without `nearest`, UsageError names the text and the sizes that are possible.
+    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. Raises
+    UsageError that names the text and the sizes that are possible if the text cannot give this one.
     """
     import sentencepiece
 
@@ -311,11 +306,7 @@ def _train_pieces(path: Path, kind: str, size: int, name: str, nearest: bool = F
             minloglevel=2,
         )
     except RuntimeError as error:
-        refused = _size_error(str(error), name, size)
-        possible = re.search(r"\d+$", refused.rule) if nearest and isinstance(refused, SettingError) else None
-        if not possible:
-            raise refused from None
-        return _train_pieces(path, kind, int(possible[0]), name)
+        raise _size_error(str(error), name, size) from None
     return model.getvalue()
 
 

@@ -211,18 +211,6 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
 
 
-@pytest.mark.parametrize("joint", [False, True])
-def test_the_nearest_subword_size_that_a_text_can_give(tmp_path: Path, joint: bool) -> None:
-    texts, sizes = write_pairs(tmp_path, "train", many_pairs(30)), []
-    for size in ("4", "5000"):
-        config = PrepConfig(vocabulary="bpe", size=size, joint=joint, workers=1)
-        prepare(texts, tmp_path / "data", config, LANGUAGES, force=True, nearest=True)
-        sizes.append(len(Corpus.open(tmp_path / "data").source_vocabulary))
-        with pytest.raises(UsageError):
-            prepare(texts, tmp_path / "data", config, LANGUAGES, force=True)
-    assert 4 < sizes[0] < sizes[1] < 5000
-
-
 def test_pieces_are_learned_from_a_sample_of_a_large_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SAMPLE_BYTES, "bpe", 2000)
     texts = write_pairs(tmp_path, "train", many_pairs(300))
