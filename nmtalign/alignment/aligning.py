@@ -61,8 +61,7 @@ def _directions(
 ) -> Iterator[tuple[AlignmentRecord, ...]]:
     """Returns the records of each pair, one per direction; the models are checked before the first pair is read."""
     if isinstance(models, WordAligner):
-        found = (models.records(window, config) for window in windows(models.read, pairs, config, first))
-        return chain.from_iterable(found)
+        return models.records(windows(models.read, pairs, config, first), config)
     if len(models) > 1:
         check_directions(*models)
     aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]

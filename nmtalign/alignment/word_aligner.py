@@ -4,8 +4,8 @@ The file `aligner.safetensors` contains what `AgreeingModels` has learned: the w
 occur, the expected counts of pairs of words and of NULL, and the weights of the distances.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -151,14 +151,6 @@ class _Window(NamedTuple):
     words: Sequence[Words]
 
 
-class _Aligned(NamedTuple):
-    """Some pairs of a window: a batch with the places of its pairs in the window, and their posteriors."""
-
-    batch: CellBatch
-    ahead: Posteriors
-    back: Posteriors
-
-
 class WordAligner:
     """Aligns pairs in both directions with the models that `nmtalign link` has learned.
 
@@ -226,51 +218,47 @@ class WordAligner:
         ids = [numbers[piece] if piece in numbers else new.setdefault(piece, known + len(new)) for piece in pieces]
         return ModelSide(ids, tuple(words), starts, pieces)
 
-    def records(self, window: _Window, config: AlignConfig) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
+    def records(
+        self, windows: Iterable[_Window], config: AlignConfig
+    ) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
         """Yields the records of both directions of each pair, in order; raises ResourceError for a pair too long."""
-        parts = list(_parts(window.pairs))
-        for part, aligned in zip(
-            parts, in_order(partial(self._align, window), parts, torch.get_num_threads()), strict=True
-        ):
+        parts = (pairs for window in windows for pairs in _parts(window))
+        for window, aligned in in_order(self._align, parts, torch.get_num_threads()):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
-            for batch, *both in aligned:
-                ahead, back = ([tensor.numpy() for tensor in own[:3]] for own in both)
+            for batch, ahead, back in aligned:
+                both = [[tensor.numpy() for tensor in own[:3]] for own in (ahead, back)]
                 for row, place in enumerate(batch.rows.tolist()):
-                    found[place] = [tensor[row] for tensor in ahead], [tensor[row] for tensor in back]
-            for place in part:
-                pair = window.pairs[place]
+                    found[place] = [array[row] for array in both[0]], [array[row] for array in both[1]]
+            for place, pair in enumerate(window.pairs):
                 turned = ModelPair(pair.number, pair.target, pair.source)
                 if place in found:
                     yield _record(pair, found[place][0], config), _record(turned, found[place][1], config)
                 else:
                     yield empty_record(pair, config), empty_record(turned, config)
 
-    def _align(self, window: _Window, part: range) -> list[_Aligned]:
-        """Returns the posteriors of the pairs of a part that have words on both sides."""
-        pairs = window.pairs[part.start : part.stop]
+    def _align(self, window: _Window) -> tuple[_Window, list[tuple[CellBatch, Posteriors, Posteriors]]]:
+        """Returns the posteriors of the pairs that have words on both sides, in batches."""
+        pairs = window.pairs
         sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
         sizes = len(window.words[0]), len(window.words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
         cells = self._model.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
         tables = self._model.tables(cells, window.words)
-        return [
-            _Aligned(batch._replace(rows=batch.rows + part.start), *posteriors(batch, tables, self._jumps))
-            for batch in batches
-        ]
+        return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
 
 
-def _parts(pairs: Sequence[ModelPair]) -> Iterator[range]:
-    """Cuts a window into ranges with a limited number of cells; raises ResourceError for a pair that has more."""
+def _parts(window: _Window) -> Iterator[_Window]:
+    """Cuts a window into parts with a limited number of cells; raises ResourceError for a pair that has more."""
     start = cells = 0
-    for place, pair in enumerate(pairs):
+    for place, pair in enumerate(window.pairs):
         own = len(pair.source.ids) * len(pair.target.ids)
         if own > MOST_CELLS_OF_PAIR:
             raise ResourceError(too_long(pair.number, len(pair.source.ids), len(pair.target.ids)))
         if cells + own > _CELLS_OF_PART and place > start:
-            yield range(start, place)
+            yield window._replace(pairs=window.pairs[start:place])
             start, cells = place, 0
         cells += own
-    yield range(start, len(pairs))
+    yield window._replace(pairs=window.pairs[start:])
 
 
 def too_long(number: int, source: int, target: int) -> str:

@@ -68,7 +68,7 @@ def test_links_of_other_pairs_agree_with_the_gold_links(sample: Path, aligner: W
 
 def test_the_weights_of_each_direction_are_probabilities(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
     window = aligner.read(list(enumerate(pairs[:50])))
-    for forward, backward in aligner.records(window, AlignConfig()):
+    for forward, backward in aligner.records([window], AlignConfig()):
         for record, other in ((forward, backward), (backward, forward)):
             assert record.weights.shape == (len(record.target) + 1, len(record.source) + 1)
             np.testing.assert_allclose(record.weights.sum(1), 1, atol=1e-4)
