@@ -25,6 +25,7 @@ from nmtalign.alignment.pair_batches import (
     Sentences,
     in_order,
     make_batches,
+    null_probabilities,
     posteriors,
     translation_probabilities,
 )
@@ -108,9 +109,7 @@ class AgreeingModels:
             links = (forward.links * backward.links.transpose(1, 2)).half()
             return _Expected([links], [forward.null, backward.null], [forward.jumps, backward.jumps])
         ahead, back = translation_probabilities(batch, tables)
-        null = [
-            torch.from_numpy(table.null[ids]) for table, ids in zip(tables, (batch.target, batch.source), strict=True)
-        ]
+        null = null_probabilities(batch, tables)
         links, absent = equal_choices(ahead, null[0], batch.source_lengths)
         others, other_absent = equal_choices(back, null[1], batch.target_lengths)
         return _Expected([links, others.transpose(1, 2)], [absent, other_absent], [])

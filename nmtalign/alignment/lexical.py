@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Counts = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Whole = TypeVar("Whole", np.int32, np.int64)
 
 # A pattern of classes of characters: a letter, 0 digit, "," in numbers, "-" in words, ' apostrophe, "." any other.
 # English apostrophes belong to the letters behind them (speaker 's), French ones to those before (l' avion).
@@ -233,7 +234,7 @@ def _places(known: Numbers, keys: Numbers, wanted: NDArray[np.bool_]) -> Numbers
     return np.where(found & wanted, places, -1)
 
 
-def different(values: Numbers) -> Numbers:
-    """Returns the distinct values, sorted, and sorts `values`; several times as fast as NumPy's `unique`."""
+def different(values: NDArray[Whole]) -> NDArray[Whole]:
+    """Returns the distinct numbers from 0, sorted, and sorts `values`; several times as fast as NumPy's `unique`."""
     values.sort()
     return values[np.diff(values, prepend=-1) > 0]

@@ -25,6 +25,7 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
 from nmtalign.alignment.aligning import AlignmentRun, load_models
+from nmtalign.alignment.layout import SIDES
 from nmtalign.alignment.lexical import pieces_of
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.model1 import WordNumbers, read_bitext
@@ -49,7 +50,6 @@ _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
-_SIDES = "source", "target"
 _ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
 
@@ -203,7 +203,7 @@ class LinkRun:
 
                 learning.iterate(tell)
                 save_tensors(state, learning.state(), {})
-            languages = [suffix_language(path) or side for path, side in zip(self._texts, _SIDES, strict=True)]
+            languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
             save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
 
     def _thinned(self, names: tuple[list[str], list[str]], sides: tuple[Sentences, Sentences], iterations: int) -> int:

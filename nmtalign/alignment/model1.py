@@ -17,6 +17,7 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.alignment.lexical import different
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pipeline import CHUNK, Chunk, LengthLimit, Pairs, Side, WordIndex, tokenize_pairs
 from nmtalign.text.tokenizer import TextBytes, Tokenizers
@@ -243,7 +244,7 @@ class _Model:
         """Returns the distinct keys of the cells of a block, sorted."""
         seen = np.zeros(0, np.int32)
         for _, keys in parts:
-            seen = _different(np.concatenate((seen, _different(keys.astype(np.int32)))))
+            seen = different(np.concatenate((seen, different(keys.astype(np.int32)))))
         return seen
 
     def _ranges(self, block: _Block) -> list[tuple[int, int]]:
@@ -275,9 +276,3 @@ class _Model:
         targets = [np.zeros(0, np.int32)] + [block.keys % self._width for block in self._blocks]
         probabilities = [np.zeros(0, np.float32)] + [block.probabilities for block in self._blocks]
         return np.concatenate(sources), np.concatenate(targets), np.concatenate(probabilities)
-
-
-def _different(values: Ids) -> Ids:
-    """Returns the distinct values, sorted; several times as fast as NumPy's `unique`."""
-    values.sort()
-    return values[np.diff(values, prepend=-1) > 0]

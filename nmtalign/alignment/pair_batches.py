@@ -151,11 +151,16 @@ def posteriors(
     """
     lengths = batch.source_lengths, batch.target_lengths
     probabilities = translation_probabilities(batch, tables, own)
-    null = [torch.from_numpy(table.null[ids]) for table, ids in zip(tables, (batch.target, batch.source), strict=True)]
+    null = null_probabilities(batch, tables)
     return (
         forward_backward(probabilities[0], null[0], *lengths, jumps[0]),
         forward_backward(probabilities[1], null[1], *lengths[::-1], jumps[1]),
     )
+
+
+def null_probabilities(batch: CellBatch, tables: tuple[Table, Table]) -> tuple[Tensor, Tensor]:
+    """Returns p(target word | NULL) (B, T), and p(source word | NULL) (B, S)."""
+    return torch.from_numpy(tables[0].null[batch.target]), torch.from_numpy(tables[1].null[batch.source])
 
 
 def translation_probabilities(

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmtalign.alignment.agreement import AgreeingModels
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
+from nmtalign.alignment.layout import SIDES
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of
 from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.alignment.model1 import WordNumbers
@@ -33,7 +34,6 @@ from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"
-_SIDES = ("source", "target")
 MOST_CELLS_OF_PAIR = 1 << 23  # source words * target words: 2,900 words on each side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
 
@@ -90,12 +90,12 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
         "counts": torch.from_numpy(model.counts[0][:-1][kept].astype(np.float32)),
         "jumps": torch.stack(learned.jumps),
     }
-    for side, name in enumerate(_SIDES):
+    for side, name in enumerate(SIDES):
         text = np.frombuffer("\n".join(model.names[side]).encode(), np.uint8)
         tensors[f"{name}.words"] = torch.from_numpy(text.copy())
         tensors[f"{name}.occurrences"] = torch.from_numpy(model.words[side].occurrences.astype(np.int64))
         tensors[f"{name}.null"] = torch.from_numpy(model.null_counts[1 - side].astype(np.float32))
-    facts = {"kind": _KIND, **dict(zip(_SIDES, languages, strict=True)), "tokenized": str(tokenized)}
+    facts = {"kind": _KIND, **dict(zip(SIDES, languages, strict=True)), "tokenized": str(tokenized)}
     save_tensors(folder / ALIGNER, tensors, facts)
 
 
@@ -113,12 +113,12 @@ def load_aligner(folder: Path) -> "WordAligner":
 
 def _model(tensors: Mapping[str, Tensor]) -> LexicalModel:
     """Returns the counts in a file; raises KeyError or ValueError if they make no sense."""
-    texts = [tensors[f"{side}.words"].numpy().tobytes().decode() for side in _SIDES]
+    texts = [tensors[f"{side}.words"].numpy().tobytes().decode() for side in SIDES]
     names = [text.split("\n") if text else [] for text in texts]
     if any(len(set(own)) < len(own) or "" in own for own in names):
         raise ValueError
     occurrences, null = (
-        [_counts(tensors[f"{side}.{what}"], len(own)) for side, own in zip(_SIDES, names, strict=True)]
+        [_counts(tensors[f"{side}.{what}"], len(own)) for side, own in zip(SIDES, names, strict=True)]
         for what in ("occurrences", "null")
     )
     keys = tensors["keys"].numpy()
@@ -163,7 +163,7 @@ class WordAligner:
         """Raises KeyError if the metadata of the file, `facts`, are those of another kind of file."""
         self.folder, self.weights_file = folder, folder / ALIGNER
         self._model, self._jumps = model, jumps
-        self.source_language, self.target_language = (facts[side] for side in _SIDES)
+        self.source_language, self.target_language = (facts[side] for side in SIDES)
         self._pieces = Pieces(facts["tokenized"] == "True")
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
         self._numbers = [{name: number for number, name in enumerate(own)} for own in model.names]
