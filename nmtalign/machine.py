@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmtalign.processor import cpu_facts
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -69,7 +70,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, the precision that nmtalign chooses and why, and the measured speed."""
-    from nmtalign.core.devices import has_bf16, pick_device
+    from nmtalign.core.devices import has_fast_bf16, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -78,10 +79,10 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "GPU of Apple"
     device = pick_device("auto")
-    native = has_bf16(device)
-    why = f"{device.type} multiplies bf16 natively" if native else f"{device.type} has no native bf16"
+    fast = has_fast_bf16(device)
+    why = f"{device.type} computes products in {'bf16' if fast else 'fp32'} faster"
     chosen = {
-        name: f"{('bf16' if native else 'fp32') if setting == 'auto' else setting} "
+        name: f"{('bf16' if fast else 'fp32') if setting == 'auto' else setting} "
         f"({why if setting == 'auto' else f'the default; --precision auto: {why}'})"
         for name, setting in (
             ("training", TrainingConfig().precision),
@@ -89,7 +90,7 @@ def _pytorch(torch: Any) -> dict[str, Any]:
         )
     }
     speed = {"fp32": _words_per_second(None)}
-    if has_bf16(pick_device("cpu")):
+    if has_fast_bf16(pick_device("cpu")):
         speed["bf16"] = _words_per_second(torch.bfloat16)
     note = f"training words/s of the preset tiny on the processor, {_PAIRS} pairs of {_WORDS} words per update"
     return {"devices": devices, "precision": chosen, "speed": {**speed, "measured": note}}
@@ -129,7 +130,7 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
         fix = "install NVIDIA's driver, or ignore this if the machine has no GPU: PyTorch without CUDA is smaller"
         yield _problem("PyTorch is built with CUDA, and finds no GPU", fix)
     if "cpu" in facts["precision"]["training"] and "bf16" not in facts["speed"]:
-        yield _problem("the processor has no bf16 instructions", "nothing to do: fp32 is used, which is slower")
+        yield _problem("the processor has no fast bf16 instructions", "nothing to do: fp32 is used, which is slower")
     if threads < usable and (names := {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & set(os.environ)):
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
@@ -154,9 +155,9 @@ def _shortages(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _processor_name(root: Path) -> str:
-    for line in _lines(root / "proc/cpuinfo"):
-        if line.partition(":")[0].strip() in ("model name", "Model"):
-            return line.partition(":")[2].strip()
+    facts = cpu_facts(root)
+    if name := facts.get("model name") or facts.get("Model"):
+        return name
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
@@ -165,8 +166,8 @@ def _processor_name(root: Path) -> str:
 
 def _instructions(root: Path) -> str:
     """The instructions that PyTorch or the system reports."""
-    named = map(_parted, _lines(root / "proc/cpuinfo"))
-    flags = {flag for name, _, rest in named if name.strip() in ("flags", "Features") for flag in rest.split()}
+    facts = cpu_facts(root)
+    flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}
     with contextlib.suppress(Exception):
         import torch
 

@@ -23,7 +23,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Each layer imports from itself and from those below it.
 LAYERS = [
     {"errors", "version", "untrusted"},
-    {"files", "settings"},
+    {"files", "processor", "settings"},
     {"model_files"},
     {"tensor_file", "hdf5", "figures", "report"},
     {"text", "sample"},

@@ -10,7 +10,8 @@ from typing import TypeVar
 import torch
 
 from nmtalign.errors import ResourceError, is_out_of_memory
-from nmtalign.settings.definition import Device, Precision, bf16_is_allowed
+from nmtalign.processor import bf16_is_fast
+from nmtalign.settings.definition import Device, Precision
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,28 +37,22 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def picks_bf16(name: Precision, device: torch.device) -> bool:
-    """Whether products are computed in bf16; "auto" chooses bf16 if the device multiplies it natively."""
-    return name == "bf16" or (name == "auto" and has_bf16(device))
+    """Whether products are computed in bf16; "auto" chooses the faster precision of the device."""
+    return name == "bf16" or (name == "auto" and has_fast_bf16(device))
 
 
-def has_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 numbers natively."""
+def has_fast_bf16(device: torch.device) -> bool:
+    """Whether the device computes products of bf16 numbers faster than those of fp32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type == "mps" or not bf16_is_allowed():
-        return False
-    probes = [getattr(torch.cpu, probe, None) for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
-    return any(probe() for probe in probes if probe is not None)
+    return device.type == "cpu" and bf16_is_fast()
 
 
 def precision_notices(name: Precision, device: torch.device) -> list[str]:
-    """A warning if bf16 is asked for, and the processor only imitates it."""
-    if name != "bf16" or device.type != "cpu" or has_bf16(device):
+    """A warning if bf16 is asked for, and fp32 would be faster."""
+    if name != "bf16" or device.type != "cpu" or has_fast_bf16(device):
         return []
-    return [
-        "warning: this processor has no bf16 instructions and imitates them, several times as slowly as fp32; leave "
-        "out --precision bf16"
-    ]
+    return ["warning: this processor takes longer for products in bf16 than in fp32; leave out --precision bf16"]
 
 
 def use_threads(threads: int) -> None:

@@ -18,6 +18,7 @@ from nmtalign.errors import NmtalignError
 from nmtalign.figures import need_matplotlib
 from nmtalign.files import atomic_text, disk_errors, make_folder, sha256_of
 from nmtalign.model_files import find_weights, hash_of
+from nmtalign.processor import cpu_facts
 from nmtalign.report.document import Block, Commands, DataTable, Document, Heading, Paragraph
 from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
@@ -267,12 +268,7 @@ def _system(results: Results, system: SystemPlan) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
-            line = next((line for line in stream if line.startswith("model name")), "")
-    except OSError:
-        line = ""
-    return line.partition(":")[2].strip() or platform.machine()
+    return cpu_facts().get("model name") or platform.machine()
 
 
 def _version(name: str) -> str:

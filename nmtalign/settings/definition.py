@@ -23,15 +23,13 @@ T = TypeVar("T")
 
 Precision = Literal["auto", "fp32", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
-_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the most instructions that oneDNN, which multiplies, may use
-_ISA_WITH_BF16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")
 
 TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
 OPTIMISER, BATCHES, BUDGET, MACHINE = "Optimiser", "Batches", "Budget and validation", "Machine"
 SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
 MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
 DEVICE_HELP = "Device: auto is cuda if PyTorch sees a GPU, else cpu; mps is Apple's GPU (untested)."
-PRECISION_HELP = "Precision of matrix products; auto is bf16 where the processor computes it natively, else fp32."
+PRECISION_HELP = "Precision of matrix products; auto is bf16 where it is faster than fp32, else fp32."
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 COMMAND_LINE = "command line"
@@ -322,9 +320,3 @@ def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch
         return "seconds", seconds(name, text)
     except SettingError:
         raise SettingError("give updates (1000), a time (10m) or `epoch`", **{name: text}) from None
-
-
-def bf16_is_allowed() -> bool:
-    """Whether the processor's bf16 instructions may be used; oneDNN imitates forbidden ones, ten times as slowly."""
-    isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
-    return any(name in isa for name in _ISA_WITH_BF16)

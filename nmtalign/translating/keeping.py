@@ -25,8 +25,8 @@ from typing import Any
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, disk_errors, lock, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
+from nmtalign.processor import bf16_is_fast
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import bf16_is_allowed
 from nmtalign.untrusted import read_json, read_regular
 from nmtalign.version import __version__
 
@@ -40,7 +40,6 @@ _OTHERS = ("n_best", "sample", "temperature", "top_k", "seed", "ensemble")
 _PRINTED = ("format", "input_format", "word_scores", "alignment")
 _WITHOUT_EFFECT = frozenset((*_OTHERS, *_PRINTED, "batch_size", "max_memory", "threads"))
 _SETTLED = 2.0  # seconds after a change; before, a further change might leave the times of a file as they are
-_BF16_FLAGS = ("avx512_bf16", "amx_tile")
 
 
 class KeepingTranslator:
@@ -185,7 +184,7 @@ def options_that_count(config: TranslateConfig) -> dict[str, Any]:
     if config.device == "auto":
         options["device"] = "cuda" if has_gpu() else "cpu"
     if config.precision == "auto" and options["device"] == "cpu":
-        options["precision"] = "bf16" if has_bf16_products() else "fp32"
+        options["precision"] = "bf16" if bf16_is_fast() else "fp32"
     return options
 
 
@@ -194,16 +193,6 @@ def has_gpu() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
         return False
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
-
-
-def has_bf16_products() -> bool:
-    """Whether the processor multiplies bf16 numbers natively."""
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
-            flags = next((line for line in stream if line.startswith("flags")), "")
-    except OSError:
-        return False
-    return bf16_is_allowed() and any(flag in flags.split() for flag in _BF16_FLAGS)
 
 
 def _state(path: Path) -> dict[str, int]:

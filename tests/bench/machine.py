@@ -30,7 +30,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if device == "cuda" else processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "bf16_native": picks_bf16("auto", torch.device(device)),
+        "bf16_fast": picks_bf16("auto", torch.device(device)),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "load": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
@@ -46,9 +46,9 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
 
 def in_words(machine: dict[str, Any]) -> str:
     """Describes the machine in one line."""
-    native = "native bf16" if machine["bf16_native"] else "no native bf16"
+    fast = "fast bf16" if machine["bf16_fast"] else "no fast bf16"
     return (
-        f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({native}, load {machine['load']}), "
+        f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({fast}, load {machine['load']}), "
         f"torch {machine['torch']}, nmtalign {machine['nmtalign']} at {machine['revision']}, {machine['date']}"
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from nmtalign import processor
 from nmtalign.core.devices import in_halves, pick_device, picks_bf16, precision_notices, strict_mode_has_effect, widest
 from nmtalign.errors import ResourceError
 
@@ -104,15 +105,28 @@ def test_mps_is_chosen_only_by_its_name(with_mps):
     assert [widest(torch.device(name)) for name in ("mps", "cpu", "cuda")] == [torch.float32, *[torch.float64] * 2]
 
 
-@pytest.mark.parametrize(("isa", "bf16"), [("AVX2", False), ("AVX512_CORE_VNNI", False), ("avx512_core_bf16", True)])
-def test_bf16_is_chosen_only_where_its_instructions_may_be_used(isa, bf16, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+@pytest.mark.parametrize(
+    ("vendor", "flags", "isa", "bf16"),
+    [
+        ("AuthenticAMD", "avx512f avx512_bf16", "", True),
+        ("AuthenticAMD", "avx512f avx512_bf16", "AVX2", False),
+        ("AuthenticAMD", "avx512f avx512_bf16", "AVX512_CORE_VNNI", False),
+        ("AuthenticAMD", "avx512f avx512_bf16", "avx512_core_bf16", True),
+        ("AuthenticAMD", "avx2", "", False),
+        ("GenuineIntel", "avx512f avx512_bf16 amx_bf16 amx_tile", "", True),
+        ("GenuineIntel", "avx512f avx512_bf16 amx_bf16 amx_tile", "AVX512_CORE_BF16", False),
+        ("GenuineIntel", "avx512f avx512_bf16", "", False),  # its bf16 instructions take longer than fp32
+    ],
+)
+def test_auto_is_bf16_only_where_it_is_faster(vendor, flags, isa, bf16, monkeypatch):
+    facts = {"vendor_id": vendor, "flags": flags}
+    monkeypatch.setattr(processor, "cpu_facts", lambda: facts)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
     assert picks_bf16("auto", torch.device("cpu")) == bf16
     assert picks_bf16("bf16", torch.device("cpu"))
     assert precision_notices("auto", torch.device("cpu")) == []
     said = precision_notices("bf16", torch.device("cpu"))
-    assert ["no bf16 instructions" in line for line in said] == ([] if bf16 else [True])
+    assert ["takes longer for products in bf16" in line for line in said] == ([] if bf16 else [True])
 
 
 def test_a_machine_without_mps_says_so(monkeypatch):

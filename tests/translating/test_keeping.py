@@ -40,7 +40,7 @@ def test_the_machine_counts_by_how_it_rounds(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(keeping, "has_gpu", lambda: True)
     assert options_that_count(TranslateConfig(device="auto"))["device"] == "cuda"
     for native, name in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(keeping, "has_bf16_products", lambda native=native: native)
+        monkeypatch.setattr(keeping, "bf16_is_fast", lambda native=native: native)
         assert options_that_count(TranslateConfig(device="cpu", precision="auto"))["precision"] == name
 
 
