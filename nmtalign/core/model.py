@@ -17,7 +17,7 @@ from nmtalign.core.attention import Encoded, Memory
 from nmtalign.core.cell_variants import CELLS, Stack
 from nmtalign.core.copying import Copying, known_words, source_parts
 from nmtalign.core.decoder import RecurrentDecoder
-from nmtalign.core.functional import wide
+from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role, initialise
 from nmtalign.core.latent_alignment import Alternatives
 from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, linear_cross_entropy
@@ -181,8 +181,12 @@ class TranslationModel(nn.Module):
         target_mask: Tensor,
         label_smoothing: float = 0.0,
         how: Activations = DEFAULT,
+        r_drop: float = 0.0,
     ) -> Loss:
-        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
+        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients.
+
+        With r_drop, sentences 2i and 2i + 1 are equal; see `linear_cross_entropy`.
+        """
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
         weights = None if run.weights is None else run.weights.transpose(0, 1)
@@ -191,7 +195,7 @@ class TranslationModel(nn.Module):
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
-            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms, r_drop=r_drop
         )
         if drawn is not None and weights is not None:
             rewards = self._of_words(log_probs, None if static else target_mask, target)
@@ -337,7 +341,7 @@ class TranslationModel(nn.Module):
         return vectors * F.dropout(vectors.new_ones(*words.shape, 1), self.config.word_dropout)
 
     def _dropout(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self._share, self.training) if self._share else x
+        return fast_dropout(x, self._share) if self.training else x
 
 
 def _is_static(source: Tensor, how: Activations) -> bool:

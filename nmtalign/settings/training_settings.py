@@ -243,6 +243,12 @@ class TrainingConfig:
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
     loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
+    r_drop: float = setting(
+        0.0,
+        "Weight of R-Drop (Liang et al. 2021): each pair is computed twice, and both predictions are pulled together.",
+        OPTIMISER,
+        at_most=1e3,
+    )
     batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
     batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)

@@ -60,21 +60,36 @@ class BatchLoss:
         label_smoothing: float,
         guidance: Guidance | None = None,
         how: Activations = DEFAULT,
+        r_drop: float = 0.0,
     ) -> None:
+        """With `r_drop` each sentence is computed twice, with different dropout (Liang et al. 2021)."""
         self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
+        self.r_drop = r_drop
 
     def __call__(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
 
-        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx).
+        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx). With `r_drop` all of them
+        are means of the two passes.
         """
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        passes = 1
+        if self.r_drop:
+            passes = 2
+            source, source_mask, target, target_mask = map(_twice, (source, source_mask, target, target_mask))
+            guide = None if guide is None else _twice(guide)
+        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how, self.r_drop)
+        objective, nll = loss.objective / passes, loss.nll.detach() / passes
         if guide is None or self.guidance is None or loss.weights is None:
-            return loss.objective, loss.nll.detach()
-        cost = self.guidance.cost(loss.weights, guide)
-        return loss.objective + self.guidance.weight * cost, torch.stack([loss.nll, cost]).detach()
+            return objective, nll
+        cost = self.guidance.cost(loss.weights, guide) / passes
+        return objective + self.guidance.weight * cost, torch.stack([nll, cost.detach()])
+
+
+def _twice(rows: Tensor) -> Tensor:
+    """Each row of a batch, and a copy of it after it."""
+    return rows.repeat_interleave(2, 0)
 
 
 class BothLoss:
@@ -201,7 +216,7 @@ class Updater:
         loss: Objective = (
             BothLoss(model, config, how)
             if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how)
+            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how, config.r_drop)
         )
         self._compute: Callable[[Batch, float], Tensor] = EagerLoss(loss, world.device)
         if world.device.type == "cuda":

@@ -153,6 +153,34 @@ def test_other_models_resume_exactly(reversal, tmp_path, model):
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
+def test_r_drop_resumes_exactly_and_reports_the_loss_of_one_pass(reversal, tmp_path):
+    """At the learning rate 1e-30 the weights stay as they are, so that the reported losses differ by dropout alone."""
+    config = replace(CONFIG, r_drop=2.0)
+    train(reversal, tmp_path / "whole", config, dropout=0.2)
+    assert not train(reversal, tmp_path / "parts", config, stop_at=5, dropout=0.2)[-1].complete
+    assert train(reversal, tmp_path / "parts", config, dropout=0.2)[0].resumed
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    losses = []
+    for share in (0.0, 2.0):
+        still = replace(CONFIG, learning_rate=1e-30, r_drop=share)
+        events = train(reversal, tmp_path / f"still-{share}", still, dropout=0.1)
+        losses.append(next(event.loss for event in events if isinstance(event, Progressed)))
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "why"),
+    [
+        ({}, {}, "without dropout both passes are equal"),
+        ({"dropout": 0.1, "attention_kind": "marginal"}, {}, "not mixtures"),
+        ({"dropout": 0.1}, {"agreement": True}, "one model is trained with R-Drop"),
+    ],
+)
+def test_settings_that_do_not_go_with_r_drop_are_refused(reversal, tmp_path, model, training, why):
+    with pytest.raises(UsageError, match=why):
+        train(reversal, tmp_path / "model", replace(CONFIG, r_drop=1.0, **training), **model)
+
+
 def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translations(tmp_path):
     generator = np.random.default_rng(3)
     words = [f"w{number}" for number in generator.zipf(1.3, 1200) % 90]
