@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.core.devices import products_are_reproducible
@@ -96,6 +97,31 @@ def take_once(ctx: Any, name: str) -> Any:
     if kept is None:
         raise RuntimeError("the gradient of this pass has been taken already; compute the loss again")
     return kept
+
+
+def maxout(values: Tensor) -> Tensor:
+    """The larger of each pair of adjacent values, (N, 2l) to (N, l), without a gradient."""
+    first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.maximum(first, second)
+
+
+class Maxout(torch.autograd.Function):
+    """The larger of each pair of adjacent values, (N, 2l) to (N, l); of two equal ones, the first."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
+        ctx.save_for_backward(first >= second)
+        return maxout(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (chosen,) = ctx.saved_tensors
+        both = gradient.new_empty(*gradient.shape, 2)
+        torch.mul(gradient, chosen, out=both[..., 0])
+        torch.sub(gradient, both[..., 0], out=both[..., 1])
+        return both.flatten(-2)
 
 
 _found: dict[torch.dtype, bool] = {}

@@ -265,7 +265,10 @@ class TranslationModel(nn.Module):
         words = self._dropout(self._embed(self.target_embedding, previous, how))
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
-        return self.decoder.unroll(memory, torch.cat([no_word, words]))
+        words = torch.cat([no_word, words])
+        if self.config.input_feeding == "posterior" and isinstance(self.decoder, RecurrentDecoder):
+            return self.decoder.unroll(memory, words, feed=self.readout.posterior_feed(memory.values, words, target))
+        return self.decoder.unroll(memory, words)
 
     def _exact_posterior(self, run: DecoderPass, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""

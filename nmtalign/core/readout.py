@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.core.functional import apply, fast_dropout, take_once, wide
+from nmtalign.core.functional import Maxout, apply, fast_dropout, take_once, wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.latent_alignment import Alternatives, PosteriorFeed
 from nmtalign.settings.training_settings import ModelConfig
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
@@ -40,7 +41,7 @@ class Readout(Initialised):
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
-        self.has_maxout = config.readout == "maxout"
+        self.has_maxout, self._positions = config.readout == "maxout", config.attention_positions
         state_size = config.embedding if config.architecture == "transformer" else config.hidden
         width = config.maxout if self.has_maxout else state_size
         if self.has_maxout:
@@ -77,7 +78,7 @@ class Readout(Initialised):
                 total = F.linear(word, self.word_weight.to(dtype), total)
             total = total + F.linear(hidden, self.state_weight.to(dtype))
             total = (total if products.dim() == 2 else total[:, None]) + products
-            hidden = apply(_Maxout, total)
+            hidden = apply(Maxout, total)
         if hidden.dim() == 2:
             hidden = fast_dropout(hidden, dropout)
         elif dropout:  # the alternatives of a word lose the same units
@@ -92,6 +93,25 @@ class Readout(Initialised):
             log_probs = F.linear(features[rows], weight, bias).to(found.dtype).log_softmax(-1)
             found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
         return found
+
+    def posterior(self, alternatives: Alternatives, features: Tensor, words: Tensor) -> Tensor:
+        """The weights (B, R, Tx) of alternatives given the words (N,), from their features (N, C, r); N = B R."""
+        count = features.shape[1]
+        log_probs = self.token_log_probs(features.flatten(0, 1), words.repeat_interleave(count))
+        return alternatives.posterior(alternatives.log_weights + log_probs.view_as(alternatives.log_weights))
+
+    def posterior_feed(self, values: Tensor, words: Tensor, target: Tensor) -> PosteriorFeed:
+        """That of a pass over annotations (B, Tx, D), along targets (B, Ty) with previous words (Ty, B, m)."""
+
+        def given_word(step: int, state: Tensor, weights: Tensor, word: Tensor, products: Tensor) -> Tensor:
+            found = Alternatives.marginal(weights[:, None], self._positions)
+            features = self.features_of(state, word, found.sums(products)[:, 0])
+            return self.posterior(found, features, target[:, step])[:, 0]
+
+        others = self.state_weight, self.word_weight, self.bias, self.factor
+        used = [parameter for parameter in others if parameter is not None]
+        parameters = *used, self.output_weight, self.output_bias
+        return PosteriorFeed(given_word, words, self.products(values), parameters)
 
     def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r)."""
@@ -116,31 +136,6 @@ class TiedReadout(Readout):
     def output_weight(self) -> Tensor:  # type: ignore[override]
         """The weights (K, m) of the softmax."""
         return self._embedding[0].get_parameter("weight")
-
-
-def maxout(values: Tensor) -> Tensor:
-    """The larger of each pair of adjacent values, (N, 2l) to (N, l), without a gradient."""
-    first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.maximum(first, second)
-
-
-class _Maxout(torch.autograd.Function):
-    """The larger of each pair of adjacent values, (N, 2l) to (N, l); of two equal ones, the first."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        first, second = values.unflatten(-1, (-1, 2)).unbind(-1)
-        ctx.save_for_backward(first >= second)
-        return maxout(values)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (chosen,) = ctx.saved_tensors
-        both = gradient.new_empty(*gradient.shape, 2)
-        torch.mul(gradient, chosen, out=both[..., 0])
-        torch.sub(gradient, both[..., 0], out=both[..., 1])
-        return both.flatten(-2)
 
 
 def linear_cross_entropy(

@@ -55,8 +55,24 @@ def log_probs_and_weights(
         log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None, annotations))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
+            if config.input_feeding == "posterior":
+                context = posterior_context(model, word, seen, weights[-1], annotations)
             state = cell_step(decoder.cell, word_vector, state, context)
     return torch.stack(log_probs), torch.stack(weights) if attends else None
+
+
+def posterior_context(
+    model: TranslationModel,
+    word: int,
+    given: tuple[Tensor, Tensor, Tensor],
+    weights: Tensor | None,
+    annotations: Sequence[Tensor],
+) -> Tensor:
+    """The mean of the contexts from which a word may be generated, by Bayes' rule given the word."""
+    state, word_vector, context = given
+    found = contexts(model.config, context, weights, annotations)
+    joint = [p * output(model.readout, model.config, state, word_vector, one)[word].exp() for p, one, _ in found]
+    return sum_of(share / sum_of(joint) * one for share, (_, one, _) in zip(joint, found, strict=True))
 
 
 def stack_log_probs_and_weights(

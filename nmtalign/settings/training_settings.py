@@ -33,7 +33,7 @@ Attention = Literal["additive", "concat", "dot", "general", "none"]
 AttentionKind = Literal["soft", "marginal", "hard"]
 AttentionSpan = Literal["global", "local-m", "local-p"]
 AttentionLayer = Literal["first", "last"]
-InputFeeding = Literal["context", "attentional", "none"]
+InputFeeding = Literal["context", "attentional", "posterior", "none"]
 ReadoutKind = Literal["maxout", "attentional", "direct"]
 Coverage = Literal["none", "linguistic"]
 Norm = Literal["pre", "post"]
@@ -116,7 +116,10 @@ class ModelConfig:
         10, "Source words on each side of the position of local attention.", ATTENTION, at_least=1, at_most=10**6
     )
     input_feeding: InputFeeding = setting(
-        "context", "What each step of the decoder gets from the step before: its context or attentional vector.", MODEL
+        "context",
+        "What each step of the decoder gets from the step before: its context, its attentional vector, or the context "
+        "by the posterior weights of its word (marginal attention).",
+        MODEL,
     )
     readout: ReadoutKind = setting("maxout", "From the state to the softmax; attentional is Luong's.", MODEL)
     attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
@@ -148,6 +151,7 @@ class ModelConfig:
             raise SettingError(rule, copy=True, attention=self.attention, attention_span=self.attention_span)
         self._check_span()
         self._check_kind()
+        self._check_posterior_feeding()
         if self.reverse_source and self.bidirectional:
             raise SettingError(
                 "only a unidirectional encoder can read from the last word to the first",
@@ -180,6 +184,14 @@ class ModelConfig:
         """The size of the vectors that the softmax receives."""
         state_size = self.embedding if self.architecture == "transformer" else self.hidden
         return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
+
+    def _check_posterior_feeding(self) -> None:
+        """Raises SettingError for a model whose posterior weights cannot be fed to the next step."""
+        needed = {"attention_kind": "marginal", "order": "look-generate-update", "copy": False}
+        for name, value in needed.items():
+            if self.input_feeding == "posterior" and getattr(self, name) != value:
+                rule = f"posterior weights are fed with {name} = {value}"
+                raise SettingError(rule, input_feeding="posterior", **{name: getattr(self, name)})
 
     def _check_span(self) -> None:
         """Raises SettingError for settings that do not go with the attention's span."""

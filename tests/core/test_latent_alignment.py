@@ -101,3 +101,11 @@ def test_models_without_latent_positions_are_refused(kind, changes):
 def test_soft_attention_has_no_number_of_positions():
     with pytest.raises(SettingError, match="soft attention sums over all positions"):
         dataclasses.replace(models.TINY, attention_positions=3)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"attention_kind": "soft"}, {"order": "look-update-generate"}, {"copy": True}], ids=str
+)
+def test_models_that_cannot_feed_posterior_weights_are_refused(changes):
+    with pytest.raises(SettingError, match=f"posterior weights are fed with {next(iter(changes))} = "):
+        dataclasses.replace(models.TINY, **{"attention_kind": "marginal", "input_feeding": "posterior", **changes})

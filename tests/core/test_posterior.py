@@ -67,7 +67,7 @@ def naive_posterior(model, source, target, monkeypatch):
     """(Ty, Tx): of each position, p(position, word) / p(word); positions with one context in proportion to weights."""
     config = dataclasses.replace(model.config, attention_kind="marginal")
     _, weights = reference.log_probs_and_weights(model, source, target)
-    joint, contexts = torch.zeros_like(weights), reference.contexts
+    joint, contexts, word_log_prob = torch.zeros_like(weights), reference.contexts, reference.word_log_prob
     # No word can be copied from a source whose words to copy have an id that the target lacks.
     without_copies = [number & WORD_BITS | 99 << COPY_SHIFT for number in source] if config.copy else source
     for number in range(min(len(source), config.attention_positions + 1)):
@@ -77,11 +77,17 @@ def naive_posterior(model, source, target, monkeypatch):
             chosen.append(contexts(config, *given)[number])
             return chosen[-1:]
 
-        monkeypatch.setattr(reference, "contexts", only)
+        def of_one_context(*given, only=only):
+            """Only the word depends on one context: the next step may receive the mean by the posteriors."""
+            with monkeypatch.context() as patch:
+                patch.setattr(reference, "contexts", only)
+                return word_log_prob(*given)
+
+        monkeypatch.setattr(reference, "word_log_prob", of_one_context)
         log_probs, _ = reference.log_probs_and_weights(model, without_copies, target)
         for t, (_, _, places) in enumerate(chosen):
             joint[t, places] += log_probs[t].exp() * weights[t, places] / weights[t, places].sum()
-    monkeypatch.setattr(reference, "contexts", contexts)
+    monkeypatch.setattr(reference, "word_log_prob", word_log_prob)
     if config.copy:
         marginal = models.make_model(config)
         marginal.load_state_dict(model.state_dict())

@@ -127,6 +127,8 @@ LATENT += [
         ("marginal", 5, {"attention": "dot", "readout_previous_word": False}),
         ("marginal", 3, {"cell": "lstm", "layers": 2, "order": "update-look-generate"}),
         ("marginal", 3, {"coverage": "linguistic", "bidirectional": False}),
+        ("marginal", 2, {"input_feeding": "posterior"}),
+        ("marginal", 3, {"input_feeding": "posterior", "cell": "lstm", "attention": "dot", "output_rank": 0}),
         ("marginal", 2, {"copy": True}),
         ("marginal", 2, {"copy": True, "order": "update-look-generate", "layers": 2, "attention_layer": "first"}),
         ("hard", 2, {}),

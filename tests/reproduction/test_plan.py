@@ -20,6 +20,7 @@ ASKED = [
     "order",
     "cell",
     "readout",
+    "width",
     "reverse",
     "output-rank",
     "vocabulary",

@@ -33,6 +33,7 @@ PENALTIES = [
 SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
 LATENT = {
     "marginal": {"attention_kind": "marginal", "attention_positions": 2},
+    "posterior-fed": {"attention_kind": "marginal", "attention_positions": 2, "input_feeding": "posterior"},
     "marginal-stack": {
         "attention_kind": "marginal",
         "attention_positions": 2,

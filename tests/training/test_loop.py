@@ -141,6 +141,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
         {"attention": "general", "readout_previous_word": False},
         {"shared_embeddings": True},
         {"attention_kind": "marginal", "attention_positions": 2},
+        {"attention_kind": "marginal", "attention_positions": 2, "input_feeding": "posterior"},
         {"attention_kind": "hard"},
         *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
     ],
