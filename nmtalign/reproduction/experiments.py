@@ -130,6 +130,24 @@ PAPER_MODELS = (
 )
 
 
+def _variant(ablation: str, name: str, what: str, base: str = FLAGSHIP, **changed: Any) -> Experiment:
+    return Experiment(name, what, base, ablation, changed)
+
+
+_KINDS_OF_ATTENTION = (
+    _variant("attention", "attention-marginal", "latent position, all summed", attention_kind="marginal"),
+    _variant(
+        "attention",
+        "attention-posterior",
+        "the next step gets the weights given the word",
+        "attention-marginal",
+        attention_kind="marginal",
+        input_feeding="posterior",
+    ),
+    _variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
+)
+
+
 def ablations(scale: Scale) -> Sequence[Experiment]:
     """Returns the experiments of all ablations, in the order of the report."""
     hidden = scale.settings.get("hidden", ModelConfig.hidden)
@@ -138,44 +156,32 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
     replaced = ("optimizer", "learning_rate", "epsilon", "schedule", "warmup", "clip_norm")
     paper = {name: getattr(TrainingConfig, name) for name in replaced}
 
-    def variant(ablation: str, name: str, what: str, base: str = FLAGSHIP, **changed: Any) -> Experiment:
-        return Experiment(name, what, base, ablation, changed)
-
     def words(name: str, size: str) -> Experiment:
         prep = {"vocabulary": "word", "shortlist": size}
         return Experiment(name, f"{int(size):,} words per side", FLAGSHIP, "vocabulary", prep=prep)
 
     return (
-        variant("encoder", "encoder-forward", "encoder reads forward only", bidirectional=False),
-        variant("context", "context-fixed", "one context for all words", attention="none"),
-        variant("score", "score-dot", "dot score in place of the additive one", attention="dot"),
-        variant("score", "score-general", "general score in place of the additive one", attention="general"),
+        _variant("encoder", "encoder-forward", "encoder reads forward only", bidirectional=False),
+        _variant("context", "context-fixed", "one context for all words", attention="none"),
+        _variant("score", "score-dot", "dot score in place of the additive one", attention="dot"),
+        _variant("score", "score-general", "general score in place of the additive one", attention="general"),
         # A bilinear score sums n products. Without the division Adam's steps make its weights sharp too early.
-        variant(
+        _variant(
             "score",
             "score-general-scaled",
             "general score, divided by the root of n",
             attention="general",
             attention_temperature=round(math.sqrt(hidden), 1),
         ),
-        variant("attention", "attention-marginal", "latent position, all summed", attention_kind="marginal"),
-        variant(
-            "attention",
-            "attention-posterior",
-            "the next step gets the weights given the word",
-            "attention-marginal",
-            attention_kind="marginal",
-            input_feeding="posterior",
-        ),
-        variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
-        variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
-        variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
-        variant("cell", "cell-normalised", "cuDNN's gated unit with layer normalisation", cell="normalised"),
-        variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),
-        variant("width", "vector-2", "fixed vector and states of twice the width", BASELINE, hidden=2 * hidden),
-        variant("width", "vector-4", "fixed vector and states of 4 times the width", BASELINE, hidden=4 * hidden),
-        variant("reverse", "source-reversed", "source read from its end", BASELINE, reverse_source=True),
-        variant("output-rank", "output-direct", "no factored output layer", output_rank=0),
+        *_KINDS_OF_ATTENTION,
+        _variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
+        _variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
+        _variant("cell", "cell-normalised", "cuDNN's gated unit with layer normalisation", cell="normalised"),
+        _variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),
+        _variant("width", "vector-2", "fixed vector and states of twice the width", BASELINE, hidden=2 * hidden),
+        _variant("width", "vector-4", "fixed vector and states of 4 times the width", BASELINE, hidden=4 * hidden),
+        _variant("reverse", "source-reversed", "source read from its end", BASELINE, reverse_source=True),
+        _variant("output-rank", "output-direct", "no factored output layer", output_rank=0),
         words("words-few", scale.few_words),
         words("words-many", scale.many_words),
         Experiment(
@@ -190,8 +196,8 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
             Experiment(f"beam-{size}", f"beam of {size}, the same model", FLAGSHIP, "beam", search={"beam": size})
             for size in (1, 5, 12)
         ),
-        variant("loss", "loss-sum", "the paper's training, loss summed", **paper, loss_normalization="sum"),
-        variant(
+        _variant("loss", "loss-sum", "the paper's training, loss summed", **paper, loss_normalization="sum"),
+        _variant(
             "loss",
             "loss-mean",
             "the paper's training, mean over sentences",
