@@ -26,7 +26,7 @@ M = TypeVar("M", bound=nn.Module)
 _MULTIPLIED = (Role.RECURRENT, Role.STACKED, Role.ATTENTION, Role.MATRIX, Role.EMBEDDING)
 _STEPS = 127
 _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
-_SMALLEST = 1 << 15  # numbers of a weight; smaller ones are multiplied faster in float32
+_SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
 _OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
 _TINY = 1e-30  # the least scale
 
@@ -62,8 +62,7 @@ class Int8Matrix:
         for first in range(0, len(self), _OUTPUTS):
             outputs = slice(first, first + _OUTPUTS)
             part = result[:, outputs]
-            torch.mul(torch._int_mm(narrow, self.numbers[outputs].t()), self.scales[outputs], out=part)
-            part.mul_(scale)
+            part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
         return result.view(*x.shape[:-1], len(self))
 
 
@@ -132,7 +131,8 @@ def in_int8(module: M) -> M:
     copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
     for part in copied.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
-            if isinstance(part, Initialised) and part.roles[name] in _MULTIPLIED and parameter.numel() >= _SMALLEST:
+            large = parameter.numel() >= _SMALLEST and parameter.shape[-1] >= _FEWEST_INPUTS
+            if large and isinstance(part, Initialised) and part.roles[name] in _MULTIPLIED:
                 delattr(part, name)
                 setattr(part, name, Int8Weight.of(parameter))
     return copied
