@@ -17,8 +17,8 @@ TITLES = {
     "ours-candidates": "ours, bf16, candidate words",
     "ours-int8-candidates": "ours, int8, candidate words",
 }
-# Speed relative to "released", on two cores. On a processor without fast bf16, int8 should be twice as fast as fp32, and
-# with candidates three times.
+# Speed relative to "released", on two cores. Without fast bf16, int8 should be twice as fast as fp32, with candidates
+# three times.
 WANTED = {"ours-fp32": 5.5, "ours-bf16": 14.0, "ours-int8": 11.0, "ours-candidates": 32.0, "ours-int8-candidates": 16.5}
 WANTED_AT = 12  # at this beam size
 COST = 0.1  # the BLEU that bf16, int8 and candidates may cost
