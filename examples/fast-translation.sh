@@ -11,4 +11,4 @@ lexicon=${data%/}.lexicon.txt # possible translations of each source word; made 
 
 # OUTPUT.partial is renamed to OUTPUT when it is complete. If OUTPUT is already complete, the command ends at once.
 nmtalign translate "$input" -m "$model" -o "$output" --resume \
-    --precision bf16 --lexicon "$lexicon" --candidates 1000 "$@"
+    --precision auto --lexicon "$lexicon" --candidates 1000 "$@"

@@ -70,7 +70,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, the precision that nmtalign chooses and why, and the measured speed."""
-    from nmtalign.core.devices import has_fast_bf16, pick_device
+    from nmtalign.core.devices import has_fast_bf16, inference_precision, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -79,21 +79,22 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "GPU of Apple"
     device = pick_device("auto")
-    fast = has_fast_bf16(device)
-    why = f"{device.type} computes products in {'bf16' if fast else 'fp32'} faster"
+    trained = "bf16" if has_fast_bf16(device) else "fp32"
     chosen = {
-        name: f"{('bf16' if fast else 'fp32') if setting == 'auto' else setting} "
-        f"({why if setting == 'auto' else f'the default; --precision auto: {why}'})"
-        for name, setting in (
-            ("training", TrainingConfig().precision),
-            ("translating", TranslateConfig().precision),
-        )
+        "training": _precision(TrainingConfig().precision, trained, device.type),
+        "translating": _precision(TranslateConfig().precision, inference_precision("auto", device), device.type),
     }
     speed = {"fp32": _words_per_second(None)}
     if has_fast_bf16(pick_device("cpu")):
         speed["bf16"] = _words_per_second(torch.bfloat16)
     note = f"training words/s of the preset tiny on the processor, {_PAIRS} pairs of {_WORDS} words per update"
     return {"devices": devices, "precision": chosen, "speed": {**speed, "measured": note}}
+
+
+def _precision(setting: str, fastest: str, device: str) -> str:
+    """A default precision, and which is the fastest."""
+    why = f"{device} computes products in {fastest} fastest"
+    return f"{fastest} ({why})" if setting == "auto" else f"{setting} (the default; --precision auto: {why})"
 
 
 def _words_per_second(dtype: "torch.dtype | None") -> int:

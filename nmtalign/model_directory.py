@@ -34,7 +34,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nmtalign.core.devices import pick_device, picks_bf16
+from nmtalign.core.devices import inference_precision, pick_device
+from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
@@ -61,7 +62,7 @@ from nmtalign.model_files import (
     read_settings,
 )
 from nmtalign.settings.command_settings import StoredWeights
-from nmtalign.settings.definition import Device, Precision
+from nmtalign.settings.definition import Device, InferencePrecision
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import (
     OF_THE_FILE,
@@ -165,11 +166,12 @@ def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def load_model(
-    folder: Path, device: Device = "auto", precision: Precision = "fp32", which: Which = "best"
+    folder: Path, device: Device = "auto", precision: InferencePrecision = "fp32", which: Which = "best"
 ) -> LoadedModel:
-    """Loads a model for inference in float32 or bf16; its weights are mapped into memory.
+    """Loads a model for inference; its weights are mapped into memory.
 
-    Raises FormatError with the file name for anything missing, foreign, damaged or edited.
+    Raises FormatError with the file name for anything missing, foreign, damaged or edited, and ResourceError for a
+    device or a precision that the machine does not have.
     """
     settings = read_settings(folder)
     check_files(folder, settings)
@@ -179,10 +181,11 @@ def load_model(
     with torch.device("meta"):
         model = TranslationModel(config)
     chosen = pick_device(device)
+    products = inference_precision(precision, chosen)
     metadata = assign_weights(model, weights_file, chosen)
-    if picks_bf16(precision, chosen):
-        model.to(torch.bfloat16)
-    model.eval().requires_grad_(False)
+    model.to(torch.bfloat16 if products == "bf16" else torch.float32).eval().requires_grad_(False)
+    if products == "int8":
+        model = in_int8(model)
     tokenizers = Tokenizers.load(folder)
     calibration = metadata.get(CALIBRATION, "")
     return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen, calibration)

@@ -1,11 +1,13 @@
 """What the processor is and what it multiplies fast, as the system tells; imports no PyTorch."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 _ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the most instructions that oneDNN, which multiplies, may use
 _WITH_BF16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")
+_WITH_VNNI = (*_WITH_BF16, "VNNI")
 _WITH_AMX = ("ALL", "DEFAULT", "AMX", "AVX10")
 
 
@@ -16,13 +18,31 @@ def bf16_is_fast() -> bool:
     AMD's processors, and twice its time on Intel's. Many virtual machines hide AMX, so that only the slow ones remain.
     A processor without any of them imitates bf16, several times as slowly as fp32. False if the system does not tell.
     """
-    isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
     facts = cpu_facts()
     flags = facts.get("flags", "").split()
-    if "amx_bf16" in flags and any(name in isa for name in _WITH_AMX):
+    if "amx_bf16" in flags and _allowed(_WITH_AMX):
         return True
-    of_amd = "avx512_bf16" in flags and "AMD" in facts.get("vendor_id", "")
-    return of_amd and any(name in isa for name in _WITH_BF16)
+    return "avx512_bf16" in flags and "AMD" in facts.get("vendor_id", "") and _allowed(_WITH_BF16)
+
+
+def int8_is_fast() -> bool:
+    """Whether the processor has instructions that multiply and add eight bits (VNNI): a product takes a quarter of the
+    time of fp32. False if the system does not tell."""
+    flags = cpu_facts().get("flags", "").split()
+    return bool({"avx512_vnni", "avx_vnni"} & {*flags}) and _allowed(_WITH_VNNI)
+
+
+def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
+    """The precision in which the processor translates and aligns fastest, with its own instructions."""
+    if bf16_is_fast():
+        return "bf16"
+    return "int8" if int8_is_fast() else "fp32"
+
+
+def _allowed(names: Iterable[str]) -> bool:
+    """Whether oneDNN may use the instructions of one of these names."""
+    isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
+    return any(name in isa for name in names)
 
 
 def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:

@@ -12,9 +12,11 @@ import pytest
 import torch
 from helpers.command_line import run_nmtalign
 
+from nmtalign.core import int8 as int8_module
 from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
+from nmtalign.errors import ResourceError
 from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -84,6 +86,17 @@ class Rounding:
 def rounding() -> Rounding:
     """The allowed differences by rounding."""
     return Rounding()
+
+
+@pytest.fixture
+def int8(monkeypatch):
+    """Multiplies the smallest matrices in eight bits, too; skips a test where PyTorch has no such products."""
+    try:
+        int8_module.weight_steps()
+    except ResourceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(int8_module, "_SMALLEST", 0)
+    monkeypatch.setattr(int8_module, "_FEWEST_INPUTS", 0)
 
 
 def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:

@@ -172,7 +172,7 @@ def _summary(files: "FileTranslation", translator: "Translator", seconds: float)
     return (
         f"{files.lines:,} lines{before}, {files.words:,} source {unit} in {seconds:.1f} s "
         f"({files.lines / seconds:.1f} lines/s, {files.words / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-        f"{'bf16' if translator.uses_bf16 else 'fp32'}); "
+        f"{translator.precision}); "
         f"{files.unknown / max(files.words, 1):.2%} of the source {unit} are unknown"
     )
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.functional import over_steps, tanh, wide
+from nmtalign.core.functional import over_steps, product, tanh, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -217,7 +217,7 @@ class AdditiveAttentionPass(AttentionPass):
 
     def energies(self, step: int, row: Tensor) -> Tensor:
         """v_a . tanh(W_a s + keys); without a backward pass on a CPU a few sentences at a time."""
-        torch.mm(row, self.query_weight.t(), out=self.queries[step])
+        product(row, self.query_weight, out=self.queries[step])
         energies = self.weights.new_empty(self.batch, self.rows_each, self.length)
         for sentences, rows in self._portions():
             there = energies[sentences, rows]

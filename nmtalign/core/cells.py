@@ -125,7 +125,7 @@ class GatedCell(Initialised):
         if weight.dim() == 2:
             return F.linear(x, weight, bias)
         by_direction = x.transpose(0, 1)
-        flat = torch.baddbmm(bias[:, None], by_direction.flatten(1, 2), weight.mT)
+        flat = product(by_direction.flatten(1, 2), weight, bias[:, None])
         return flat.view(*by_direction.shape[:-1], flat.shape[-1]).transpose(0, 1).contiguous()
 
     def context_inputs(self, contexts: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 
+from nmtalign.core.int8 import weight_steps
 from nmtalign.errors import ResourceError, is_out_of_memory
-from nmtalign.processor import bf16_is_fast
-from nmtalign.settings.definition import Device, Precision
+from nmtalign.processor import bf16_is_fast, cpu_facts, fastest_precision
+from nmtalign.settings.definition import Device, InferencePrecision, Precision
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,8 +38,24 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def picks_bf16(name: Precision, device: torch.device) -> bool:
-    """Whether products are computed in bf16; "auto" chooses the faster precision of the device."""
+    """Whether training computes products in bf16; "auto" chooses the faster precision of the device."""
     return name == "bf16" or (name == "auto" and has_fast_bf16(device))
+
+
+def inference_precision(name: InferencePrecision, device: torch.device) -> Literal["fp32", "bf16", "int8"]:
+    """The precision of products without gradients; "auto" chooses the fastest one of the device.
+
+    Raises ResourceError for int8 where there are no such products: on a GPU, and if PyTorch has none here.
+    """
+    if name == "auto":
+        if device.type == "cpu":
+            return fastest_precision()
+        return "bf16" if has_fast_bf16(device) else "fp32"
+    if name == "int8" and device.type != "cpu":
+        raise ResourceError(f"precision int8: is for the device cpu, and this is {device.type}; choose fp32 or bf16")
+    if name == "int8":
+        weight_steps()
+    return name
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -48,11 +65,15 @@ def has_fast_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and bf16_is_fast()
 
 
-def precision_notices(name: Precision, device: torch.device) -> list[str]:
-    """A warning if bf16 is asked for, and fp32 would be faster."""
-    if name != "bf16" or device.type != "cpu" or has_fast_bf16(device):
+def precision_notices(name: InferencePrecision, device: torch.device) -> list[str]:
+    """A warning if a precision is asked for, and fp32 would be faster."""
+    if device.type != "cpu":
         return []
-    return ["warning: this processor takes longer for products in bf16 than in fp32; leave out --precision bf16"]
+    if name == "bf16" and not has_fast_bf16(device):
+        return ["warning: this processor takes longer for products in bf16 than in fp32; leave out --precision bf16"]
+    if name == "int8" and "avx2" not in cpu_facts().get("flags", ""):
+        return ["warning: this processor may take longer for products in int8 than in fp32; compare --precision fp32"]
+    return []
 
 
 def use_threads(threads: int) -> None:

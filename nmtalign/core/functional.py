@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.core.devices import products_are_reproducible
+from nmtalign.core.int8 import Int8Matrix, Int8Weight
 
 _ONEDNN_TYPES = (torch.float32, torch.bfloat16)
 _ONEDNN_SMALLEST = 1 << 15  # elements; below, converting to oneDNN's tensors takes longer than it saves
@@ -58,11 +59,23 @@ def fast_dropout(x: Tensor, share: float) -> Tensor:
     return x * kept.to(x.dtype).mul_(1 / (1 - share))
 
 
-def product(rows: Tensor, weight: Tensor, addend: Tensor | None = None) -> Tensor:
-    """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in)."""
+def product(
+    rows: Tensor, weight: Tensor | Int8Matrix, addend: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
+    """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in).
+
+    Fills and returns `out`, if it is given.
+    """
+    if isinstance(weight, Int8Weight):
+        weight = weight.matrix
+    if isinstance(weight, Int8Matrix):
+        found = weight.product(rows, out)
+        return found if addend is None else found.add_(addend)
     if addend is None:
-        return rows @ weight.mT
-    return torch.addmm(addend, rows, weight.t()) if weight.dim() == 2 else torch.baddbmm(addend, rows, weight.mT)
+        return torch.matmul(rows, weight.mT, out=out)
+    if weight.dim() == 2:
+        return torch.addmm(addend, rows, weight.t(), out=out)
+    return torch.baddbmm(addend, rows, weight.mT, out=out)
 
 
 def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> None:

@@ -8,7 +8,7 @@ with each target word once, when the word first occurs.
 import copy
 import threading
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from nmtalign.core.attention import MIN_ROWS, Memory, extended
 from nmtalign.core.copying import known_words
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import maxout, wide
+from nmtalign.core.int8 import joined
 from nmtalign.core.latent_alignment import Alternatives
 from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.core.step import Advance, DecoderState
@@ -31,6 +32,8 @@ _NEW_WORDS = 16  # words of each product for words that occur for the first time
 class Inference:
     """A model ready for search, without gradients. Products are in `dtype`, states and softmax in float32.
 
+    The products of a model from `in_int8` are in eight bits, its dtype is float32.
+
     The weights are copied at construction, except the word vectors, which are read when a word first occurs. In
     float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the numbers of
     a sentence do not depend on the other sentences and hypotheses, or on the number of threads. Elsewhere, and for
@@ -43,7 +46,7 @@ class Inference:
         with torch.no_grad():
             self._encoder, self._readout = in_dtype(model.encoder, self.dtype), in_dtype(model.readout, self.dtype)
             self._copying = None if model.copying is None else in_dtype(model.copying, self.dtype)
-            self.output_weight = self._readout.output_weight.detach().to(self.dtype)  # it may be that of word vectors
+            self.output_weight = joined([self._readout.output_weight], self.dtype)  # it may be that of word vectors
             self.output_bias = model.readout.output_bias.to(wide(self.dtype))
             decoder, self._folded = model.decoder, None
             if isinstance(decoder, RecurrentDecoder) and decoder.is_papers and model.readout.has_maxout:
@@ -129,21 +132,18 @@ class FoldedWeights:
         if cell.context_weight is None:
             raise ValueError("the decoder's cell has no context")
 
-        def cast(weight: Tensor) -> Tensor:
-            return weight.detach().to(dtype)
-
         # The columns that belong to the cell and to the readout; one of the gate may follow.
         self._width, self._readout_width, self._has_gate = len(cell.context_weight), len(readout.bias), bool(gates)
         contexts = (gate.context_weight for gate in gates)
-        self.context_weight = cast(torch.cat([cell.context_weight, readout.context_weight, *contexts]))
-        self._state_weight = cast(torch.cat([readout.state_weight, *(gate.state_weight for gate in gates)]))
-        self._factor = cast(readout.factor) if readout.factor is not None else None
+        self.context_weight = joined([cell.context_weight, readout.context_weight, *contexts], dtype)
+        self._state_weight = joined([readout.state_weight, *(gate.state_weight for gate in gates)], dtype)
+        self._factor = None if readout.factor is None else joined([readout.factor], dtype)
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
         self._words = WordTable(
             model.target_embedding,
-            cast(torch.cat([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)])),
-            cast(torch.cat([cell.input_bias(), readout.bias, *(gate.bias for gate in gates)])),
+            joined([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)], dtype),
+            joined([cell.input_bias(), readout.bias, *(gate.bias for gate in gates)], dtype),
         )
 
     def step(
@@ -194,7 +194,7 @@ class WordTable:
 
     def __init__(self, embedding: nn.Module, weight: Tensor, bias: Tensor) -> None:
         self._embedding, self._weight, self._bias = embedding, weight, bias
-        words = len(next(embedding.parameters()))
+        words = len(cast(Tensor, embedding.weight))
         self._rows = weight.new_empty(words, len(bias))
         self._known = torch.zeros(words, dtype=torch.bool, device=weight.device)
         self._lock = threading.Lock()

@@ -77,7 +77,7 @@ class InputFeedingStep(Steps):
         self.attention.forward(step, self.layers[-1].rows[step + 1])
         joined = self._joined[step]
         torch.cat([self.attention.contexts[step], x], -1, out=joined)
-        torch.mm(joined, self._vector_weight.t(), out=self.vectors[step]).tanh_()
+        product(joined, self._vector_weight, out=self.vectors[step]).tanh_()
 
     def results(self) -> tuple[Tensor, ...]:
         """The attentional vectors (T, N, n), the contexts (T, N, D) and the weights (T, N, Tx)."""

@@ -4,14 +4,14 @@ The cross-entropy is computed block by block, so that the logits of a batch, (N,
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.core.functional import Maxout, apply, fast_dropout, take_once, wide
+from nmtalign.core.functional import Maxout, apply, fast_dropout, product, take_once, wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.core.latent_alignment import Alternatives, PosteriorFeed
@@ -119,7 +119,7 @@ class Readout(Initialised):
         nll, log_sums = features.new_empty(2, len(targets), dtype=bias.dtype)
         gradients = torch.empty_like(features)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
-            logits = features[rows] @ weight.t()
+            logits = product(features[rows], weight)
             _to_gradient(logits, bias, targets[rows], 0.0, nll[rows], log_sums[rows])
             torch.mm(logits, weight, out=gradients[rows]).neg_()
         return -nll, gradients
@@ -135,7 +135,7 @@ class TiedReadout(Readout):
     @property
     def output_weight(self) -> Tensor:  # type: ignore[override]
         """The weights (K, m) of the softmax."""
-        return self._embedding[0].get_parameter("weight")
+        return cast(Tensor, self._embedding[0].weight)
 
 
 def linear_cross_entropy(

@@ -16,7 +16,9 @@ from torch.nn import functional as F
 
 from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import CopyColumns, known_words
+from nmtalign.core.functional import product
 from nmtalign.core.inference import Inference
+from nmtalign.core.int8 import Int8Matrix, outputs_of
 from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
@@ -114,7 +116,8 @@ class _ModelSession(Session):
         self._inference = inference
         self._memory = inference.encode(source, mask)
         self._state = inference.start(self._memory)
-        self._weight, self._bias = inference.output_weight, inference.output_bias[None]
+        self._weight: Tensor | Int8Matrix = inference.output_weight
+        self._bias = inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
         size, copies = len(self._weight), self._memory.copies
@@ -122,7 +125,7 @@ class _ModelSession(Session):
             words = torch.from_numpy(candidates.words).to(source.device)
             allowed = torch.from_numpy(candidates.allowed).to(source.device)
             known, copies = known_words(words, size), None if copies is None else torch.searchsorted(words, copies)
-            self._weight = self._weight[known]
+            self._weight = outputs_of(self._weight, known)
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
@@ -141,7 +144,7 @@ class _ModelSession(Session):
         self._state, self._features, self.weights, self._gate, self._log_weights = found
         if self._log_weights is None:
             (buffer,) = self._product_buffer.take(1, (len(self._features), len(self._weight)), self._features)
-            self._products = torch.mm(self._features, self._weight.t(), out=buffer)
+            self._products = product(self._features, self._weight, out=buffer)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -174,7 +177,7 @@ class _ModelSession(Session):
         for part in slices(len(mixed), count * width, most):
             own, found = slice(rows.start + part.start, rows.start + part.stop), mixed[part]
             bias, weights = self._bias_of(own), log_weights[own]
-            products = self._features[own].flatten(0, 1) @ self._weight.t()
+            products = product(self._features[own].flatten(0, 1), self._weight)
             logits, probs = self._softmax_buffers.take(2, (len(products), width), self._bias)
             self._softmax(products, bias if bias.dim() == 1 else bias.repeat_interleave(count, 0), logits, probs, False)
             each = probs.view(-1, count, width)

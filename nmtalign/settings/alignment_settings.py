@@ -7,14 +7,14 @@ from nmtalign.settings.definition import (
     ALIGNMENT,
     BUDGET,
     DEVICE_HELP,
+    INFERENCE_PRECISION_HELP,
     MACHINE,
     MEASURES,
     MODEL,
-    PRECISION_HELP,
     TABLES,
     TEXT,
     Device,
-    Precision,
+    InferencePrecision,
     SettingError,
     check_settings,
     seconds,
@@ -69,7 +69,7 @@ class AlignConfig:
     batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
     weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
     device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
-    precision: Precision = setting("fp32", PRECISION_HELP, MACHINE)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
     threads: int = threads_setting()
     tokenized: bool = setting(
         False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"

@@ -7,10 +7,10 @@ from typing import Literal
 from nmtalign.settings.definition import (
     CONFIDENCE,
     DEVICE_HELP,
+    INFERENCE_PRECISION_HELP,
     MACHINE,
     MEASURES,
     MODEL,
-    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -18,7 +18,7 @@ from nmtalign.settings.definition import (
     UNKNOWN,
     VOCABULARY,
     Device,
-    Precision,
+    InferencePrecision,
     SettingError,
     byte_count,
     check_settings,
@@ -196,7 +196,7 @@ class TranslateConfig:
         "", "Memory limit, such as 2G.", MACHINE, form=byte_count, metavar="SIZE", unset="a tenth of the machine's"
     )
     device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
-    precision: Precision = setting("fp32", PRECISION_HELP, MACHINE)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
     threads: int = threads_setting()
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from nmtalign.errors import UsageError
 T = TypeVar("T")
 
 Precision = Literal["auto", "fp32", "bf16"]
+InferencePrecision = Literal["auto", "fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
@@ -30,6 +31,10 @@ SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
 MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
 DEVICE_HELP = "Device: auto is cuda if PyTorch sees a GPU, else cpu; mps is Apple's GPU (untested)."
 PRECISION_HELP = "Precision of matrix products; auto is bf16 where it is faster than fp32, else fp32."
+INFERENCE_PRECISION_HELP = (
+    "Precision of matrix products; auto is bf16 where that is fast, else int8 where the processor has instructions for "
+    "it, else fp32."
+)
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 COMMAND_LINE = "command line"

@@ -25,7 +25,7 @@ from typing import Any
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, disk_errors, lock, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
-from nmtalign.processor import bf16_is_fast
+from nmtalign.processor import fastest_precision
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.untrusted import read_json, read_regular
 from nmtalign.version import __version__
@@ -174,7 +174,7 @@ def key_of(origin: Mapping[str, Any]) -> str:
 def options_that_count(config: TranslateConfig) -> dict[str, Any]:
     """The settings that may change words; a file is represented by its content, the machine by its rounding.
 
-    Sums that are rounded differently, on a GPU or in bf16, may change a choice between two nearly equal words.
+    Sums that are rounded differently, on a GPU, in bf16 or in int8, may change a choice between two nearly equal words.
     """
     options = {name: value for name, value in dataclasses.asdict(config).items() if name not in _WITHOUT_EFFECT}
     path, used = Path(config.lexicon), config.lexicon and (config.replace_unk or config.candidates)
@@ -184,7 +184,7 @@ def options_that_count(config: TranslateConfig) -> dict[str, Any]:
     if config.device == "auto":
         options["device"] = "cuda" if has_gpu() else "cpu"
     if config.precision == "auto" and options["device"] == "cpu":
-        options["precision"] = "bf16" if bf16_is_fast() else "fp32"
+        options["precision"] = fastest_precision()
     return options
 
 

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from nmtalign.core.devices import picks_bf16, precision_notices, return_memory, use_threads
+from nmtalign.core.devices import inference_precision, precision_notices, return_memory, use_threads
 from nmtalign.core.inference import Inference
+from nmtalign.core.int8 import in_int8
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import Which
@@ -86,6 +87,7 @@ class Translator:
             raise SettingError(
                 "this model has no attention: it knows no coverage", coverage_penalty=self.config.coverage_penalty
             )
+        self.precision = inference_precision(self.config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self._given_scorer, self._searched = scorer, searched
         # The probabilities of several models together are not those that the calibration of each describes.
@@ -145,18 +147,14 @@ class Translator:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
         return [*precision_notices(self.config.precision, self.loaded.device), *self._reader.notices()]
 
-    @property
-    def uses_bf16(self) -> bool:
-        """Whether products are computed in bf16."""
-        return picks_bf16(self.config.precision, self.loaded.device)
-
     @cached_property
     def scorer(self) -> Scorer:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
         if self._given_scorer is not None:
             return self._given_scorer
-        dtype = torch.bfloat16 if self.uses_bf16 else None
-        scorers = [ModelScorer(Inference(loaded.model, dtype)) for loaded in self.models]
+        dtype = torch.bfloat16 if self.precision == "bf16" else None
+        models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
+        scorers = [ModelScorer(Inference(model, dtype)) for model in models]
         return scorers[0] if len(scorers) == 1 else Ensemble(scorers, self.config.ensemble)
 
     @cached_property
@@ -193,7 +191,7 @@ class Translator:
             memory=memory_limit(config.max_memory, device) // Workers.count(device) // len(self.models),
             model=self.loaded.model.config,
             beam=beam,
-            itemsize=2 if self.uses_bf16 else 4,
+            itemsize=2 if self.precision == "bf16" else 4,
             scored=scored,
             length_ratio=length_ratio,
             keep_weights=keep_weights,

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion, shares, shifted, window_size
 from nmtalign.alignment.links import argmax_links
+from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
@@ -98,6 +100,31 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
             np.testing.assert_allclose(left.weights, right.weights, rtol=0, atol=error)
             assert left.log_prob == pytest.approx(right.log_prob, rel=0, abs=rows * error)
             assert left.sentence_id == right.sentence_id
+
+
+@pytest.mark.parametrize("reading", ["current", "posterior", "occlusion"])
+@pytest.mark.parametrize("name", ATTENDING)
+def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(
+    name: str, reading: str, int8: None, rounding: Any
+) -> None:
+    sizes = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
+    loaded = make_loaded(**{**SYSTEMS[name], **sizes})
+    if reading == "posterior" and not loaded.model.has_posterior:
+        pytest.skip("this architecture has no posterior")
+    with torch.no_grad():
+        for parameter in loaded.model.parameters():
+            parameter.div_(3)  # as they are initialised: the energies of larger ones would be far from those of a model
+    narrow = replace(loaded, model=in_int8(loaded.model))
+    vars(narrow)["hash"] = "0123"
+    exact = align([loaded], PAIRS, AlignConfig(reading=reading))
+    found = list(align([narrow], PAIRS, AlignConfig(reading=reading)))
+    alone = align([narrow], PAIRS, AlignConfig(reading=reading, batch_size=1))
+    for record, expected, other in zip(found, exact, alone, strict=True):
+        if reading != "occlusion":  # a ratio of small differences
+            np.testing.assert_allclose(record.weights, expected.weights, rtol=0, atol=0.02)
+        assert record.log_prob == pytest.approx(expected.log_prob, rel=0.01, abs=0.05)
+        error = rounding.of_steps(loaded.model, sum(record.weights.shape))
+        assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=len(record.target) * error + 1e-9)
 
 
 def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:

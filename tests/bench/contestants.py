@@ -16,7 +16,15 @@ from bench.machine import tree_mb
 
 NAIVE_BATCH = 16
 FLOOR = "floor"
-OURS = {"ours-fp32": "fp32", "ours-bf16": "bf16", "ours-candidates": "bf16"}
+OURS = {
+    "ours-fp32": "fp32",
+    "ours-bf16": "bf16",
+    "ours-int8": "int8",
+    "ours-candidates": "bf16",
+    "ours-int8-candidates": "int8",
+}
+WITH_CANDIDATES = ("ours-candidates", "ours-int8-candidates")
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 NAMES = ("released", "naive", "naive-batch", *OURS)
 
 
@@ -98,7 +106,7 @@ class Ours:
         self._settings: dict[str, Any] = {"precision": OURS[name], "threads": job.threads, "device": job.device}
         self._settings |= {"tokenized": job.tokenized, "length_penalty": 1.0}
         self._settings |= {"min_length_ratio": job.min_ratio, "max_length_ratio": job.max_ratio}
-        if name == "ours-candidates":
+        if name in WITH_CANDIDATES:
             self._settings |= {"lexicon": job.lexicon, "candidates": job.candidates}
 
     def prepare(self, beam: int) -> None:
@@ -176,9 +184,9 @@ def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
             ready = request["beam"]
             together = max(1, min(default_words(ready, torch.device("cpu")) // length, -(-sentences // threads)))
             for name, precision in OURS.items():
-                scored = 2 * job.candidates if name == "ours-candidates" else config.target_vocabulary_size
+                scored = 2 * job.candidates if name in WITH_CANDIDATES else config.target_vocabulary_size
                 products = search_products_of(config, SearchShape(together, length, ready, length, scored))
-                dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+                dtype = getattr(torch, _DTYPES[precision])
                 floors[name] = [Floor([products], dtype) for _ in range(threads)]
         with ThreadPoolExecutor(threads) as pool:
             for each in floors.values():

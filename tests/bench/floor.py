@@ -73,10 +73,15 @@ def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
 
 
 def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
-    """Returns a function that computes the product on random numbers."""
+    """Returns a function that computes the product on random numbers; int8 is for weights, everything else float32."""
+    of_weight = product.batch == 1 and product.n > 1
+    if dtype == torch.int8 and not of_weight:
+        dtype = torch.float32
     left = _matrix(product.batch, product.m, product.k, product.left_transposed, dtype)
     right = _matrix(product.batch, product.k, product.n, product.right_transposed, dtype)
     out = torch.empty(product.batch, product.m, product.n, dtype=dtype)
+    if dtype == torch.int8:
+        return partial(torch._int_mm, left[0], right[0])
     if product.batch > 1:
         return partial(torch.bmm, left, right, out=out)
     return partial(torch.mm, left[0], right[0], out=out[0])

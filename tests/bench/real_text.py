@@ -1,4 +1,4 @@
-"""A real model on real text: how much BLEU bf16 and candidate words cost, and how fast each variant is."""
+"""A real model on real text: how much BLEU bf16, int8 and candidate words cost, and how fast each variant is."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.contestants import OURS, Job, read_text
+from bench.contestants import OURS, WITH_CANDIDATES, Job, read_text
 from bench.machine import environment
 from bench.report import say
 from bench.watch import complaint_in
@@ -27,7 +27,7 @@ def real_text(given: dict[str, Any], names: Sequence[str], folder: Path) -> dict
     if reference is not None and len(reference) != len(text):
         raise InputError(f"{given['reference']}: {len(reference)} lines, but {given['text']} has {len(text)}")
     lexicon, without = _lexicon(given, folder)
-    names = [name for name in names if name != "ours-candidates" or lexicon]
+    names = [name for name in names if name not in WITH_CANDIDATES or lexicon]
     job = Job(
         *(str(given["model"].resolve()), str(given["text"].resolve()), str(lexicon or ""), given["candidates"] or 2000),
         tokenized=False,

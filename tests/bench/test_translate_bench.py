@@ -18,6 +18,7 @@ sys.path.insert(0, str(BENCH.parent))
 from bench import translate_peers  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.contest import contestants  # noqa: E402
+from bench.contestants import NAMES  # noqa: E402
 from bench.naive import NaiveLoop  # noqa: E402
 from bench.naive_search import NaiveSearch  # noqa: E402
 from bench.random_model import SPREAD, spread_logits, write_lexicon  # noqa: E402
@@ -140,7 +141,8 @@ def test_translate_measures_everything_and_writes_json(bench, tmp_path):
     assert set(found["speed"]["beams"]) == {"3", "2"}
     for measured in found["speed"]["beams"].values():
         variants = measured["variants"]
-        assert list(variants) == ["released", "naive", "naive-batch", "ours-fp32", "ours-bf16", "ours-candidates"]
+        int8 = [name for name in ("ours-int8", "ours-int8-candidates") if name in variants]  # not on every machine
+        assert [name for name in variants if name not in int8] == [name for name in NAMES if "int8" not in name]
         for figures in variants.values():
             assert figures["words_per_second"] == pytest.approx(5 * figures["sentences_per_second"])
             naive = variants["naive"]["sentences_per_second"]

@@ -17,8 +17,9 @@ from bench.texts import PAIRS, Texts, random_texts
 from bench.timing import spread, take_turns
 from bench.train import MODEL_OPTIONS
 from bench.workload import SYSTEM_SIZES, Size
-from nmtalign.core.devices import use_threads
-from nmtalign.errors import UsageError
+from nmtalign.core.devices import inference_precision, pick_device, use_threads
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.settings.definition import Device
 from nmtalign.text.tokenizer import Tokenizers
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
@@ -87,11 +88,22 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _names(given: dict[str, Any]) -> list[str]:
-    names = [name.strip() for name in given["variants"].split(",")] if given["variants"] else list(NAMES)
+    if not given["variants"]:
+        return [name for name in NAMES if OURS.get(name) != "int8" or _has_int8(given["device"])]
+    names = [name.strip() for name in given["variants"].split(",")]
     for name in names:
         if name not in NAMES:
             raise UsageError(f"--variants: unknown variant '{name}'; choose from {', '.join(NAMES)}")
     return names
+
+
+def _has_int8(device: Device) -> bool:
+    try:
+        inference_precision("int8", pick_device(device))
+    except ResourceError as error:
+        say(str(error))
+        return False
+    return True
 
 
 def _check(given: dict[str, Any]) -> None:

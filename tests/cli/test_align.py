@@ -110,6 +110,14 @@ def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path)
         assert abs(left.weights - right.weights).max() < 1e-5
 
 
+def test_int8_is_an_option_and_a_key_of_the_workspace(texts: Path, model: Path, int8: None) -> None:
+    assert run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--precision", "int8").returncode == 0
+    (texts / "nmtalign.toml").write_text(f'model = "{model}"\n[align]\nprecision = "int8"\n')
+    assert run(texts, "in.en", "out.fr", "-o", "b.h5").returncode == 0
+    for left, right in zip(AlignmentFile(texts / "a.h5"), AlignmentFile(texts / "b.h5"), strict=True):
+        assert (left.weights == right.weights).all()
+
+
 def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n[align]\nweights = "float32"\n'

@@ -175,6 +175,19 @@ def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
     assert resolved("train", "--guided-alignment", "x" * 200)["guided_alignment"] == "x" * 200
 
 
+def test_int8_is_for_translating_and_aligning_and_not_for_training(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("translate", "score-pairs", "align", "serve"):
+        app([command, "--precision", "int8", "--show-settings"], standalone_mode=False)
+        assert 'precision = "int8"  # --precision' in capsys.readouterr().out.splitlines()
+    with pytest.raises(UsageError, match=r"^--precision int8: must be one of auto, fp32, bf16$"):
+        resolved("train", "--precision", "int8")
+    Path("nmtalign.toml").write_text('[translate]\nprecision = "int8"\n[train]\nprecision = "int8"\n')
+    assert resolved("translate")["precision"] == "int8"
+    with pytest.raises(UsageError, match=r'\[train\] precision = "int8": must be one of auto, fp32, bf16$'):
+        resolved("train")
+
+
 def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     write_model(Path("first"), ModelConfig(hidden=24, embedding=12, cell="cudnn", dropout=0.5))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.processor import fastest_precision
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -53,6 +54,14 @@ def test_what_a_line_gives_does_not_depend_on_the_others(random_model: Path, tmp
     alone = lines_of(inside("-m", random_model, "--quiet", "--beam", 4, "--batch-size", 1, text=text + b"\n"))
     assert len(together) == len(lines)
     assert together == alone
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "auto"])
+def test_the_last_line_names_the_precision(precision: str, random_model: Path, inside: Inside, int8: None) -> None:
+    done = inside("-m", random_model, "--device", "cpu", "--precision", precision, text=b"the fox\n")
+    assert len(lines_of(done)) == 1
+    named = {"auto": fastest_precision()}.get(precision, precision)
+    assert f"; cpu, {named}); " in done.stderr.decode().splitlines()[-1]
 
 
 def test_files_in_and_file_out(random_model: Path, tmp_path: Path, inside: Inside) -> None:

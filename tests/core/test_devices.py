@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from nmtalign import processor
-from nmtalign.core.devices import in_halves, pick_device, picks_bf16, precision_notices, strict_mode_has_effect, widest
+from nmtalign.core import devices
+from nmtalign.core.devices import (
+    in_halves,
+    inference_precision,
+    pick_device,
+    picks_bf16,
+    precision_notices,
+    strict_mode_has_effect,
+    widest,
+)
 from nmtalign.errors import ResourceError
 
 AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
@@ -127,6 +136,38 @@ def test_auto_is_bf16_only_where_it_is_faster(vendor, flags, isa, bf16, monkeypa
     assert precision_notices("auto", torch.device("cpu")) == []
     said = precision_notices("bf16", torch.device("cpu"))
     assert ["takes longer for products in bf16" in line for line in said] == ([] if bf16 else [True])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "isa", "fastest"),
+    [
+        ("GenuineIntel", "avx2 avx512f avx512_vnni avx512_bf16", "", "int8"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni amx_bf16", "", "bf16"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE_VNNI", "int8"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE", "fp32"),
+        ("GenuineIntel", "avx2 avx_vnni", "", "int8"),
+        ("GenuineIntel", "avx2", "", "fp32"),
+        ("AuthenticAMD", "avx2 avx512f avx512_vnni avx512_bf16", "", "bf16"),
+        ("", "", "", "fp32"),
+    ],
+)
+def test_auto_is_the_fastest_precision_of_a_search(vendor, flags, isa, fastest, monkeypatch):
+    monkeypatch.setattr(processor, "cpu_facts", lambda: {"vendor_id": vendor, "flags": flags})
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
+    assert inference_precision("auto", torch.device("cpu")) == fastest
+    assert inference_precision("fp32", torch.device("cpu")) == "fp32"
+    assert picks_bf16("auto", torch.device("cpu")) == (fastest == "bf16")  # training has no int8
+
+
+def test_int8_is_for_the_processor(int8, monkeypatch):
+    assert inference_precision("int8", torch.device("cpu")) == "int8"
+    for device in ("cuda", "mps"):
+        with pytest.raises(ResourceError, match=rf"^precision int8: is for the device cpu, and this is {device}; "):
+            inference_precision("int8", torch.device(device))
+    for flags, warned in (("avx2", False), ("asimd", True)):
+        monkeypatch.setattr(devices, "cpu_facts", lambda flags=flags: {"flags": flags})
+        said = precision_notices("int8", torch.device("cpu"))
+        assert ["may take longer for products in int8" in line for line in said] == [True] * warned
 
 
 def test_a_machine_without_mps_says_so(monkeypatch):

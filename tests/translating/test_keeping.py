@@ -39,8 +39,8 @@ def test_the_machine_counts_by_how_it_rounds(monkeypatch: pytest.MonkeyPatch) ->
     assert options_that_count(TranslateConfig(device="auto")) == options_that_count(PLAIN)
     monkeypatch.setattr(keeping, "has_gpu", lambda: True)
     assert options_that_count(TranslateConfig(device="auto"))["device"] == "cuda"
-    for native, name in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(keeping, "bf16_is_fast", lambda native=native: native)
+    for name in ("bf16", "int8", "fp32"):
+        monkeypatch.setattr(keeping, "fastest_precision", lambda name=name: name)
         assert options_that_count(TranslateConfig(device="cpu", precision="auto"))["precision"] == name
 
 

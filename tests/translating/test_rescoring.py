@@ -62,6 +62,7 @@ def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:
         (["one"], {}),
         (["one"], {"length_penalty": 0.6, "word_penalty": 0.3, "coverage_penalty": 0.2}),
         (["one"], {"precision": "bf16"}),
+        (["one", "two"], {"precision": "int8"}),
         (["one"], {"search": "paper"}),
         (["fixed"], {"word_penalty": -0.3}),
         (["one", "two"], {}),
@@ -70,8 +71,10 @@ def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:
     ],
 )
 def test_what_a_search_finds_is_scored_alike(
-    models: dict[str, Path], names: list[str], settings: dict[str, Any]
+    models: dict[str, Path], names: list[str], settings: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
+    if settings.get("precision") == "int8":
+        request.getfixturevalue("int8")
     folders = [models[name] for name in names]
     translator = Translator.load(*folders, beam=4, n_best=4, tokenized=True, threads=1, **settings)
     found = [(line.source, one) for line in translator.translate(LINES) for one in line.n_best]

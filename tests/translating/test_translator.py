@@ -162,6 +162,36 @@ def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any)
             assert_same(loaded, rounding, found(order, size), expected)
 
 
+def test_int8_depends_neither_on_the_other_lines_nor_on_threads(int8: None, rounding: Any) -> None:
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48, embedding=20, maxout=24)
+    lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i % 19)) for i in range(40)]
+    settings: dict[str, Any] = {"precision": "int8", "beam": 5, "n_best": 3}
+    expected = found_by(loaded, lines, batch_size=2000, **settings)
+    exact = found_by(loaded, lines, batch_size=2000, **{**settings, "precision": "fp32"})
+    assert [line.n_best[0].score for line in expected] != [line.n_best[0].score for line in exact]
+    assert_same(loaded, rounding, found_by(loaded, lines[::-1], batch_size=7, **settings)[::-1], expected)
+    torch.set_num_threads(2)
+    assert_same(loaded, rounding, found_by(loaded, lines, batch_size=1, **settings), expected)
+
+
+def test_int8_candidates_are_those_of_each_line(tmp_path: Path, int8: None) -> None:
+    """The candidates of the other lines of a batch change at most the rounding of the softmax."""
+    (tmp_path / "lexicon.tsv").write_text("".join(f"{word}\t{word}\t1\n" for word in WORDS))
+    settings = {"precision": "int8", "lexicon": str(tmp_path / "lexicon.tsv"), "candidates": 3}
+    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48, embedding=20, maxout=24)
+    together = found_by(loaded, LINES, batch_size=2000, **settings)
+    for ours, theirs in zip(found_by(loaded, LINES, batch_size=1, **settings), together, strict=True):
+        assert ours.text == theirs.text
+        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+
+
+def test_int8_is_a_setting_like_the_others(loaded: LoadedModel, int8: None) -> None:
+    translator = Translator(loaded, config(precision="int8"))
+    assert translator.precision == "int8"
+    assert translator.notices() == Translator(loaded, config()).notices() or "int8" in translator.notices()[0]
+    assert Translator(loaded, config(precision="auto")).precision in ("fp32", "bf16", "int8")
+
+
 def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], expected: list[Translation]) -> None:
     """The same n-best lists, with the same numbers where products are reproducible, else with nearly the same."""
     for left, right in zip(found, expected, strict=True):

@@ -1,0 +1,167 @@
+"""Products in eight bits: each weight is 127 steps of one scale per output, each input 127 steps of one scale per row.
+
+The sums of such products are whole numbers, which are exact in any order. A row is scaled by its own largest number.
+So the result of a row depends neither on the other rows of the product nor on the number of threads. A scale that is
+calibrated beforehand would be as fast, but the inputs of the softmax have no bound.
+
+A model in eight bits is a copy whose matrices are `Int8Weight`s (`in_int8`). The code of the model is the same: its
+`F.linear` and `product` multiply in eight bits. Every other operation uses the float32 numbers of the weight.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.errors import ResourceError
+
+M = TypeVar("M", bound=nn.Module)
+# An embedding may be the weight of the softmax, too.
+_MULTIPLIED = (Role.RECURRENT, Role.STACKED, Role.ATTENTION, Role.MATRIX, Role.EMBEDDING)
+_STEPS = 127
+_FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
+_SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
+_OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
+_TINY = 1e-30  # the least scale
+
+
+@dataclass(frozen=True)
+class Int8Matrix:
+    """A matrix of whole numbers (..., out, in), and the scale (..., out) of each of its rows."""
+
+    numbers: Tensor
+    scales: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Self:
+        """The matrix that is nearest to a weight."""
+        scales = weight.detach().abs().amax(-1).div_(weight_steps()).clamp_min_(_TINY)
+        return cls((weight.detach() / scales[..., None]).round_().to(torch.int8), scales)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, rows: Any) -> "Int8Matrix":
+        """Some of the rows."""
+        return Int8Matrix(self.numbers[rows], self.scales[rows])
+
+    def product(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """x W^T in float32: x (..., in) to (..., out); with a matrix (D, out, in) x (D, B, in) to (D, B, out)."""
+        if self.numbers.dim() > 2:
+            return torch.stack([self[number].product(part) for number, part in enumerate(x)])
+        rows = x.reshape(-1, x.shape[-1])
+        scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
+        narrow = (rows / scale).round_().to(torch.int8)
+        result = x.new_empty(len(rows), len(self)) if out is None else out
+        for first in range(0, len(self), _OUTPUTS):
+            outputs = slice(first, first + _OUTPUTS)
+            part = result[:, outputs]
+            part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
+        return result.view(*x.shape[:-1], len(self))
+
+
+class Int8Weight(Tensor):
+    """A float32 weight (..., out, in) with its matrix of eight bits, which `F.linear` and `product` multiply.
+
+    Where a gradient is wanted, they multiply the float32 numbers.
+    """
+
+    _given: Int8Matrix | None = None
+
+    @classmethod
+    def of(cls, weight: Tensor, matrix: Int8Matrix | None = None) -> "Int8Weight":
+        """The weight; it shares the memory of the float32 numbers."""
+        found = weight.detach().as_subclass(cls)
+        found._given = matrix
+        return found
+
+    @cached_property
+    def matrix(self) -> Int8Matrix:
+        """The matrix, made at the first product: many weights of a model are used only through others."""
+        return self._given or Int8Matrix.of(self.as_subclass(Tensor))
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Multiplies in eight bits in `F.linear`; every other operation returns ordinary tensors."""
+        if func is F.linear and isinstance(args[1], cls) and not _needs_gradient(args[0]):
+            return args[1].linear(*args[:1], *args[2:], **(kwargs or {}))
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x W^T + bias in eight bits."""
+        found = self.matrix.product(x)
+        return found if bias is None else found.add_(bias)
+
+    def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> "Int8Weight":
+        """The weight itself, whose products in eight bits do not need it."""
+        return self
+
+    def split(self, sizes: Sequence[int], dim: int = -2) -> tuple["Int8Weight", ...]:  # type: ignore[override]
+        """The blocks of outputs."""
+        parts = zip(self.matrix.numbers.split(sizes, -2), self.matrix.scales.split(sizes, -1), strict=True)
+        floats = self.as_subclass(Tensor).split(sizes, dim)
+        return tuple(Int8Weight.of(part, Int8Matrix(*found)) for part, found in zip(floats, parts, strict=True))
+
+    def flatten(self, start_dim: int, end_dim: int) -> "Int8Weight":  # type: ignore[override]
+        """Some of the first dimensions as one."""
+        matrix = self.matrix
+        flat = Int8Matrix(matrix.numbers.flatten(start_dim, end_dim), matrix.scales.flatten(start_dim, end_dim))
+        return Int8Weight.of(self.as_subclass(Tensor).flatten(start_dim, end_dim), flat)
+
+
+def _needs_gradient(x: Tensor) -> bool:
+    return torch.is_grad_enabled() and x.requires_grad
+
+
+def in_int8(module: M) -> M:
+    """A copy that multiplies its large matrices in eight bits; it shares the memory of the parameters."""
+    copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+    for part in copied.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            large = parameter.numel() >= _SMALLEST and parameter.shape[-1] >= _FEWEST_INPUTS
+            if large and isinstance(part, Initialised) and part.roles[name] in _MULTIPLIED:
+                delattr(part, name)
+                setattr(part, name, Int8Weight.of(parameter))
+    return copied
+
+
+def joined(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """The outputs of several weights as those of one, without a gradient; in eight bits if one of the weights is."""
+    together = (torch.cat(list(weights)) if len(weights) > 1 else weights[0]).detach().to(dtype)
+    return Int8Weight.of(together) if any(isinstance(weight, Int8Weight) for weight in weights) else together
+
+
+def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
+    """Some of the outputs of a weight (out, in)."""
+    return weight.matrix[outputs] if isinstance(weight, Int8Weight) else weight[outputs]
+
+
+@cache
+def weight_steps() -> int:
+    """The steps of a weight with which products are exact here: 127, or 63 on a processor that adds in 16 bits.
+
+    The instructions of AVX2 and AVX-512 without VNNI add two products of eight bits in sixteen, which may be too few.
+    Raises ResourceError if PyTorch has no exact products of eight bits.
+    """
+    ones = torch.full((64, 64), _STEPS, dtype=torch.int8)
+    for steps in (_STEPS, _FEWER_STEPS):
+        try:
+            found = torch._int_mm(ones, torch.full((64, 64), steps, dtype=torch.int8))
+        except (AttributeError, NotImplementedError, RuntimeError):
+            break
+        if bool((found == 64 * _STEPS * steps).all()):
+            return steps
+    raise ResourceError("precision int8: this PyTorch has no products in eight bits here; choose the precision fp32")
