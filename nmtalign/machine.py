@@ -45,7 +45,7 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     """
     versions, missing = _requirements()
     facts: dict[str, Any] = {
-        "processor": {"name": _processor_name(root), "instructions": _instructions(root)},
+        "processor": {"name": _processor_name(root), "instructions": instructions(root)},
         "cores": {"usable": _usable_cores(root), "present": os.cpu_count() or 1},
         "memory": _memory(root),
         "disk": _disk(folder),
@@ -165,7 +165,7 @@ def _processor_name(root: Path) -> str:
     return platform.processor() or platform.machine()
 
 
-def _instructions(root: Path) -> str:
+def instructions(root: Path = Path("/")) -> str:
     """The instructions that PyTorch or the system reports."""
     facts = cpu_facts(root)
     flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}

@@ -24,10 +24,12 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     import torch
 
     from nmtalign.core.devices import picks_bf16
+    from nmtalign.machine import instructions
     from nmtalign.version import __version__
 
     described = {
         "device": torch.cuda.get_device_name() if device == "cuda" else processor(),
+        "instructions": instructions(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "bf16_fast": picks_bf16("auto", torch.device(device)),
@@ -48,7 +50,8 @@ def in_words(machine: dict[str, Any]) -> str:
     """Describes the machine in one line."""
     fast = "fast bf16" if machine["bf16_fast"] else "no fast bf16"
     return (
-        f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({fast}, load {machine['load']}), "
+        f"{machine['device']}, {machine['threads']} of {machine['cores']} threads ({machine['instructions']}; {fast}; "
+        f"load {machine['load']}), "
         f"torch {machine['torch']}, nmtalign {machine['nmtalign']} at {machine['revision']}, {machine['date']}"
     )
 

@@ -7,22 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.report import say
 
 Task = Callable[[], None]
+LARGEST_SPREAD = 0.1  # of times from which a ratio is computed
+MOST_TIMES = 3  # the rounds that were asked for
 
 
 def take_turns(tasks: Mapping[str, Task], repeats: int) -> dict[str, list[float]]:
-    """Returns `repeats` times in seconds of each task; after a warm-up round, every task runs once per round.
+    """Returns the times in seconds of each task; after a warm-up round, every task runs once per round.
 
-    A temporary disturbance of the machine therefore affects all tasks equally.
+    A temporary disturbance of the machine therefore affects all tasks equally. There are `repeats` rounds, and further
+    ones, up to three times as many, while the spread of a task is above 10%.
     """
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for number in range(repeats + 1):
+    for number in range(MOST_TIMES * repeats + 1):
+        if number > repeats and all(spread(each) <= LARGEST_SPREAD for each in seconds.values()):
+            break
         for name, task in tasks.items():
             began = time.perf_counter()
             task()
             if number:
                 seconds[name].append(time.perf_counter() - began)
-        say(f"round {number} of {repeats}" if number else "warm")
+        more = " (the times differ by more than 10%)" if number > repeats else ""
+        say(f"round {number} of {repeats}{more}" if number else "warm")
     return seconds
+
+
+def steady(value: float, *spreads: float) -> float | None:
+    """A ratio of times with these spreads; None if other programs disturbed one of them too much."""
+    return value if max(spreads) <= LARGEST_SPREAD else None
 
 
 def spread(seconds: Sequence[float]) -> float:

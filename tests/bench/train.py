@@ -13,7 +13,7 @@ from bench.memory import peak_memory
 from bench.optimizer_steps import step_seconds
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
-from bench.timing import Task, spread, take_turns
+from bench.timing import Task, spread, steady, take_turns
 from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
 from nmtalign.core.devices import keep_memory, use_threads
@@ -86,7 +86,7 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
         median = statistics.median(seconds[variant.name])
         found[variant.name] = {
             **_rates(workload, flops, median),
-            "of_floor": floors[variant.precision].seconds / median,
+            "of_floor": steady(floors[variant.precision].seconds / median, spread(seconds[variant.name])),
             "precision": variant.precision,
             "spread": spread(seconds[variant.name]),
             "all_seconds": seconds[variant.name],
@@ -103,11 +103,15 @@ def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
     }
 
 
-def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Returns the speed of each variant relative to each naive loop."""
+def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """Returns the speed of each variant relative to each naive loop; None if a spread is too large."""
     loops = [name for name in found if name.startswith("loop")]
     return {
-        name: {loop: found[loop]["seconds"] / figures["seconds"] for loop in loops} for name, figures in found.items()
+        name: {
+            loop: steady(found[loop]["seconds"] / figures["seconds"], found[loop]["spread"], figures["spread"])
+            for loop in loops
+        }
+        for name, figures in found.items()
     }
 
 
@@ -170,8 +174,8 @@ def _main_table(results: dict[str, Any]) -> Table:
             ]
         )
     table.note = (
-        f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the "
-        "quartiles; peak: of a separate process (VmHWM), after loss and gradients, then after updates"
+        f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the quartiles, "
+        "above 10% no ratio is printed; peak: of a separate process (VmHWM), after loss and gradients, then updates"
     )
     return table
 

@@ -14,7 +14,7 @@ from bench.machine import describe_machine, in_words
 from bench.random_model import write_lexicon, write_model
 from bench.report import say, show, write_json
 from bench.texts import PAIRS, Texts, random_texts
-from bench.timing import spread, take_turns
+from bench.timing import spread, steady, take_turns
 from bench.train import MODEL_OPTIONS
 from bench.workload import SYSTEM_SIZES, Size
 from nmtalign.core.devices import inference_precision, pick_device, use_threads
@@ -214,7 +214,8 @@ def rates(contest: Contest, outcome: Outcome) -> dict[str, Any]:
         }
     for slow in {"released", "naive"} & set(figures):
         for each in figures.values():
-            each[f"times_{slow}"] = each["sentences_per_second"] / figures[slow]["sentences_per_second"]
+            ratio = each["sentences_per_second"] / figures[slow]["sentences_per_second"]
+            each[f"times_{slow}"] = steady(ratio, each["spread"], figures[slow]["spread"])
     return {"variants": figures, "agreement": _agreement(contest, outcome)}
 
 
