@@ -86,6 +86,10 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 
         measure_share(given["task"])
         return 0
+    if command == "quick":
+        from bench.quick import run as run_quick
+
+        return run_quick(given)
     if command == "train":
         from bench.train import run as run_train
 
@@ -98,8 +102,10 @@ def _dispatch(command: str, given: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bin/bench", description=DESCRIPTION)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="train|scaling|translate|quality|align|score|round-trip|gpu"
+        dest="command", required=True, metavar="quick|train|scaling|translate|quality|align|score|round-trip|gpu"
     )
+    quick = commands.add_parser("quick", help="training, translation, alignment, links and start-up in three minutes")
+    _add_measuring(quick, repeats=3)
     _add_train(
         commands.add_parser("train", help="training: nmtalign, a naive loop, the floor; with --peers other toolkits")
     )

@@ -178,6 +178,18 @@ def test_noisy_times_are_measured_again_and_give_no_ratio(monkeypatch, slow, rou
     assert timing.steady(2.0, timing.spread(seconds), 0.0) == (None if noisy else 2.0)
 
 
+@pytest.mark.slow
+def test_quick_measures_each_kind_of_work(bench, tmp_path):
+    result = bench("quick", "--threads", 1, "--repeats", 1, "--json", tmp_path / "out.json")
+    assert result.returncode == 0, result.stderr
+    for row in ("training, `small`", "translation, `small`, beam 5, fp32", "alignment of given", "link", "--help"):
+        assert row in result.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["training"]["times_loop"] > 0
+    assert found["search"]["fp32"] > 0
+    assert all(seconds > 0 for seconds in found["startup"].values())
+
+
 def test_train_takes_the_batches_of_a_corpus(bench, reversal):
     result = bench(
         *("train", "--size", "tiny", "--data", reversal.folder, "--batches", 2, "--threads", 1, "--repeats", 1),
