@@ -4,6 +4,7 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -171,11 +172,16 @@ def _begin(temporary: Path, final: Path) -> None:
 def atomic_text(path: Path) -> Iterator[TextIO]:
     """Yields a UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
-    A file whose name ends in .gz is compressed.
+    A file whose name ends in .gz is compressed. Equal text gives equal bytes, because neither a time nor a name is
+    stored with it.
     """
     with atomic_path(path) as temporary:
         if path.suffix == ".gz":
-            with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
+            with (
+                temporary.open("wb") as raw,
+                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+                io.TextIOWrapper(packed, "utf-8", newline="\n") as stream,
+            ):
                 yield stream
         else:
             number = stream_number(path)
