@@ -150,4 +150,6 @@ def write_table(command: str, results: Sequence[Result], path: Path = README) ->
     for result in results:
         rows[result.name] = result.row().removesuffix(" |") + f" | `{command}` |"
     head = "| part | attempts | survived | first fault | options |\n|---|---|---|---|---|\n"
-    path.write_text(f"{before}{_BEGIN}{head}{''.join(f'{row}{chr(10)}' for row in rows.values())}{_END}{after}", "utf-8")
+    path.write_text(
+        f"{before}{_BEGIN}{head}{''.join(f'{row}{chr(10)}' for row in rows.values())}{_END}{after}", "utf-8"
+    )

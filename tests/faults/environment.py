@@ -1,1 +1,2 @@
-def parts(workspace): return []
+def parts(workspace):
+    return []

@@ -182,12 +182,12 @@ def commands(workspace: Workspace) -> list[Command]:
         make("lexicon", "lexicon -q data -o new.txt", ("data",), ("new.txt",)),
         make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),
         make("export model", "export model -o slim --weights int8", model, ("slim",)),
-        make("export alignments", "export alignments.h5 -f json -o new.jsonl.gz", ("alignments.h5",), ("new.jsonl.gz",)),
+        make(
+            "export alignments", "export alignments.h5 -f json -o new.jsonl.gz", ("alignments.h5",), ("new.jsonl.gz",)
+        ),
     ]
 
 
 def parts(workspace: Workspace) -> list[Part]:
     """One part for each command."""
     return [Part(f"kills: {one.name}", one.attempt, full=200, quick=2) for one in commands(workspace)]
-
-

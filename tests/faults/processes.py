@@ -1,6 +1,7 @@
 """Commands that run in forked processes, which start at once, and what is required of how they end."""
 
 import contextlib
+import fcntl
 import os
 import re
 import resource
@@ -62,21 +63,25 @@ class Process:
     def __init__(
         self, arguments: Sequence[str], cwd: Path, stdin: bytes = b"", prepare: Callable[[], object] = lambda: None
     ) -> None:
-        self._streams = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115
+        self._streams = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
         self._streams[0].write(stdin)
         self._streams[0].seek(0)
+        self._errors, errors = os.pipe()  # no file, so that a full disk loses no line
+        fcntl.fcntl(errors, fcntl.F_SETPIPE_SZ, 1 << 20)
         sys.stdout.flush()
         self.number = os.fork()
         if not self.number:
-            os._exit(self._run(arguments, cwd, prepare))
+            os._exit(self._run(arguments, cwd, prepare, errors))
+        os.close(errors)
         self._ended: int | None = None
 
-    def _run(self, arguments: Sequence[str], cwd: Path, prepare: Callable[[], object]) -> int:
+    def _run(self, arguments: Sequence[str], cwd: Path, prepare: Callable[[], object], errors: int) -> int:
         try:
             os.setpgid(0, 0)
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
             request = {"arguments": list(arguments), "cwd": str(cwd), "environment": environment, "ignored": []}
-            become(request, [os.dup(stream.fileno()) for stream in self._streams])
+            os.close(self._errors)
+            become(request, [*(os.dup(stream.fileno()) for stream in self._streams), errors])
             prepare()
             return run_here()
         except BaseException:
@@ -117,12 +122,21 @@ class Process:
         if not self.wait(PATIENCE):
             self.kill()
             return Ended(-signal.SIGALRM, b"", b"it hung")
-        found = []
+        self._streams[1].seek(0)
+        out = self._streams[1].read()
+        os.set_blocking(self._errors, False)
+        with contextlib.suppress(BlockingIOError):  # a process that the command has left behind has it open
+            return Ended(self._ended or 0, out, os.read(self._errors, 1 << 20))
+        return Ended(self._ended or 0, out, b"")
+
+    def close(self) -> None:
+        """Closes the streams."""
+        os.close(self._errors)
         for stream in self._streams:
-            stream.seek(0)
-            found.append(stream.read())
             stream.close()
-        return Ended(self._ended or 0, found[1], found[2])
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def run(
