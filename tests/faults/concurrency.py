@@ -13,6 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 
 _TOGETHER = ("prep", "train", "translate -o", "translate --save-alignments", "align", "score --html", "lexicon", "link")
+_QUICK = ("translate -o", "link")  # among the tests
 
 
 def parts(workspace: Workspace) -> list[Part]:
@@ -20,10 +21,10 @@ def parts(workspace: Workspace) -> list[Part]:
     all_commands = {command.name: command for command in commands(workspace)}
     twice = [all_commands[name] for name in (*_TOGETHER, "export model", "export alignments")]
     return [
-        *(Part(f"concurrency: {one.name}, twice", partial(_twice, one), full=50, quick=1) for one in twice),
-        Part("concurrency: translate while train writes", partial(_translate_while_training, workspace), 20, 1),
-        Part("concurrency: prep over a corpus in training", partial(_prep_while_training, workspace), 50, 1),
-        Part("concurrency: two preps with other settings", partial(_other_preps, workspace), 50, 1),
+        *(Part(f"concurrency: {one.name}, twice", partial(_twice, one), 30, int(one.name in _QUICK)) for one in twice),
+        Part("concurrency: translate while train writes", partial(_translate_while_training, workspace), 20, 0),
+        Part("concurrency: prep over a corpus in training", partial(_prep_while_training, workspace), 30, 0),
+        Part("concurrency: two preps with other settings", partial(_other_preps, workspace), 30, 1),
     ]
 
 

@@ -21,17 +21,18 @@ from faults.processes import Ended, Workspace, limit_files, run
 from nmtalign.errors import NmtalignError
 
 _REFUSED = {0, 5}  # exit codes: done, or the machine has refused
+_QUICK = ("prep", "train", "translate --save-alignments", "export alignments")  # among the tests
 _SIZES = (0, 1, 100, 511, 512, 4095, 4096, 4097)  # bytes, beside random ones
 
 
 def parts(workspace: Workspace) -> Iterator[Part]:
     """Files of limited size for each command; then a full and a read-only disk."""
     for command in commands(workspace):
-        yield Part(f"disks: limited files, {command.name}", partial(_limited, command), full=100, quick=1)
+        yield Part(f"disks: limited files, {command.name}", partial(_limited, command), 40, int(command.name in _QUICK))
     if _can_mount(workspace.folder):
         for command in commands(workspace):
-            yield Part(f"disks: full, {command.name}", partial(_full, command), full=50, quick=1)
-        yield Part("disks: read-only", partial(_read_only, commands(workspace)), full=50, quick=2)
+            yield Part(f"disks: full, {command.name}", partial(_full, command), 20, int(command.name == "prep"))
+        yield Part("disks: read-only", partial(_read_only, commands(workspace)), full=40, quick=1)
 
 
 def _limited(command: Command, chance: random.Random) -> str:

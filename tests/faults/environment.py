@@ -63,7 +63,7 @@ def parts(workspace: Workspace) -> list[Part]:
     """Environments, file names, and paths."""
     return [
         *(
-            Part(f"environment: {name}", partial(_attempt, workspace, *case), full=7, quick=int(name == "C locale"))
+            Part(f"environment: {name}", partial(_attempt, workspace, *case), full=4, quick=int(name == "C locale"))
             for name, case in _ENVIRONMENTS.items()
         ),
         Part("environment: file names", partial(_file_names, workspace), full=20, quick=0),

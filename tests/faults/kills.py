@@ -190,4 +190,4 @@ def commands(workspace: Workspace) -> list[Command]:
 
 def parts(workspace: Workspace) -> list[Part]:
     """One part for each command."""
-    return [Part(f"kills: {one.name}", one.attempt, full=200, quick=2) for one in commands(workspace)]
+    return [Part(f"kills: {one.name}", one.attempt, full=200, quick=1) for one in commands(workspace)]

@@ -16,6 +16,7 @@ from faults.processes import Ended
 TESTS = Path(__file__).parents[1]
 
 
+@pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
 @pytest.mark.parametrize("name", ["kills", "disks", "mutations", "texts", "environment", "concurrency"])
 def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     """It runs in a process that imports nmtalign once and forks the commands."""
