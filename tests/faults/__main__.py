@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 
 from faults import concurrency, disks, environment, kills, mutations, texts
 from faults.campaign import run_part, write_table
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=4.0, metavar="M", help="most minutes of a part [4]")
     parser.add_argument("--no-table", action="store_true", help="do not write the results into README.md")
     chosen = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     names = tuple(chosen.only.split(",")) if chosen.only else tuple(CAMPAIGNS)
     options = " ".join(sys.argv[1:]) or "none"
     failed = 0

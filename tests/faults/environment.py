@@ -42,7 +42,7 @@ _ENVIRONMENTS: Mapping[str, tuple[Mapping[str, str | None], str, set[int]]] = {
     "NO_COLOR": ({"NO_COLOR": "1"}, "exec {}", {0}),
     "C locale": ({"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "exec {}", {0}),
     "no variables": ({}, 'exec env -i PATH="$PATH" PYTHONPATH="$PYTHONPATH" {}', {0}),
-    "a deleted folder": ({}, "mkdir gone; cd gone; rmdir ../gone; exec {}", {0, 2, 5}),
+    "a deleted folder": ({}, "mkdir gone; cd gone; rmdir ../gone; exec {}", {5}),
     "a folder that cannot be written": ({}, "cd /proc; exec {}", {0}),
     "umask 077": ({}, "umask 077; exec {}", {0}),
     "64 open files": ({}, "ulimit -n 64; exec {}", {0, 5}),
