@@ -4,12 +4,13 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, TextIO
+from typing import IO, Any, BinaryIO, TextIO
 
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.untrusted import open_regular
@@ -20,6 +21,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _PARTIAL = ".partial"
+INCOMPLETE = f".*{_PARTIAL}"  # the names of the temporary files of `atomic_path`
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
     errno.ENOSPC: "no space left on the disk",
@@ -171,16 +173,13 @@ def _begin(temporary: Path, final: Path) -> None:
 def atomic_text(path: Path) -> Iterator[TextIO]:
     """Yields a UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
-    A file whose name ends in .gz is compressed.
+    A file whose name ends in .gz is compressed; equal text gives equal bytes, without a time and a name.
     """
     with atomic_path(path) as temporary:
-        if path.suffix == ".gz":
-            with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
-                yield stream
-        else:
-            number = stream_number(path)
-            opened = temporary if number is None else os.dup(number)
-            with open(opened, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
+        number = stream_number(path)
+        with open(temporary if number is None else os.dup(number), "wb") as raw:  # noqa: PTH123
+            packed: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
+            with packed, io.TextIOWrapper(packed, "utf-8", newline="\n") as stream:
                 yield stream
 
 
@@ -349,7 +348,7 @@ def free_space(folder: Path) -> int | None:
 
 def sweep(folder: Path) -> None:
     """Removes the incomplete files that killed processes have left in a folder."""
-    for path in folder.glob(f".*{_PARTIAL}"):
+    for path in folder.glob(INCOMPLETE):
         if is_left_behind(path):
             path.unlink(missing_ok=True)
 

@@ -10,7 +10,9 @@ by a program that cleared the first 512 bytes) must pass all other checks.
 import contextlib
 import errno
 import hashlib
+import io
 import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +50,75 @@ def damage(path: Path, what: str, fix: str) -> Iterator[None]:
             raise refusal(error, path, "read") from None
         reason = " ".join(str(error).split())[:200]
         raise FormatError(f"{path}: damaged {what} ({reason}); {fix}") from None
+
+
+class _Disk:
+    """A new file for HDF5 to write. It keeps the first error of the disk; HDF5 takes all later data as written.
+
+    After an error HDF5 would report each of its open objects with a traceback while Python frees them.
+    """
+
+    def __init__(self, stream: io.FileIO) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Writes all the data, or keeps the error."""
+        rest = memoryview(data).cast("B")
+        with self._kept():
+            while self.error is None and rest:
+                rest = rest[self._stream.write(rest) or 0 :]
+        return len(data)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Reads what was written; zeros for what the disk has refused."""
+        view = memoryview(buffer).cast("B")
+        count = self._stream.readinto(view) or 0
+        view[count:] = bytes(len(view) - count)
+        return len(view)
+
+    def read(self, count: int) -> bytes:
+        """Reads what was written; h5py takes only an object with this method for a file."""
+        return self._stream.read(count)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """The new position."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The position."""
+        return self._stream.tell()
+
+    def truncate(self, size: int) -> int:
+        """Gives the file this size, or keeps the error."""
+        with self._kept():
+            self._stream.truncate(size)
+        return size
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.error = self.error or error
+
+
+@contextlib.contextmanager
+def created(path: Path) -> Iterator[h5py.File]:
+    """Yields a new HDF5 file with a user block, for one process; raises OSError if the disk refuses its data."""
+    with io.FileIO(path, "w+") as stream:
+        disk = _Disk(stream)
+        try:
+            with h5py.File(disk, "w", userblock_size=USER_BLOCK) as file:
+                yield file
+        except (OSError, RuntimeError):
+            if disk.error is None:
+                raise
+        if disk.error is not None:
+            raise disk.error
 
 
 def seal(path: Path) -> None:

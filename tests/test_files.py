@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,6 +60,16 @@ def test_gz_by_name(tmp_path):
     with atomic_text(tmp_path / "text.gz") as stream:
         stream.write("a\n")
     assert gzip.decompress((tmp_path / "text.gz").read_bytes()) == b"a\n"
+
+
+def test_equal_text_gives_equal_gz_files(tmp_path, monkeypatch):
+    """A run after an interruption has another time and process number, and both would be in the header."""
+    for number, name in ((1, "a.gz"), (2, "b.gz")):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        monkeypatch.setattr(time, "time", lambda number=number: 1e9 * number)
+        with atomic_text(tmp_path / name) as stream:
+            stream.write("a\n")
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
 
 
 def test_what_the_disk_refuses_is_one_line_that_names_the_file(tmp_path):

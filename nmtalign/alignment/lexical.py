@@ -148,7 +148,8 @@ class LexicalModel:
         given, other = words[direction], words[1 - direction]
         ids, others = cells[direction], cells[1 - direction]
         known = np.minimum(np.arange(len(given)), len(self.names[direction]))  # the last place is for all other words
-        share = other.occurrences / np.append(self._stem_occurrences[1 - direction], 1)[other.stems]
+        occurrences = np.maximum(self._stem_occurrences[1 - direction], 1)  # a hostile file may have only zeros
+        share = other.occurrences / np.append(occurrences, 1)[other.stems]
         spelled = self._stem_counts[direction][cells.stem_places]
         spelled /= np.maximum(self._stem_totals[direction], 1e-9)[given.stems][ids]
         spelled *= (1 - COGNATES - REST) * share[others]

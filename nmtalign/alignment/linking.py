@@ -33,7 +33,7 @@ from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import MOST_CELLS_OF_PAIR, Pieces, in_pieces, save_aligner, too_long
 from nmtalign.core.devices import use_threads
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import PartialFile, alone_in, atomic_text, sha256_of
+from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, sha256_of, sweep
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
@@ -106,6 +106,7 @@ class LinkRun:
             return True
         use_threads(self.config.threads)
         with contextlib.suppress(_Halted), alone_in(self._work):
+            sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
                 names, sides = self._read()
                 self._learn(names, sides)
@@ -129,7 +130,7 @@ class LinkRun:
             raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
         settings = {name: getattr(self.config, name) for name in ("max_time", "quick", "tokenized")}
         if not (self.folder / _RECORD).exists():
-            if self.folder.exists() and any(path.name != _WORK for path in self.folder.iterdir()):
+            if self.folder.exists() and not all(map(_is_unfinished, self.folder.iterdir())):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
             own = {"texts": hashes, "names": [str(path) for path in self._texts], "settings": settings}
             return {**own, "seconds": {}}
@@ -249,6 +250,11 @@ class LinkRun:
             done = run.summary.done_before + run.summary.pairs
             pace = (time.monotonic() - began) / run.summary.pairs
             self._tell(done / pairs, pace * (pairs - done))
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether a process that was killed may have left this file before the record of its run was complete."""
+    return path.name == _WORK or path.match(INCOMPLETE)
 
 
 def _checked(pairs: Iterable[tuple[str, str]], path: Path) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ def main() -> None:
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
     try:
         open_streams()
+        _check_folder()
         limit = _guard_address_space()
         from nmtalign.cli.commands import run
     except KeyboardInterrupt:
@@ -39,6 +40,14 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _check_folder() -> None:
+    """Ends the command if the current folder was removed: MKL would end the process with its own words."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        _end(f"the current folder cannot be used: {error.strerror}; change to another folder", ResourceError.exit_code)
 
 
 def _end(message: str, code: int) -> None:

@@ -1,7 +1,6 @@
 """Writing the prepared corpus: all files in a hidden folder, then each moved to its place, corpus.h5 last."""
 
 import contextlib
-import errno
 import filecmp
 import json
 import os
@@ -22,7 +21,7 @@ from nmtalign.data.pair_spool import PairSpool, Summary
 from nmtalign.data.screening import NO_TRANSLATION, RawText
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, is_left_behind, lock, make_folder, sha256_of
-from nmtalign.hdf5 import USER_BLOCK, seal
+from nmtalign.hdf5 import created, seal
 from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -82,7 +81,7 @@ def write_corpus(
     """Writes corpus.h5, after the files whose hashes it contains."""
     sizes = tuple(map(len, vocabularies))
     content: dict[str, str] = {}
-    with _disk_full(), h5py.File(work / _NEW / CORPUS_FILE, "w", userblock_size=USER_BLOCK) as file:
+    with created(work / _NEW / CORPUS_FILE) as file:
         for name, spool in spools.items():
             sides = zip(SIDES, spool.sides, tables[name], spool.elsewhere(vocabularies), sizes, strict=True)
             for side, part, table, elsewhere, size in sides:
@@ -199,14 +198,3 @@ def work_folder(folder: Path) -> Iterator[Path]:
         if not was_there:
             with contextlib.suppress(OSError):  # a corpus is in it
                 folder.rmdir()
-
-
-@contextlib.contextmanager
-def _disk_full() -> Iterator[None]:
-    """Replaces HDF5's long message about a full disk by the usual error."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        if "space left" in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-        raise

@@ -1,6 +1,7 @@
 """Moses words: sacremoses's tokeniser without XML escapes, made faster, and nmtalign's own detokeniser."""
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -104,9 +105,17 @@ class MosesWords(WholeWords):
 
 def has_rules(language: str) -> bool:
     """Whether Moses has rules for the language; if not, MosesWords uses those for English."""
-    from sacremoses.corpus import NonbreakingPrefixes
+    languages: Mapping[str, str] = _sacremoses().corpus.NonbreakingPrefixes().available_langs
+    return language in languages.values()
 
-    return language in NonbreakingPrefixes().available_langs.values()
+
+def _sacremoses() -> Any:
+    """Imports sacremoses without the warning of its joblib on a system that has no semaphores, or no room for them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import sacremoses
+        import sacremoses.corpus
+    return sacremoses
 
 
 class _Rules:
@@ -117,9 +126,7 @@ class _Rules:
     """
 
     def __init__(self, language: str) -> None:
-        from sacremoses import MosesTokenizer
-
-        self._tokenizer = _faster(MosesTokenizer(lang=language))
+        self._tokenizer = _faster(_sacremoses().MosesTokenizer(lang=language))
         self._lower = frozenset(self._tokenizer.IsLower)
         self._pad, self._padded = self._tokenizer.PAD_NOT_ISALNUM
         letters = rf"[{self._tokenizer.IsAlnum}`\-]+"

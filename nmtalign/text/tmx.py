@@ -90,6 +90,8 @@ class _TmxReader:
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise InputError(f"{shown(self._path)}: line {error.lineno}: not valid XML: {reason}") from None
+        except (LookupError, ValueError):  # Python knows no such encoding, or not for XML
+            raise InputError(f"{shown(self._path)}: its encoding is unknown; convert the file to UTF-8") from None
         self._fed += len(data)
         if data and self._fed - self._parser.CurrentByteIndex > LONGEST_LINE:
             self._refuse(f"a tag of more than {LONGEST_LINE:,} bytes")

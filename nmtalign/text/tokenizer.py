@@ -139,6 +139,7 @@ class SentencePieces(Subwords):
             raise FormatError("not a sentencepiece model")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            self.pieces()  # raises ValueError for a piece that is not UTF-8
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
         self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None

@@ -200,6 +200,16 @@ def test_words_are_split_into_pieces_that_contain_all_of_them(word: str, pieces:
     assert Pieces(tokenized=True).of(word) == (word.casefold(),)
 
 
+def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(
+    aligner: WordAligner, tmp_path: Path
+) -> None:
+    tensors, facts = load_tensors(aligner.folder / ALIGNER)
+    zeros = {name: tensor * 0 if name.endswith("occurrences") else tensor for name, tensor in tensors.items()}
+    save_tensors(tmp_path / ALIGNER, zeros, {name: facts[name] for name in ("kind", "source", "target", "tokenized")})
+    (record,) = align(load_aligner(tmp_path), [("the old bank", "la vieille banque")])
+    assert np.isfinite(record.weights).all()
+
+
 def test_a_strangers_file_is_refused(aligner: WordAligner, tmp_path: Path) -> None:
     tensors, facts = load_tensors(aligner.folder / ALIGNER)
     facts = {name: value for name, value in facts.items() if name not in ("sha256", "format", "format_version")}

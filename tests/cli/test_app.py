@@ -193,6 +193,15 @@ def test_every_command_writes_utf8_whatever_the_locale(corpus, locale):
 HOSTILE = "\x1b]0;title\x07\x9b2J\r\u202eword\u2028"
 
 
+def test_a_current_folder_that_was_removed_is_one_line(tmp_path):
+    """MKL would end the process with "FATAL ERROR: Cannot load libtorch_cpu.so" at the first product."""
+    call = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m nmtalign docs"
+    environment = {**os.environ, "PYTHONPATH": str(Path(start.__file__).parents[2])}
+    result = subprocess.run(["bash", "-c", call], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    message = "the current folder cannot be used: No such file or directory; change to another folder"
+    assert (result.returncode, result.stderr) == (5, f"nmtalign: error: {message}\n")
+
+
 def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus):
     (corpus / "hostile").write_text(f"{HOSTILE} a b c\n" * 20, encoding="utf-8")
     model = corpus / "model of a stranger"

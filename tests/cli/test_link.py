@@ -87,6 +87,19 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
 
 
+def test_an_incomplete_file_of_a_killed_run_is_no_foreign_file(linked: tuple[Path, bytes], tmp_path: Path) -> None:
+    folder, output = linked
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / ".link.json.123.partial").write_text("{")
+    done = link(folder, "train.en", "train.fr", "--scores", "-o", str(tmp_path / "killed"))
+    assert (done.returncode, done.stdout) == (0, output)
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
+        "aligner.safetensors",
+        "link.json",
+        "links.tsv",
+    ]
+
+
 def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
     folder, output = linked
     (folder / "new.en").write_text("The cat sleeps.\n\nThe old bank is large.\n")

@@ -1,6 +1,8 @@
+import gc
 import gzip
 import json
 import random
+import resource
 from functools import partial
 from pathlib import Path
 
@@ -47,6 +49,25 @@ def train_tokens(folder: Path) -> list[tuple[list[str], list[str]]]:
         (corpus.source_vocabulary.decode(split.pair(i)[0]), corpus.target_vocabulary.decode(split.pair(i)[1]))
         for i in range(len(split))
     ]
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path: Path, capfd) -> None:
+    """HDF5 would print tracebacks when its objects are freed, after Python has reported the error."""
+    texts = write_pairs(tmp_path, "train", many_pairs(500))
+    prepare(texts, tmp_path / "whole", PrepConfig(), LANGUAGES)
+    size, before = (tmp_path / "whole" / "corpus.h5").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in range(size // 2, size, size // 16):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            with pytest.raises(ResourceError, match=r"data: cannot write: File too large$"):
+                prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        gc.collect()
+        assert capfd.readouterr().err == ""
+        assert not (tmp_path / "data" / "corpus.h5").exists()
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "whole")
 
 
 def test_words_are_tokenised_with_their_case(tmp_path: Path) -> None:

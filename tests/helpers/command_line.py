@@ -107,7 +107,7 @@ def _serve(listening: socket.socket) -> None:
     """Forks a process per client; returns only in a process that is to run the command."""
     import gc
 
-    _import_all()
+    import_all()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -120,7 +120,8 @@ def _serve(listening: socket.socket) -> None:
         client.close()
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Imports all that a command may need, so that a forked process need not."""
     import pkgutil
     from importlib import import_module
 
@@ -153,7 +154,7 @@ def _answer(client: socket.socket) -> None:
         client.sendall(b"y")
         _watch(client, child)
     client.close()
-    _become(request, streams)
+    become(request, streams)
 
 
 def _watch(client: socket.socket, child: int) -> None:
@@ -174,7 +175,7 @@ def _watch(client: socket.socket, child: int) -> None:
             os._exit(0)
 
 
-def _become(request: dict, streams: list[int]) -> None:
+def become(request: dict, streams: list[int]) -> None:
     """Gives this process the streams, the folder, the environment and the arguments of a request."""
     import warnings
 
@@ -195,7 +196,7 @@ def _become(request: dict, streams: list[int]) -> None:
     sys.argv = ["nmtalign", *request["arguments"]]
 
 
-def _run() -> int:
+def run_here() -> int:
     """Runs the command; returns the exit code that Python gives."""
     import atexit
     import runpy
@@ -222,5 +223,5 @@ def _run() -> int:
 if __name__ == "__main__":
     if sys.argv[1].isdigit():
         _serve(socket.socket(fileno=int(sys.argv[1])))
-        os._exit(_run())  # Python would take most of a second to free what the server has imported
+        os._exit(run_here())  # Python would take most of a second to free what the server has imported
     _be_client()

@@ -96,6 +96,8 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
         (TMX.replace("</hi></hi>", "</hi>"), "line 6: not valid XML: mismatched tag"),
         (TMX.replace("&amp;", "&nbsp;"), "line 6: the entity &nbsp; is not defined"),
         ('<?xml version="1.0"?>\n<!DOCTYPE tmx [<!ENTITY a "x">]><tmx>&a;</tmx>', "line 2: a document type with decl"),
+        ('<?xml version="1.0" encoding="UPF-8"?>\n<tmx></tmx>', "its encoding is unknown; convert the file to UTF-8"),
+        ('<?xml version="1.0" encoding="Shift_JIS"?>\n<tmx></tmx>', "its encoding is unknown"),
         ('<!DOCTYPE tmx [<!ENTITY % a SYSTEM "file:///etc/passwd">%a;]><tmx></tmx>', "line 1: a document type"),
         ("<tmx>" + "<a>" * 1000, "line 1: nested too deeply"),
         ("<tmx><body><tu " + "a" * 6_000_000, "line 1: a tag of more than 4,194,304 bytes"),

@@ -167,6 +167,9 @@ def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) ->
     (tmp_path / "target.spm").write_bytes(b"nonsense")
     with pytest.raises(FormatError, match=r"target\.spm: not a sentencepiece model"):
         Tokenizers.load(tmp_path)
+    (tmp_path / "target.spm").write_bytes(pieces.model.replace(b"he", b"h\xff"))  # pieces that are not UTF-8
+    with pytest.raises(FormatError, match=r"target\.spm: not a sentencepiece model"):
+        Tokenizers.load(tmp_path)
     (tmp_path / "target.spm").unlink()
     with pytest.raises(FormatError, match=r"target\.spm: cannot read"):
         Tokenizers.load(tmp_path)

@@ -1,0 +1,193 @@
+"""Commands that are killed: no file with its final name is incomplete, and the same command again completes the work.
+
+Half of the attempts kill at a random moment, the others just before a random operation on a file (open, rename, remove,
+flush), because the moments between two of these operations are short. A third of the attempts kill the second run, too.
+"""
+
+import json
+import mmap
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from faults.campaign import Part
+from faults.processes import TRAIN, Ended, Process, Workspace, run
+
+from nmtalign.errors import NmtalignError
+from nmtalign.tensor_file import check_tensors, read_tensors
+from nmtalign.untrusted import read_json
+
+_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
+_TIMES = ("seconds", "per_second", "date")  # parts of the names of values that differ between equal runs
+
+
+@dataclass
+class Command:
+    """A command that writes the files `outputs` from the files `inputs`."""
+
+    name: str
+    line: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    workspace: Workspace
+    prints: bool = False  # whether stdout must be equal, too
+    grows: bool = False  # whether complete files of a run that continues may differ from the final ones
+
+    @property
+    def arguments(self) -> list[str]:
+        return self.line.split()
+
+    @cached_property
+    def reference(self) -> tuple[Ended, Mapping[str, object], int, float]:
+        """What an undisturbed run leaves: (end, files, operations on files, seconds)."""
+        with self.workspace.copy(*self.inputs) as folder:
+            counter = mmap.mmap(-1, 8)
+            began = time.monotonic()
+            ended = run(self.arguments, folder, prepare=partial(_watch_files, folder, counter, 0))
+            seconds = time.monotonic() - began
+            if ended.code:
+                raise RuntimeError(f"nmtalign {self.line}: {ended.err.decode(errors='replace')}")
+            return ended, self.left(folder), int.from_bytes(counter[:8], "little"), seconds
+
+    def files(self, folder: Path) -> dict[str, Path]:
+        """The output files with their final names; names of incomplete files begin with a dot or contain .partial."""
+        found = {}
+        for output in self.outputs:
+            path = folder / output
+            for file in [path] if path.is_file() else sorted(path.rglob("*")):
+                parts = file.relative_to(folder).parts
+                if file.is_file() and "work" not in parts and not any(p[0] == "." or ".partial" in p for p in parts):
+                    found["/".join(parts)] = file
+        return found
+
+    def left(self, folder: Path) -> dict[str, object]:
+        """The values of the output files, without times."""
+        return {name: _value(path) for name, path in self.files(folder).items()}
+
+    def attempt(self, chance: random.Random) -> str:
+        """Kills the command once or twice, and completes it."""
+        expected, final, operations, seconds = self.reference
+        with self.workspace.copy(*self.inputs) as folder:
+            before = self.left(folder)
+            for _ in range(1 + (chance.random() < 1 / 3)):
+                if fault := self._kill(folder, chance, operations, seconds):
+                    return fault
+                try:
+                    values = self.left(folder)
+                except (NmtalignError, ValueError, OSError) as error:
+                    return f"a file with its final name is damaged: {error}"
+                for name, value in values.items():
+                    if not self.grows and value not in (before.get(name), final.get(name)):
+                        return f"{name} is incomplete"
+            ended = run(self.arguments, folder)
+            if ended.code or (fault := ended.fault()):
+                return f"the second run failed: {ended.fault() or ended.err.decode(errors='replace')[-300:]}"
+            if self.prints and ended.out != expected.out:
+                return "the second run printed something else"
+            values = self.left(folder)
+            return next((f"{name} differs" for name in values | final if values.get(name) != final.get(name)), "")
+
+    def _kill(self, folder: Path, chance: random.Random, operations: int, seconds: float) -> str:
+        if chance.random() < 0.5:
+            watch = partial(_watch_files, folder, mmap.mmap(-1, 8), chance.randint(1, operations))
+            process = Process(self.arguments, folder, prepare=watch)
+            process.end()
+        else:
+            process = Process(self.arguments, folder)
+            process.wait(chance.uniform(0, 1.1 * seconds))
+            process.kill()
+        return "a process outlives the command" if process.has_survivors() else ""
+
+
+def _watch_files(folder: Path, counter: mmap.mmap, last: int) -> None:
+    """Counts the operations on files in a folder; kills this process at number `last`."""
+    inside = str(folder)
+    own = os.getpid()
+
+    def count() -> None:
+        if os.getpid() == own:
+            number = int.from_bytes(counter[:8], "little") + 1
+            counter[:8] = number.to_bytes(8, "little")
+            if number == last:
+                os.kill(own, signal.SIGKILL)
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event in _EVENTS and isinstance(arguments[0], str | os.PathLike):
+            path = os.fspath(arguments[0])
+            if isinstance(path, str) and (path.startswith(inside) or not path.startswith("/")):
+                count()
+
+    fsync = os.fsync
+
+    def flushed(descriptor: int) -> None:
+        fsync(descriptor)
+        count()
+
+    os.fsync = flushed
+    sys.addaudithook(hook)
+
+
+def _value(path: Path) -> object:
+    """The content of a file without times; raises an error for a file of tensors or of JSON that is damaged."""
+    if path.suffix == ".safetensors":
+        metadata = check_tensors(path)
+        if "position" not in metadata:
+            return path.read_bytes()
+        tensors = [(name, tensor.numpy().tobytes()) for name, tensor in read_tensors(path)]
+        return _timeless(json.loads(metadata["position"])), tensors
+    if path.suffix == ".json":
+        return _timeless(read_json(path))
+    if path.suffix == ".jsonl":
+        events = [json.loads(line) for line in path.read_bytes().splitlines()]
+        return {event["update"]: event["loss"] for event in events if event["event"] == "validated"}
+    return path.read_bytes()
+
+
+def _timeless(value: dict) -> dict:
+    return {key: one for key, one in value.items() if not any(part in key for part in _TIMES)}
+
+
+def commands(workspace: Workspace) -> list[Command]:
+    """All commands that are killed."""
+    prep = "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data --workers 1"
+    texts = ("train.en", "train.fr", "dev.en", "dev.fr", "test.en", "test.fr")
+    test, model = ("test.en", "test.fr"), ("model",)
+    search = "translate -q test.en --beam 2 --max-length-ratio 1"
+    make = partial(Command, workspace=workspace)
+    return [
+        make("prep", prep, texts, ("data",)),
+        make("prep over a corpus", f"{prep} --shortlist 200 --force", (*texts, "data"), ("data",)),
+        make("train", f"{TRAIN} data -o trained", ("data",), ("trained",), grows=True),
+        make("translate -o", f"{search} -o new.fr --resume", (*test, *model), ("new.fr",)),
+        make(
+            "translate --save-alignments",
+            f"{search} -o new.fr --save-alignments new.h5 --resume",
+            (*test, *model),
+            ("new.fr", "new.h5"),
+        ),
+        make("align", "align -q test.en test.fr -o new.h5 --resume", (*test, *model), ("new.h5",)),
+        make(
+            "score --html",
+            "score -q out.fr -r test.fr -s test.en --metrics bleu --html page.html",
+            (*test, "out.fr"),
+            ("page.html",),
+            prints=True,
+        ),
+        make("lexicon", "lexicon -q data -o new.txt", ("data",), ("new.txt",)),
+        make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),
+        make("export model", "export model -o slim --weights int8", model, ("slim",)),
+        make(
+            "export alignments", "export alignments.h5 -f json -o new.jsonl.gz", ("alignments.h5",), ("new.jsonl.gz",)
+        ),
+    ]
+
+
+def parts(workspace: Workspace) -> list[Part]:
+    """One part for each command."""
+    return [Part(f"kills: {one.name}", one.attempt, full=200, quick=1) for one in commands(workspace)]

@@ -1,0 +1,216 @@
+"""Commands that run in forked processes, which start at once, and what is required of how they end."""
+
+import contextlib
+import fcntl
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.command_line import become, import_all, run_here
+
+PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
+DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 120, 129, 130, 143}  # exit codes; 120 is Python's: stdout could not be flushed
+HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Few updates, few parameters, one thread: a second thread would not survive the fork.
+SIZES = "--embedding 8 --hidden 16 --attention-hidden 16 --maxout 8 --precision fp32 --threads 1"
+TRAIN = f"train -q --preset tiny {SIZES} --max-updates 12 --validate-every 4 --checkpoint-every 3 --batch-size 400"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: the number of a signal) and what it has printed."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    def fault(self, codes: set[int] = DOCUMENTED) -> str:
+        """Returns "" for an end as documented: one of the exit codes, and one line on stderr for each error."""
+        text = self.err.decode("utf-8", "replace")
+        lines = text.splitlines()
+        errors = [line for line in lines if line.startswith("nmtalign: error: ")]
+        if self.code not in codes:
+            return f"exit code {self.code}: {text[-300:]!r}"
+        if "Traceback (most recent call last)" in text:
+            return f"a traceback: {text[-500:]!r}"
+        if self.code in range(1, 7) and len(errors) != 1:
+            return f"exit code {self.code} with {len(errors)} lines of error: {text[-300:]!r}"
+        if foreign := [line for line in lines if self.code and not line.startswith(HARMLESS)]:
+            return f"a line that is not of nmtalign: {foreign[0][:300]!r}"
+        if control := _CONTROL.search(text):
+            return f"a control character on stderr: {control[0]!r}"
+        return ""
+
+
+class Process:
+    """`nmtalign ARGUMENTS` in the folder `cwd`, forked; `prepare` runs in it before the command.
+
+    Its streams are files in a temporary folder, unless `prepare` changes them.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], cwd: Path, stdin: bytes = b"", prepare: Callable[[], object] = lambda: None
+    ) -> None:
+        self._streams = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
+        self._streams[0].write(stdin)
+        self._streams[0].seek(0)
+        self._errors, errors = os.pipe()  # no file, so that a full disk loses no line
+        fcntl.fcntl(errors, fcntl.F_SETPIPE_SZ, 1 << 20)
+        sys.stdout.flush()
+        self.number = os.fork()
+        if not self.number:
+            os._exit(self._run(arguments, cwd, prepare, errors))
+        os.close(errors)
+        self._ended: int | None = None
+
+    def _run(self, arguments: Sequence[str], cwd: Path, prepare: Callable[[], object], errors: int) -> int:
+        try:
+            os.setpgid(0, 0)
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
+            request = {"arguments": list(arguments), "cwd": str(cwd), "environment": environment, "ignored": []}
+            os.close(self._errors)
+            become(request, [*(os.dup(stream.fileno()) for stream in self._streams), errors])
+            prepare()
+            return run_here()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            return 99
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for the end for at most this time; returns whether the process has ended."""
+        if self._ended is None:
+            descriptor = os.pidfd_open(self.number)
+            ready, _, _ = select.select([descriptor], [], [], max(seconds, 0))
+            os.close(descriptor)
+            if ready:
+                self._ended = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
+        return self._ended is not None
+
+    def kill(self) -> None:
+        """Ends the process with SIGKILL."""
+        if self._ended is None:
+            os.kill(self.number, signal.SIGKILL)
+            self.wait(PATIENCE)
+
+    def has_survivors(self) -> bool:
+        """Returns whether processes that the command has started are still there 10 seconds after its end."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                os.killpg(self.number, 0)
+            except (ProcessLookupError, PermissionError):
+                return False
+            time.sleep(0.02)
+        os.killpg(self.number, signal.SIGKILL)
+        return True
+
+    def end(self) -> Ended:
+        """Waits for the end, and kills a process that hangs."""
+        if not self.wait(PATIENCE):
+            self.kill()
+            return Ended(-signal.SIGALRM, b"", b"it hung")
+        self._streams[1].seek(0)
+        out = self._streams[1].read()
+        os.set_blocking(self._errors, False)
+        with contextlib.suppress(BlockingIOError):  # a process that the command has left behind has it open
+            return Ended(self._ended or 0, out, os.read(self._errors, 1 << 20))
+        return Ended(self._ended or 0, out, b"")
+
+    def close(self) -> None:
+        """Closes the streams."""
+        os.close(self._errors)
+        for stream in self._streams:
+            stream.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def run(
+    arguments: Sequence[str] | str, cwd: Path, stdin: bytes = b"", prepare: Callable[[], object] = lambda: None
+) -> Ended:
+    """Runs `nmtalign ARGUMENTS` in a forked process."""
+    return Process(arguments.split() if isinstance(arguments, str) else arguments, cwd, stdin, prepare).end()
+
+
+def run_started(arguments: Sequence[str], shell: str = "exec {}", **options) -> Ended:
+    """Runs `python -m nmtalign ARGUMENTS` from the beginning, in a shell command with {} in its place."""
+    command = shell.format('"$@"')
+    call = ["bash", "-c", command, "bash", sys.executable, "-m", "nmtalign", *arguments]
+    try:
+        found = subprocess.run(call, capture_output=True, timeout=PATIENCE, check=False, **options)
+    except subprocess.TimeoutExpired:
+        return Ended(-signal.SIGALRM, b"", b"it hung")
+    return Ended(found.returncode, found.stdout, found.stderr)
+
+
+def needed(command: str, folder: Path) -> None:
+    """Runs a command that must succeed."""
+    ended = run(command, folder)
+    if ended.code:
+        raise RuntimeError(f"nmtalign {command}: {ended.err.decode(errors='replace')}")
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
+    """Yields a new folder and removes it. A forked process that ends does not remove it, unlike TemporaryDirectory."""
+    folder = tempfile.mkdtemp(dir=parent)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+class Workspace:
+    """A folder with sample texts, a corpus, a model and every other kind of file; attempts work in copies of it."""
+
+    def __init__(self, folder: Path) -> None:
+        import_all()
+        self.folder = folder
+        self.home = folder / "home"
+        needed(f"sample {self.home} --pairs 300", folder)
+        (self.home / "nmtalign.toml").rename(self.home / "workspace.toml")
+        for name in ("train", "dev", "test"):
+            (self.home / f"{name}.tok.en").unlink()
+            (self.home / f"{name}.tok.fr").unlink()
+        for command in (
+            "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data",
+            "prep -q train.en train.fr --shortlist 200 -o other",
+            f"{TRAIN} data -o model",
+            "translate -q test.en --beam 2 --max-length-ratio 1 -o out.fr",
+            "link -q train.en train.fr -o aligner",
+            "align -q test.en test.fr -m model -o alignments.h5",
+            "lexicon -q data -o lexicon.txt",
+        ):
+            needed(command, self.home)
+
+    @contextlib.contextmanager
+    def copy(self, *names: str) -> Iterator[Path]:
+        """Yields a new folder with copies of some files and folders of the workspace."""
+        with temporary_folder(self.folder) as scratch:
+            for name in names:
+                path = self.home / name
+                if path.is_dir():
+                    shutil.copytree(path, scratch / name)
+                else:
+                    shutil.copy(path, scratch / name)
+            yield scratch
+
+
+def limit_files(size: int) -> None:
+    """Lets no file grow beyond `size` bytes: the system refuses further writes, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -1,0 +1,81 @@
+"""Each campaign with few attempts, and the harness itself: it must report what does not survive."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults import campaign
+from faults.campaign import Part, run_part, write_table
+from faults.processes import Ended
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
+@pytest.mark.parametrize("name", ["kills", "disks", "mutations", "texts", "environment", "concurrency"])
+def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
+    """It runs in a process that imports nmtalign once and forks the commands."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))}
+    call = [sys.executable, "-m", "faults", "--only", name, "--quick", "--seed", "1"]
+    result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"| {name}: " in result.stdout
+
+
+def _mistaken(chance: random.Random) -> str:
+    """Attempts of which one in four raises an error, ends the process, hangs or is reported."""
+    kind = chance.randrange(16)
+    if kind == 0:
+        raise KeyError("a")
+    if kind == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == 2:
+        time.sleep(10)
+    return "reported" if kind == 3 else ""
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # of Python 3.12, where a worker of pytest has threads
+def test_every_kind_of_failure_is_found_and_can_be_repeated() -> None:
+    part = Part("mistaken", _mistaken, full=1, quick=1, limit=0.5)
+    result = run_part(part, seed=1, numbers=range(60), seconds=60)
+    found = {fault.split(":")[0] for _, fault in result.failures}
+    assert found == {"the attempt failed", "the process ended", "no answer for 0 seconds", "reported"}
+    number, fault = next((number, fault) for number, fault in result.failures if fault == "reported")
+    assert run_part(part, seed=1, numbers=[number], seconds=60).failures == [(number, fault)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "fault"),
+    [
+        (Ended(0, b"", b"nmtalign: a note\n"), ""),
+        (Ended(5, b"", b"nmtalign: error: no space left\n"), ""),
+        (Ended(-11, b"", b""), "exit code -11"),
+        (Ended(99, b"", b""), "exit code 99"),
+        (Ended(5, b"", b""), "0 lines of error"),
+        (Ended(4, b"", b"nmtalign: error: a\nnmtalign: error: b\n"), "2 lines of error"),
+        (Ended(4, b"", b"UserWarning: a\nnmtalign: error: b\n"), "not of nmtalign"),
+        (Ended(0, b"", b"Traceback (most recent call last):\nOSError\n"), "a traceback"),
+        (Ended(3, b"", b"nmtalign: error: line 1: \x1b[2J\n"), "a control character"),
+    ],
+)
+def test_an_end_that_is_not_documented_is_a_fault(ended: Ended, fault: str) -> None:
+    assert fault in ended.fault()
+    assert bool(fault) == bool(ended.fault())
+
+
+def test_the_table_keeps_the_rows_of_other_parts(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("# A\n\n<!-- results -->\n<!-- end of results -->\n\nB\n")
+    write_table("--seed 1", [campaign.Result("kills: a", 5), campaign.Result("kills: b", 5, [(3, "x | y")])], readme)
+    write_table("--seed 2", [campaign.Result("kills: a", 7)], readme)
+    text = readme.read_text()
+    assert "| kills: a | 7 | 7 |  | `--seed 2` |\n| kills: b | 5 | 4 | x \\| y | `--seed 1` |\n" in text
+    assert text.startswith("# A\n")
+    assert text.endswith("\nB\n")
