@@ -23,7 +23,7 @@ CAMPAIGNS = {
 def main() -> int:
     """Returns the exit code: 1 if a part has a failure."""
     parser = argparse.ArgumentParser(prog="bin/test faults", description=__doc__)
-    parser.add_argument("--only", default="", metavar="NAME,..", help="parts whose names begin so, such as kills: prep")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names begin so, such as 'kills: prep'")
     parser.add_argument("--attempts", type=int, metavar="N", help="attempts of each part [as in README.md]")
     parser.add_argument("--quick", action="store_true", help="the few attempts of the tests")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="[1]")
@@ -32,8 +32,7 @@ def main() -> int:
     parser.add_argument("--no-table", action="store_true", help="do not write the results into README.md")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-    names = tuple(chosen.only.split(",")) if chosen.only else tuple(CAMPAIGNS)
-    options = " ".join(sys.argv[1:]) or "none"
+    names = tuple(chosen.only or CAMPAIGNS)
     failed = 0
     with temporary_folder(_memory()) as folder:
         workspace = Workspace(folder)
@@ -49,7 +48,7 @@ def main() -> int:
             sys.stdout.write(f"{result.row()} {time.monotonic() - began:.1f} s\n")
             sys.stdout.flush()
             if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
-                write_table(options, [result])
+                write_table(f"--attempts {count} --minutes {chosen.minutes:g} --seed {chosen.seed}", [result])
     return int(failed > 0)
 
 

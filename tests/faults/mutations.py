@@ -541,6 +541,6 @@ def parts(workspace: Workspace) -> Iterator[Part]:
             f"mutations: {one.name}",
             lambda chance, one=one: one.attempt(workspace, chance),
             full=one.full,
-            quick=25,
+            quick=10,
             limit=_LIMIT,
         )
