@@ -183,7 +183,9 @@ def load_model(
     chosen = pick_device(device)
     products = inference_precision(precision, chosen)
     metadata = assign_weights(model, weights_file, chosen)
-    model.to(torch.bfloat16 if products == "bf16" else torch.float32).eval().requires_grad_(False)
+    if products == "bf16":
+        model.to(torch.bfloat16)
+    model.eval().requires_grad_(False)
     if products == "int8":
         model = in_int8(model)
     tokenizers = Tokenizers.load(folder)

@@ -26,8 +26,10 @@ def bf16_is_fast() -> bool:
 
 
 def int8_is_fast() -> bool:
-    """Whether the processor has instructions that multiply and add eight bits (VNNI): a product takes a quarter of the
-    time of fp32. False if the system does not tell."""
+    """Whether the processor has VNNI, instructions that multiply numbers of eight bits and add the products.
+
+    A product takes a quarter of the time of fp32. False if the system does not tell.
+    """
     flags = cpu_facts().get("flags", "").split()
     return bool({"avx512_vnni", "avx_vnni"} & {*flags}) and _allowed(_WITH_VNNI)
 

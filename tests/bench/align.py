@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bench.machine import describe_machine, in_words
 from bench.random_model import write_model
 from bench.report import Table, figure, percent, say, show, write_json
 from bench.texts import Texts, random_texts
+from bench.timing import spread, steady, take_turns
 from bench.workload import Size
 from nmtalign.alignment.aligning import align
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -68,15 +70,18 @@ def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
         "pairs": lambda: sum(1 for _ in records_of(loaded, texts, config)),
         "with_file": lambda: write(folder / "forced.h5", "float16", records_of(loaded, texts, config)),
     }
-    seconds = {name: list[float]() for name in tasks}
-    for number, (name, task) in itertools.product(range(given["repeats"] + 1), tasks.items()):
-        began = time.perf_counter()
-        task()
-        if loaded.device.type == "cuda":
-            torch.cuda.synchronize()
-        if number:  # the first round is a warm-up
-            seconds[name].append(time.perf_counter() - began)
-    return {f"{name}_per_second": given["forced"] / statistics.median(found) for name, found in seconds.items()}
+    seconds = take_turns(
+        {name: partial(_finished, task, loaded.device) for name, task in tasks.items()}, given["repeats"]
+    )
+    rates = {f"{name}_per_second": given["forced"] / statistics.median(found) for name, found in seconds.items()}
+    return {**rates, "spread": max(map(spread, seconds.values()))}
+
+
+def _finished(task: Callable[[], object], device: torch.device) -> None:
+    """Runs a task and waits for the device."""
+    task()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def records_of(loaded: LoadedModel, texts: Texts, config: AlignConfig) -> Iterator[AlignmentRecord]:
@@ -184,7 +189,7 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
         f"Alignments of given pairs, {given['size']}, {given['length']} words per side, {given['forced']:,} pairs",
         ["", "pairs/s", "relative to forward pass"],
         [
-            [name, figure(made[key]), percent(made[key] / made["forward_per_second"])]
+            [name, figure(made[key]), percent(steady(made[key] / made["forward_per_second"], made["spread"]))]
             for name, key in (
                 ("training's forward pass", "forward_per_second"),
                 ("forced decoding", "pairs_per_second"),

@@ -58,12 +58,9 @@ def in_words(machine: dict[str, Any]) -> str:
 
 def processor() -> str:
     """The processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    from nmtalign.processor import cpu_facts
+
+    return cpu_facts().get("model name") or platform.processor() or platform.machine()
 
 
 def revision() -> str:

@@ -14,6 +14,7 @@ from bench.random_model import write_model
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.startup import translate_startup_seconds
 from bench.texts import Texts, random_texts
+from bench.timing import steady
 from bench.train import compare as compare_training
 from bench.translate import Contest, compare, rates
 from bench.variants import choose
@@ -67,7 +68,7 @@ def _search(model: Path, texts: Texts, given: dict[str, Any]) -> dict[str, Any]:
     names = list(dict.fromkeys(("ours-fp32", f"ours-{fastest_precision()}")))
     contest = Contest(job, names, dict.fromkeys(names, range(SENTENCES)), warm=SENTENCES)
     figures = rates(contest, compare(contest, [BEAM], given["repeats"])[BEAM])["variants"]
-    return {name.removeprefix("ours-"): each["sentences_per_second"] for name, each in figures.items()}
+    return {name.removeprefix("ours-"): each for name, each in figures.items()}
 
 
 def _link(folder: Path, threads: int) -> dict[str, Any]:
@@ -94,9 +95,12 @@ def _table(results: dict[str, Any]) -> Table:
     row = f"training, `small`, {training['precision']}"
     table.rows.append([row, rate, f"{times(training['times_loop'])} a plain loop in fp32"])
     for name, each in search.items():
-        ratio = "" if name == "fp32" else f"{times(each / search['fp32'])} fp32"
-        table.rows.append([f"translation, `small`, beam {BEAM}, {name}", f"{figure(each, 1)} sentences/s", ratio])
-    share = f"{percent(align['pairs_per_second'] / align['forward_per_second'])} of training's forward pass"
+        rate, plain = each["sentences_per_second"], search["fp32"]
+        faster = steady(rate / plain["sentences_per_second"], each["spread"], plain["spread"])
+        ratio = "" if name == "fp32" else f"{times(faster)} fp32"
+        table.rows.append([f"translation, `small`, beam {BEAM}, {name}", f"{figure(rate, 1)} sentences/s", ratio])
+    of_forward = steady(align["pairs_per_second"] / align["forward_per_second"], align["spread"])
+    share = f"{percent(of_forward)} of training's forward pass"
     table.rows.append(["alignment of given pairs, `small`", f"{figure(align['pairs_per_second'])} pairs/s", share])
     row, rate = f"`nmtalign link`, {PAIRS:,} pairs", f"{figure(link['seconds'], 1)} s"
     table.rows.append([row, rate, f"{figure(link['pairs_per_second'])} pairs/s"])

@@ -8,7 +8,7 @@ from bench.report import say
 
 Task = Callable[[], None]
 LARGEST_SPREAD = 0.1  # of times from which a ratio is computed
-MOST_TIMES = 3  # the rounds that were asked for
+MOST_TIMES = 3  # there are at most this number of times the rounds that were asked for
 
 
 def take_turns(tasks: Mapping[str, Task], repeats: int) -> dict[str, list[float]]:
