@@ -14,6 +14,7 @@ import io
 import math
 import os
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows:
 _SEALED = re.compile(re.escape(_SEAL.format("@").encode()).replace(b"@", b"([0-9a-f]{64})") + b"\0*")
 _MOST_OBJECTS, _MOST_ATTRIBUTES = 64, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
+_HEAP, _HEAP_HEAD, _HEAP_OBJECT = b"GCOL", struct.Struct("<8xQ"), struct.Struct("<H6xQ")
+_LARGEST_HEAP = _MOST_ATTRIBUTES * _LONGEST_ATTRIBUTE  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
 _BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
 # A damaged file never causes these errors of the operating system.
@@ -149,23 +152,66 @@ def check_seal(path: Path, largest: int | None = None) -> bool:
     return True
 
 
-def plain_attributes(file: h5py.File | h5py.Dataset) -> dict[str, Any]:
+class _Guarded(io.FileIO):
+    """A file from which HDF5 reads attributes; a damaged heap of their texts reads as zeros, which HDF5 refuses.
+
+    HDF5 itself would follow the objects of such a heap without an end.
+    """
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads from the current position on, as HDF5 asks."""
+        begin, view = self.tell(), memoryview(buffer).cast("B")
+        count = super().readinto(view) or 0
+        data = bytes(view[:count])
+        place = data.find(_HEAP)
+        while place >= 0:
+            if not self._ends(begin + place):
+                view[place : place + len(_HEAP)] = bytes(len(_HEAP))
+            place = data.find(_HEAP, place + 1)
+        self.seek(begin + count)
+        return count
+
+    def _ends(self, start: int) -> bool:
+        """Returns whether the objects of the heap at `start` lie one behind the other up to its end."""
+        self.seek(start)
+        head = self.read(_HEAP_HEAD.size)
+        size = _HEAP_HEAD.unpack(head)[0] if len(head) == _HEAP_HEAD.size else 0
+        if not _HEAP_HEAD.size <= size <= _LARGEST_HEAP:
+            return False
+        objects, place = self.read(size - _HEAP_HEAD.size), 0
+        while len(objects) - place >= _HEAP_OBJECT.size:
+            index, length = _HEAP_OBJECT.unpack_from(objects, place)
+            step = _HEAP_OBJECT.size + length + -length % 8 if index else length  # number 0 is the free rest
+            if step < _HEAP_OBJECT.size:
+                return False
+            place += step
+        return _HEAP_HEAD.size + len(objects) == size and place <= len(objects)
+
+
+def plain_attributes(path: Path, name: str = "/") -> dict[str, Any]:
     """Returns the attributes of the root or of a dataset as Python's int, float, bool and str.
 
     Raises ValueError unless each is one number or one text.
     """
-    count = h5a.get_num_attrs(file.id)
+    with _Guarded(path) as stream, h5py.File(stream, "r") as file:
+        if file.id.get_create_plist().get_sizes() != (8, 8):
+            raise ValueError("its addresses and sizes do not have 8 bytes each, as in the files of nmtalign")
+        return _plain_attributes(file[name])
+
+
+def _plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
+    count = h5a.get_num_attrs(node.id)
     if count > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")
     attributes = {}
     for index in range(count):
-        attribute = h5a.open(file.id, index=index)
+        attribute = h5a.open(node.id, index=index)
         name, kind = attribute.name.decode(), attribute.get_type()
         simple = isinstance(kind, h5t.TypeStringID | h5t.TypeIntegerID | h5t.TypeFloatID | h5t.TypeEnumID)
         single = attribute.get_space().get_simple_extent_type() == h5s.SCALAR
         if not simple or kind.committed() or not single or attribute.get_storage_size() > _LONGEST_ATTRIBUTE:
             raise ValueError(f"its attribute {name!r} is neither one number nor one text")
-        value = file.attrs[name]
+        value = node.attrs[name]
         if isinstance(value, str):
             value.encode()  # raises ValueError for bytes that are not UTF-8
         elif not hasattr(value, "item") or isinstance(value, bytes):

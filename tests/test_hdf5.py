@@ -21,7 +21,7 @@ from nmtalign.alignment.export_formats import text_lines
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.hdf5 import damage
+from nmtalign.hdf5 import damage, seal
 from nmtalign.settings.command_settings import PrepConfig
 
 Edit = Callable[[Path], AbstractContextManager[h5py.File]]
@@ -318,6 +318,19 @@ def test_every_mutation_is_refused(kind: str, read: Any, request: pytest.Fixture
         with pytest.raises(FormatError, match=path.name) as error:
             read(path)
         assert "\n" not in str(error.value), number
+
+
+@pytest.mark.parametrize(("kind", "read"), [("alignments", read_alignments), ("corpus", read_corpus)])
+@pytest.mark.parametrize("size", [0, 8, 2**40, 2**64 - 16, 2**64 - 8])
+def test_a_heap_of_texts_without_an_end_is_refused(kind: str, read: Any, size: int, request: Any) -> None:
+    path = request.getfixturevalue(kind)
+    data = path.read_bytes()
+    first = data.index(b"GCOL") + 16  # number, references, size and text of the first text
+    for number in (0, 1):
+        path.write_bytes(data[:first] + struct.pack("<H6xQ", number, size) + data[first + 16 :])
+        seal(path)
+        with pytest.raises(FormatError, match="damaged"):
+            read(path)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])

@@ -58,7 +58,8 @@ class AlignmentFile:
         self._check_path()
         with self._damage():
             self._sealed = check_seal(self.path, _SEAL_AT_ONCE)
-            self.attributes = plain_attributes(self._open())
+            self._open()
+            self.attributes = plain_attributes(self.path)
             self._check_format()
             self.end = bool(self.attributes.get("end_of_sentence_column", True))
             self.dtype = str(self._dataset("weights").dtype)

@@ -255,7 +255,7 @@ class Corpus:
         with damage(path, "prepared corpus", "run nmtalign prep again"):
             sealed = check_seal(path)
             with h5py.File(path, "r", locking=False) as file:
-                attributes = _check_format(path, plain_attributes(file))
+                attributes = _check_format(path, plain_attributes(path))
                 datasets = plain_datasets(file)
                 splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}
             if "train" not in splits or not len(splits["train"]):
@@ -331,7 +331,7 @@ def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split
 
     split = Split(name, mapped_side("source"), mapped_side("target"))
     if (line := datasets.get(f"{name}/line")) is not None:
-        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(line)["total"])
+        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(path, line.name)["total"])
     return split
 
 
