@@ -278,7 +278,7 @@ def describe(path: StrPath) -> Mapping[str, Any]:
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
     if (path / "config.json").is_file():
-        from nmtalign.model_directory import describe_model
+        from nmtalign.model_files import describe_model
 
         return describe_model(path)
     if is_aligner(path):

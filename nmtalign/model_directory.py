@@ -22,7 +22,6 @@
 
 import filecmp
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -40,14 +39,10 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
-    AVERAGED,
     BACKWARD,
     BEST,
     CALIBRATION,
     CONFIG,
-    FORMAT,
-    FORMAT_VERSION,
-    LAST,
     LOG,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
@@ -65,18 +60,19 @@ from nmtalign.settings.command_settings import StoredWeights
 from nmtalign.settings.definition import Device, InferencePrecision
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import (
+    FORMAT,
+    FORMAT_VERSION,
     OF_THE_FILE,
-    check_tensors,
     int8_rows,
     load_tensors,
     read_metadata,
     read_shapes,
     save_tensors,
+    type_name,
 )
 from nmtalign.text.direction import TextFit
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, load_vocabularies, pair_ids
-from nmtalign.untrusted import parse_json
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
@@ -195,7 +191,7 @@ def load_model(
 
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> dict[str, str]:
     """Assigns the weights of a file to a model; on the CPU they are mapped, not copied. Returns the file's metadata."""
-    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    expected = {name: (type_name(tensor), tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     try:
         fits = read_shapes(path) == expected
         tensors, metadata = load_tensors(path, str(device)) if fits else ({}, {})
@@ -273,48 +269,3 @@ def _may_replace(folder: Path, new: Path, force: bool) -> bool:
             "to replace it"
         )
     return True
-
-
-def describe_model(folder: Path) -> dict[str, Any]:
-    """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
-
-    For a damaged file of tensors the key "damaged" describes the damage. Any other damage raises FormatError.
-    """
-    settings = read_settings(folder)
-    check_files(folder, settings)
-    files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
-    parameters = next((files[name]["parameters"] for name in (BEST, LAST) if "parameters" in files.get(name, {})), 0)
-    state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
-    return {
-        "kind": "model",
-        "format_version": settings["format_version"],
-        "nmtalign_version": settings.get("nmtalign_version"),
-        "preset": settings.get("preset"),
-        "languages": f"{settings['source_language']}-{settings['target_language']}",
-        "parameters": parameters,
-        "weights": files.get(BEST, {}).get("weights", "fp32"),
-        "training_state": "none; it was exported" if "exported" in settings else state,
-        "files": files,
-        "model": settings["model"],
-        "training": settings["training"],
-        "prep": settings.get("prep", {}),
-    }
-
-
-def _describe_tensors(path: Path) -> dict[str, Any]:
-    """Describes a file of weights or a checkpoint after checking all its bytes."""
-    try:
-        metadata = check_tensors(path)
-        if "position" in metadata:
-            return {**parse_json(metadata["position"]), "checksum": "matches"}
-        counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
-        facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
-        if CALIBRATION in metadata:
-            facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
-        if AVERAGED in metadata:
-            facts[AVERAGED] = [int(update) for update in metadata[AVERAGED].split()]
-        return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
-    except (TypeError, ValueError):
-        return {"damaged": "its metadata is invalid"}
-    except FormatError as error:
-        return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}

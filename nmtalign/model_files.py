@@ -2,11 +2,10 @@
 
 import contextlib
 import hashlib
+import math
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +13,10 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.settings.definition import Layer, convert, definitions, resolve, toml, written
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.untrusted import open_regular, read_json
+from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors, read_shapes, start_checksum
+from nmtalign.untrusted import open_regular, parse_json, read_json
 from nmtalign.version import __version__
 
-FORMAT = "nmtalign model"
-FORMAT_VERSION = 1
 CONFIG = "config.json"
 SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
 BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
@@ -29,11 +27,6 @@ ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
 Which = Literal["best", "last"]
-
-CHUNK = 8 << 20  # bytes that are hashed at a time
-DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # the beginning of the header of a file of tensors
-BLANK_DIGEST = b"0" * 64
-DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # the offset of the digest in the file
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
 _PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
@@ -213,40 +206,6 @@ def hash_of(folder: Path, weights: str) -> str:
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 
-class Checksum(threading.Thread):
-    """A thread that hashes an open file of tensors; hashlib and file reading release Python's global lock."""
-
-    def __init__(self, stream: FileIO) -> None:
-        """The stream's position moves to its end."""
-        super().__init__(daemon=True)  # a command that ends early does not wait
-        self._descriptor = os.dup(stream.fileno())
-        self._matches: bool | OSError | MemoryError = False
-
-    def run(self) -> None:
-        """Compares the SHA-256 of the file, with zeros in place of the digest, to the digest."""
-        try:
-            with FileIO(self._descriptor, "rb") as stream:
-                stream.seek(0)
-                start = stream.read(DIGEST_PLACE + len(BLANK_DIGEST))
-                digest = hashlib.sha256(start[:DIGEST_PLACE] + BLANK_DIGEST)
-                buffer = memoryview(bytearray(CHUNK))
-                while count := stream.readinto(buffer):
-                    digest.update(buffer[:count])
-            self._matches = digest.hexdigest().encode() == start[DIGEST_PLACE:]
-        except (OSError, MemoryError) as error:
-            self._matches = error
-
-    def matches(self) -> bool:
-        """Waits for the thread; whether the digest in the file is correct. Raises the error of the reading."""
-        self.join()
-        if isinstance(self._matches, bool):
-            return self._matches
-        raise self._matches
-
-
-_ahead: dict[tuple[int, ...], Checksum] = {}
-
-
 def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
     """Starts hashing the weights of models that will be loaded, while PyTorch is being imported.
 
@@ -256,21 +215,49 @@ def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
         # RuntimeError: the system starts no further thread.
         ignored = contextlib.suppress(FormatError, OSError, ValueError, RuntimeError)
         with ignored, open_regular(find_weights(folder, which)) as stream:
-            check = Checksum(stream)
-            check.start()
-            _ahead[_identity(stream)] = check
+            start_checksum(stream)
 
 
-def checksum_of(stream: FileIO) -> Checksum:
-    """The checksum of an open file of tensors: the one that `check_ahead` has started, or a new one."""
-    check = _ahead.pop(_identity(stream), None)
-    if check is None:
-        check = Checksum(stream)
-        check.start()
-    return check
+def describe_model(folder: Path) -> dict[str, Any]:
+    """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
+
+    For a damaged file of tensors the key "damaged" describes the damage. Any other damage raises FormatError.
+    """
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
+    parameters = next((files[name]["parameters"] for name in (BEST, LAST) if "parameters" in files.get(name, {})), 0)
+    state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
+    return {
+        "kind": "model",
+        "format_version": settings["format_version"],
+        "nmtalign_version": settings.get("nmtalign_version"),
+        "preset": settings.get("preset"),
+        "languages": f"{settings['source_language']}-{settings['target_language']}",
+        "parameters": parameters,
+        "weights": files.get(BEST, {}).get("weights", "fp32"),
+        "training_state": "none; it was exported" if "exported" in settings else state,
+        "files": files,
+        "model": settings["model"],
+        "training": settings["training"],
+        "prep": settings.get("prep", {}),
+    }
 
 
-def _identity(stream: FileIO) -> tuple[int, ...]:
-    """The properties that change when a file is written or replaced."""
-    state = os.fstat(stream.fileno())
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+def _describe_tensors(path: Path) -> dict[str, Any]:
+    """Describes a file of weights or a checkpoint after checking all its bytes."""
+    try:
+        metadata = check_tensors(path)
+        if "position" in metadata:
+            return {**parse_json(metadata["position"]), "checksum": "matches"}
+        counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
+        facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+        if CALIBRATION in metadata:
+            facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
+        if AVERAGED in metadata:
+            facts[AVERAGED] = [int(update) for update in metadata[AVERAGED].split()]
+        return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
+    except (TypeError, ValueError):
+        return {"damaged": "its metadata is invalid"}
+    except FormatError as error:
+        return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}

@@ -15,51 +15,50 @@ import json
 import math
 import mmap
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, lock
-from nmtalign.model_files import (
-    BLANK_DIGEST,
-    CHUNK,
-    DIGEST_PLACE,
-    DIGEST_PREFIX,
-    FORMAT,
-    FORMAT_VERSION,
-    checksum_of,
-)
 from nmtalign.untrusted import open_regular, parse_json
 
+if TYPE_CHECKING:
+    from torch import Tensor  # imported by the functions that make tensors, so that `nmtalign info` starts without it
+
+FORMAT = "nmtalign model"
+FORMAT_VERSION = 1
+CHUNK = 8 << 20  # bytes that are hashed at a time
+DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # the beginning of the header of a file of tensors
+BLANK_DIGEST = b"0" * 64
+DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # the offset of the digest in the file
 _LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
 _SCALE = ".scale"  # ends the name of the scales of an int8 matrix
 OF_THE_FILE = ("sha256", "format", "format_version", "weights")  # metadata that describe the file, not its content
 _EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # the metadata of weights without a checksum
-_NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
+# The types of tensors in a file: their names in PyTorch, and their sizes in bytes.
+_TYPES = {
+    "F64": ("float64", 8),
+    "F32": ("float32", 4),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "I64": ("int64", 8),
+    "I32": ("int32", 4),
+    "I16": ("int16", 2),
+    "I8": ("int8", 1),
+    "U8": ("uint8", 1),
+    "BOOL": ("bool", 1),
 }
-_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+_NAMES = {name: short for short, (name, _) in _TYPES.items()}
 
 
 class _Entry(NamedTuple):
     """The header's record of one tensor."""
 
-    dtype: torch.dtype
+    dtype: str  # such as float32
     shape: tuple[int, ...]
     begin: int  # in bytes, after the header
     end: int
@@ -76,7 +75,7 @@ class _Header(NamedTuple):
 
 
 def save_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None
+    path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str], keep: Path | None = None
 ) -> None:
     """Writes tensors with a format name and a checksum, atomically; an existing file is renamed to `keep`.
 
@@ -105,26 +104,33 @@ def save_tensors(
         os.fsync(stream.fileno())  # while the file is still locked, because this takes longest
 
 
-def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Returns the length and the JSON header of a safetensors file, padded so that the first tensor is aligned."""
+def _header(tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str]) -> bytes:
+    """Returns the length and the JSON header of the file, padded so that the first tensor is aligned."""
     marks = {"sha256": BLANK_DIGEST.decode(), "format": FORMAT, "format_version": str(FORMAT_VERSION), **metadata}
     entries: dict[str, object] = {"__metadata__": marks}
     end = 0
     for name, tensor in tensors.items():
         begin, end = end, end + tensor.nbytes
-        entries[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        entries[name] = {"dtype": _NAMES[type_name(tensor)], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % 64)
     return len(text).to_bytes(8, "little") + text
 
 
-def int8_rows(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def type_name(tensor: "Tensor") -> str:
+    """The name of a tensor's type, such as float32."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """Replaces each float32 matrix by whole numbers from -127 to 127 and one float32 scale per row.
 
     The last dimension is that of a row. The scale is 1/127 of the row's largest value, so a value changes by at most
     1/254 of that. Vectors stay float32. `save_tensors` needs the metadata `weights` = int8 beside the result. Raises
     ValueError for a value that is not finite.
     """
+    import torch
+
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.dtype != torch.float32 or tensor.dim() < 2 or not tensor.numel():
@@ -139,7 +145,9 @@ def int8_rows(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _chunks(tensor: Tensor) -> Iterator[memoryview]:
+def _chunks(tensor: "Tensor") -> Iterator[memoryview]:
+    import torch
+
     if not tensor.numel():
         return
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -148,7 +156,7 @@ def _chunks(tensor: Tensor) -> Iterator[memoryview]:
         yield view[start : start + CHUNK]
 
 
-def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Maps a file of `save_tensors` into memory after checking all its bytes; returns (tensors, metadata).
 
     Raises FormatError for a foreign or damaged file. Only weights of the first version, which have no checksum, are
@@ -167,25 +175,29 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     return tensors, header.metadata
 
 
-def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> Tensor:
-    count = math.prod(entry.shape)
+def _mapped(data: mmap.mmap, header: _Header, entry: _Entry) -> "Tensor":
+    import torch
+
+    count, dtype = math.prod(entry.shape), getattr(torch, entry.dtype)
     if not count:
-        return torch.empty(entry.shape, dtype=entry.dtype)
-    return torch.frombuffer(data, dtype=entry.dtype, count=count, offset=header.size + entry.begin).reshape(entry.shape)
+        return torch.empty(entry.shape, dtype=dtype)
+    return torch.frombuffer(data, dtype=dtype, count=count, offset=header.size + entry.begin).reshape(entry.shape)
 
 
-def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+def read_tensors(path: Path) -> Iterator[tuple[str, "Tensor"]]:
     """Reads a file of `save_tensors` one tensor at a time: (name, tensor that does not depend on the file).
 
     A mapped tensor would keep the complete file open, and its space on the disk occupied. The checksum is not verified;
     the caller uses `check_tensors` before. Raises FormatError for a foreign file, for one that is cut off, and for
     matrices in eight bits, which no checkpoint has.
     """
+    import torch
+
     with _opened(path) as (stream, header):
         if header.scales:
             raise FormatError(f"{path}: contains weights in eight bits, not a checkpoint")
         for name, entry in header.entries.items():
-            tensor = torch.empty(entry.shape, dtype=entry.dtype)
+            tensor = torch.empty(entry.shape, dtype=getattr(torch, entry.dtype))
             stream.seek(header.size + entry.begin)
             for chunk in _chunks(tensor):
                 if stream.readinto(chunk) != len(chunk):
@@ -199,11 +211,11 @@ def read_metadata(path: Path) -> dict[str, str]:
         return header.metadata
 
 
-def read_shapes(path: Path) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """Returns the (dtype, shape) of each tensor without reading it; raises FormatError like `read_metadata`."""
+def read_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Returns the (type's name, shape) of each tensor without reading it; raises FormatError like `read_metadata`."""
     with _opened(path) as (_, header):
         return {
-            name: (torch.float32 if name in header.scales else entry.dtype, entry.shape)
+            name: ("float32" if name in header.scales else entry.dtype, entry.shape)
             for name, entry in header.entries.items()
         }
 
@@ -265,19 +277,19 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
     """Reads the record of one tensor; raises ValueError, KeyError or TypeError if it is inconsistent."""
-    dtype, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    (dtype, size_of_one), shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     sizes = all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end))
-    if not sizes or end - begin != math.prod(shape) * dtype.itemsize:
+    if not sizes or end - begin != math.prod(shape) * size_of_one:
         raise ValueError
     return _Entry(dtype, tuple(shape), begin, end)
 
 
 def _take_scales(entries: dict[str, _Entry]) -> dict[str, _Entry]:
     """Removes and returns the scales of the int8 matrices; raises ValueError or KeyError if they do not fit."""
-    matrices = [name for name, entry in entries.items() if entry.dtype == torch.int8]
+    matrices = [name for name, entry in entries.items() if entry.dtype == "int8"]
     found = {name: entries.pop(name + _SCALE) for name in matrices}
     for name, scale in found.items():
-        if scale.dtype != torch.float32 or not entries[name].shape or scale.shape != entries[name].shape[:-1]:
+        if scale.dtype != "float32" or not entries[name].shape or scale.shape != entries[name].shape[:-1]:
             raise ValueError
     return found
 
@@ -290,3 +302,59 @@ def _end(entries: Mapping[str, _Entry]) -> int:
             raise ValueError
         end = entry.end
     return end
+
+
+class Checksum(threading.Thread):
+    """A thread that hashes an open file of tensors; hashlib and file reading release Python's global lock."""
+
+    def __init__(self, stream: FileIO) -> None:
+        """The stream's position moves to its end."""
+        super().__init__(daemon=True)  # a command that ends early does not wait
+        self._descriptor = os.dup(stream.fileno())
+        self._matches: bool | OSError | MemoryError = False
+
+    def run(self) -> None:
+        """Compares the SHA-256 of the file, with zeros in place of the digest, to the digest."""
+        try:
+            with FileIO(self._descriptor, "rb") as stream:
+                stream.seek(0)
+                start = stream.read(DIGEST_PLACE + len(BLANK_DIGEST))
+                digest = hashlib.sha256(start[:DIGEST_PLACE] + BLANK_DIGEST)
+                buffer = memoryview(bytearray(CHUNK))
+                while count := stream.readinto(buffer):
+                    digest.update(buffer[:count])
+            self._matches = digest.hexdigest().encode() == start[DIGEST_PLACE:]
+        except (OSError, MemoryError) as error:
+            self._matches = error
+
+    def matches(self) -> bool:
+        """Waits for the thread; whether the digest in the file is correct. Raises the error of the reading."""
+        self.join()
+        if isinstance(self._matches, bool):
+            return self._matches
+        raise self._matches
+
+
+_ahead: dict[tuple[int, ...], Checksum] = {}
+
+
+def start_checksum(stream: FileIO) -> None:
+    """Starts hashing an open file of tensors that will be loaded, while PyTorch is being imported."""
+    check = Checksum(stream)
+    check.start()
+    _ahead[_identity(stream)] = check
+
+
+def checksum_of(stream: FileIO) -> Checksum:
+    """The checksum of an open file of tensors: the one that `check_ahead` has started, or a new one."""
+    check = _ahead.pop(_identity(stream), None)
+    if check is None:
+        check = Checksum(stream)
+        check.start()
+    return check
+
+
+def _identity(stream: FileIO) -> tuple[int, ...]:
+    """The properties that change when a file is written or replaced."""
+    state = os.fstat(stream.fileno())
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns

@@ -12,10 +12,10 @@ import torch
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, NmtalignError
-from nmtalign.model_directory import create_model_directory, describe_model, load_model
-from nmtalign.model_files import DIGEST_PLACE
+from nmtalign.model_directory import create_model_directory, load_model
+from nmtalign.model_files import describe_model
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import save_tensors
+from nmtalign.tensor_file import DIGEST_PLACE, save_tensors
 from nmtalign.training.runs import LATER
 from nmtalign.translating.translator import Translator
 

@@ -24,8 +24,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "version", "untrusted"},
     {"files", "processor", "settings"},
-    {"model_files"},
-    {"tensor_file", "hdf5", "figures", "report"},
+    {"tensor_file"},
+    {"model_files", "hdf5", "figures", "report"},
     {"text", "sample"},
     {"data"},
     {"core"},

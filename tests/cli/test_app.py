@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer import rich_utils
 from typer.testing import CliRunner
 
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli import commands
 from nmtalign.cli.commands import app
@@ -289,3 +291,33 @@ def test_enough_address_space_is_no_obstacle(corpus):
 
 def test_the_limits_of_the_address_space_are_of_modules_that_exist():
     assert all(importlib.util.find_spec(name) for name in start.ADDRESS_SPACE)
+
+
+def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
+    for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
+        with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
+            file.append(words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)])
+    (tmp_path / "gold").write_text("1-0\n")
+    (tmp_path / "links").write_text("0-1\n")
+    (tmp_path / "b.en").write_text("a b\n")
+    (tmp_path / "b.fr").write_text("u v\n")
+    commands = (
+        f"info {random_model}",
+        "info en-fr.h5",
+        "aer en-fr.h5 gold",
+        "aer links gold",
+        "export en-fr.h5",
+        "export en-fr.h5 --format json",
+        "plot en-fr.h5",
+        "view en-fr.h5 -o page.html",
+        "symmetrize en-fr.h5 fr-en.h5",
+        "symmetrize links links",
+        "lexicon b.en b.fr --tokenized -o lexicon",
+        "score b.fr -r b.fr",
+    )
+    code = "import sys; sys.modules['torch'] = None; from nmtalign.cli.app import main; main()"
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (command, done.stderr)

@@ -457,7 +457,7 @@ def _parallel(name: str) -> Callable[[Path], object]:
 
 
 def _forge_tensors(path: Path) -> None:
-    from nmtalign.model_files import BLANK_DIGEST, DIGEST_PLACE
+    from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
 
     data = path.read_bytes()
     end = DIGEST_PLACE + len(BLANK_DIGEST)

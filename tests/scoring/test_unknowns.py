@@ -7,9 +7,9 @@ import pytest
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
-from nmtalign.model_files import FORMAT, FORMAT_VERSION
 from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.scoring.words import UnknownRates
+from nmtalign.tensor_file import FORMAT, FORMAT_VERSION
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

@@ -10,7 +10,8 @@ import torch
 from helpers import trainings
 
 from nmtalign.core.model import TranslationModel
-from nmtalign.model_directory import describe_model, load_model
+from nmtalign.model_directory import load_model
+from nmtalign.model_files import describe_model
 from nmtalign.settings.presets import PRESETS
 from nmtalign.training.directions import Checkpoints
 from nmtalign.training.events import Noticed, Validated
