@@ -110,6 +110,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def check_no_link(path: Path) -> None:
+    """Raises ResourceError for a symbolic link in a folder that a stranger may have made: writing would follow it."""
+    if path.is_symlink():
+        raise ResourceError(f"{path}: is a symbolic link, through which nmtalign does not write; replace it by a copy")
+
+
 def keep_mode(descriptor: int, path: Path) -> None:
     """Gives an open file the owner, the group and the mode of the file that it will replace, if there is one.
 
@@ -130,24 +136,28 @@ def keep_mode(descriptor: int, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
+def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path`, and renames it to `path` at the end; after an error removes it.
 
-    The folder is made if it does not exist. The content is flushed to the disk before it is renamed. A path that is
-    neither a file nor a folder (/dev/null, a named pipe) is written in place. A symbolic link is preserved, and its
-    target is replaced. The new file has the mode and, if possible, the owner of the file that it replaces. With `keep`
-    the replaced file is renamed to `keep`; at every moment at least one of the two is complete.
+    The folder is made if it does not exist. The content is flushed to the disk before it is renamed. A device or a
+    named pipe is written in place. A symbolic link is preserved, and its target is replaced. Without `follow` the link
+    itself is replaced: a stranger may have made the folder of a model. The new file has the mode and, if possible, the
+    owner of the file that it replaces. With `keep` that file is renamed to `keep`: one of the two is always complete.
     """
-    if stays_in_place(path):
+    if follow and stays_in_place(path):
         with disk_errors(path):
             yield path
         return
-    final = followed(path) if keep is None else path
+    final = followed(path) if follow else path
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
         with disk_errors(path):
-            _begin(temporary, final)
+            if final.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            temporary.unlink(missing_ok=True)
+            mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
             yield temporary
             with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
@@ -160,23 +170,14 @@ def atomic_path(path: Path, keep: Path | None = None) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def _begin(temporary: Path, final: Path) -> None:
-    """Creates the temporary file if it replaces a file; until it is renamed, only its owner may read it."""
-    if final.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if final.is_file():
-        temporary.unlink(missing_ok=True)
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 @contextlib.contextmanager
-def atomic_text(path: Path) -> Iterator[TextIO]:
+def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
     """Yields a UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
-    A file whose name ends in .gz is compressed; equal text gives equal bytes, without a time and a name.
+    A file whose name ends in .gz is compressed, without a time and a name. `follow` is that of `atomic_path`.
     """
-    with atomic_path(path) as temporary:
-        number = stream_number(path)
+    with atomic_path(path, follow=follow) as temporary:
+        number = stream_number(path) if follow else None
         with open(temporary if number is None else os.dup(number), "wb") as raw:  # noqa: PTH123
             packed: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
             with packed, io.TextIOWrapper(packed, "utf-8", newline="\n") as stream:

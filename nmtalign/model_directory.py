@@ -137,7 +137,7 @@ def create_model_directory(
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
     for name in names if corpus.folder != folder else ():
-        with atomic_path(folder / name) as temporary:
+        with atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
     settings = {
         "format": FORMAT,
@@ -157,7 +157,7 @@ def create_model_directory(
 
 
 def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    with atomic_text(folder / CONFIG) as stream:
+    with atomic_text(folder / CONFIG, follow=False) as stream:
         stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -238,7 +238,7 @@ def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
     named = loaded.settings["files"]
     for path in sorted(model.iterdir()):
         if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
-            with atomic_path(folder / path.name) as temporary:
+            with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
     if (model / BACKWARD / CONFIG).is_file():
         _export(model / BACKWARD, folder / BACKWARD, weights)

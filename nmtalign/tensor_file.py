@@ -87,7 +87,7 @@ def save_tensors(
     header = _header({name: tensors[name] for name in order}, metadata)
     digest = hashlib.sha256(header)
     with (
-        atomic_path(path, keep) as temporary,
+        atomic_path(path, keep, follow=False) as temporary,
         ThreadPoolExecutor(1) as beside,
         temporary.open("wb") as stream,
     ):

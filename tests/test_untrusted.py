@@ -1,6 +1,13 @@
-"""A stranger's file is read within bounds: nothing in it hangs or overflows, and a refusal is one line."""
+"""A stranger's file is read within bounds: nothing in it hangs or overflows, and a refusal is one line.
+
+nmtalign/docs/formats.md says what nmtalign promises about the files and folders of strangers, and names the tests.
+"""
 
 import os
+import re
+import shutil
+import time
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +72,84 @@ def test_only_regular_files_are_opened(tmp_path):
             open_regular(path)
     with pytest.raises(IsADirectoryError):
         open_regular(tmp_path)
+
+
+@pytest.fixture
+def secrets(tmp_path: Path):
+    """Makes symbolic links to files outside; at the end none of these may have changed."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    made = {}
+
+    def link(path: Path) -> None:
+        secret = outside / path.name
+        if path.is_dir():
+            path.rename(secret)
+        elif path.exists():
+            shutil.move(path, secret)
+        else:
+            secret.write_text("secret\n")
+        path.symlink_to(secret)
+        made.update({one: one.read_bytes() for one in (secret, *secret.rglob("*")) if one.is_file()})
+
+    yield link
+    assert {one: one.read_bytes() for one in outside.rglob("*") if one.is_file()} == made
+
+
+def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, secrets):
+    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("prep")
+    sizes = ["--preset", "tiny", "--hidden", "8", "--embedding", "8", "--attention-hidden", "8", "--maxout", "4"]
+    command = ["train", *sizes, "--max-updates", "4", "--validate-every", "2", "--bleu-sentences", "5"]
+    nmtalign(*command, "--checkpoint-every", "2")
+    (tmp_path / "model/validated.2.safetensors").touch()
+    for path in sorted((tmp_path / "model").iterdir()):
+        secrets(path)
+    nmtalign(*command, "--restart", "--checkpoint-every", "2")
+    written = {"config.json", "train.jsonl", "best.safetensors", "last.safetensors", "training_state.safetensors"}
+    assert not [name for name in written if (tmp_path / "model" / name).is_symlink()]
+    nmtalign("info", "model")
+
+
+def test_training_of_both_directions_and_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
+    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("prep")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model/backward").symlink_to(tmp_path / "elsewhere")
+    done = nmtalign("train", "--preset", "tiny", "--agreement", "--max-updates", "2", check=False)
+    assert done.returncode == 5
+    assert done.stderr.decode().strip().splitlines()[-1].endswith("does not write; replace it by a copy")
+    (tmp_path / "aligner").mkdir()
+    for name in ("work", "links.txt", "links.txt.partial", "link.json"):
+        secrets(tmp_path / "aligner" / name)
+        done = nmtalign("link", "train.en", "train.fr", check=False)
+        assert done.returncode in (2, 4, 5), done.stderr
+        (tmp_path / "aligner" / name).unlink()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_kept_translations_are_not_written_through_links(tmp_path, nmtalign, secrets, random_model_directory):
+    folder = random_model_directory(tmp_path, ["the", "cat"], ["le", "chat"], lambda model: None)
+    (tmp_path / "a.en").write_text("the cat\n")
+    (tmp_path / "a.fr").write_text("le chat\n")
+    time.sleep(2.1)  # the checksum of weights that have just changed is not kept
+    (folder / "translations").mkdir()
+    secrets(folder / "translations/weights.json")
+    nmtalign("score", "-m", folder, "-r", "a.fr", "-s", "a.en")
+    assert not (folder / "translations/weights.json").is_symlink()
+    shutil.rmtree(folder / "translations")
+    (folder / "translations").mkdir()
+    secrets(folder / "translations")
+    assert b"not kept" in nmtalign("score", "-m", folder, "-r", "a.fr", "-s", "a.en").stderr
+
+
+def test_the_tests_of_each_promise_exist():
+    root = Path(__file__).parents[1]
+    promises = (root / "nmtalign/docs/formats.md").read_text("utf-8").partition("## Files from strangers")[2]
+    rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) >= 7
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+)`", row)
+        assert all((root / name).exists() for name in named), row
+        assert named or "bin/test faults" in row, row

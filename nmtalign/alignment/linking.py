@@ -33,7 +33,7 @@ from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import MOST_CELLS_OF_PAIR, Pieces, in_pieces, save_aligner, too_long
 from nmtalign.core.devices import use_threads
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, sha256_of, sweep
+from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, check_no_link, sha256_of, sweep
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
@@ -105,6 +105,8 @@ class LinkRun:
         if self.links.exists():
             return True
         use_threads(self.config.threads)
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            check_no_link(path)
         with contextlib.suppress(_Halted), alone_in(self._work):
             sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
@@ -157,7 +159,7 @@ class LinkRun:
                 self._save()
 
     def _save(self) -> None:
-        with atomic_text(self.folder / _RECORD) as stream:
+        with atomic_text(self.folder / _RECORD, follow=False) as stream:
             stream.write(json.dumps(self._record, indent=2) + "\n")
 
     def _tell(self, done: float | None = None, left: float | None = None) -> None:

@@ -274,13 +274,13 @@ class Tokenizers:
         """Writes the files that `load` needs."""
         for name, side in zip(MODEL_FILES, (self.source, self.target), strict=True):
             if isinstance(side, SentencePieces):
-                with atomic_path(folder / name) as temporary:
+                with atomic_path(folder / name, follow=False) as temporary:
                     temporary.write_bytes(side.model)
         settings: dict[str, object] = {"kind": self.kind}
         settings |= {"source_language": self.source_language, "target_language": self.target_language}
         if isinstance(self.target, MosesWords) and self.target.spacing.learned:
             settings["spacing"] = self.target.spacing.learned
-        with atomic_text(folder / TOKENIZER_FILE) as stream:
+        with atomic_text(folder / TOKENIZER_FILE, follow=False) as stream:
             json.dump(settings, stream, ensure_ascii=False, indent=2)
             stream.write("\n")
 

@@ -85,7 +85,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Writes one word per line; the id is the line number minus one."""
-        with atomic_text(path) as stream:
+        with atomic_text(path, follow=False) as stream:
             stream.writelines(f"{word}\n" for word in self.words)
 
     @classmethod

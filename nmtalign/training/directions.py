@@ -14,7 +14,7 @@ from torch import nn
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus, ReversedCorpus
 from nmtalign.errors import FormatError
-from nmtalign.files import disk_errors, make_folder
+from nmtalign.files import check_no_link, disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
 from nmtalign.settings.definition import SettingError
@@ -100,6 +100,7 @@ def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Cor
     if isinstance(models, TranslationModel):
         return [Direction(folder, corpus, models)]
     backward = folder / BACKWARD
+    check_no_link(backward)
     return [
         Direction(folder, corpus, models.there),
         Direction(backward, ReversedCorpus(corpus, backward), models.back),

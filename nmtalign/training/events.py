@@ -160,7 +160,7 @@ class EventLog:
     def __init__(self, folder: Path, update: int) -> None:
         self._path = folder / LOG
         kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
-        with atomic_text(self._path) as stream:
+        with atomic_text(self._path, follow=False) as stream:
             stream.writelines(f"{line.decode()}\n" for line in kept)
 
     def write(self, event: Event) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.files import atomic_path, disk_errors, lock, sha256_of, sweep
+from nmtalign.files import atomic_path, check_no_link, disk_errors, lock, sha256_of, sweep
 from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
 from nmtalign.processor import fastest_precision
 from nmtalign.settings.command_settings import TranslateConfig
@@ -220,7 +220,8 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+    check_no_link(path.parent)
+    with atomic_path(path, follow=False) as temporary, temporary.open("wb") as stream:
         lock(stream)
         stream.write(content)
         stream.flush()

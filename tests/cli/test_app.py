@@ -296,7 +296,9 @@ def test_the_limits_of_the_address_space_are_of_modules_that_exist():
 def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
     for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
         with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
-            file.append(words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)])
+            file.append(
+                words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)]
+            )
     (tmp_path / "gold").write_text("1-0\n")
     (tmp_path / "links").write_text("0-1\n")
     (tmp_path / "b.en").write_text("a b\n")
