@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from faults import concurrency, disks, environment, kills, mutations, texts
+from faults import concurrency, disks, environment, fuzzing, kills, mutations, texts
 from faults.campaign import run_part, write_table
 from faults.processes import Workspace, temporary_folder
 
@@ -14,6 +14,7 @@ CAMPAIGNS = {
     "kills": kills,
     "disks": disks,
     "mutations": mutations,
+    "fuzzing": fuzzing,
     "texts": texts,
     "environment": environment,
     "concurrency": concurrency,

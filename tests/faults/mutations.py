@@ -126,16 +126,20 @@ class Format:
             return "read without an error, and the result is another one"
         return ""
 
+    def prepare(self, workspace: Workspace, folder: Path) -> None:
+        """Makes a folder with the file, a copy named "original", and what is read with it."""
+        folder.mkdir()
+        for name in self.inputs:
+            path = workspace.home / name
+            shutil.copytree(path, folder / name) if path.is_dir() else shutil.copy(path, folder / name)
+        self.make(folder)
+        (folder / "original").write_bytes((folder / self.file).read_bytes())
+
     def _begin(self, workspace: Workspace) -> None:
         """Makes the files of this process; later allocations are limited."""
         folder = workspace.folder / f"mutated {self.name}"
         if not folder.exists():
-            folder.mkdir()
-            for name in self.inputs:
-                path = workspace.home / name
-                shutil.copytree(path, folder / name) if path.is_dir() else shutil.copy(path, folder / name)
-            self.make(folder)
-            (folder / "original").write_bytes((folder / self.file).read_bytes())
+            self.prepare(workspace, folder)
         path, data = folder / self.file, (folder / "original").read_bytes()
         path.unlink(missing_ok=True)
         path.write_bytes(data)
