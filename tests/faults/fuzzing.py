@@ -91,7 +91,7 @@ def _attempt(one: Format, workspace: Workspace, chance: Random) -> str:
     done = subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0:
         return ""
-    lines = done.stderr.splitlines()
+    lines = (done.stdout + done.stderr).splitlines()
     fault = next((line for line in lines if "Error" in line or "ERROR" in line), f"exit code {done.returncode}")
     case = next((line for line in lines if line.startswith("Base64:")), "")
     return f"{fault} {case}"

@@ -1,5 +1,6 @@
 """Each campaign with few attempts, and the harness itself: it must report what does not survive."""
 
+import importlib.util
 import os
 import random
 import signal
@@ -17,14 +18,14 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
-@pytest.mark.parametrize("name", ["kills", "disks", "mutations", "texts", "environment", "concurrency"])
+@pytest.mark.parametrize("name", ["kills", "disks", "mutations", "fuzzing", "texts", "environment", "concurrency"])
 def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     """It runs in a process that imports nmtalign once and forks the commands."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))}
     call = [sys.executable, "-m", "faults", "--only", name, "--quick", "--seed", "1"]
     result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert f"| {name}: " in result.stdout
+    assert f"| {name}: " in result.stdout or (name == "fuzzing" and not importlib.util.find_spec("atheris"))
 
 
 def _mistaken(chance: random.Random) -> str:
@@ -49,6 +50,24 @@ def test_every_kind_of_failure_is_found_and_can_be_repeated() -> None:
     assert found == {"the attempt failed", "the process ended", "no answer for 0 seconds", "reported"}
     number, fault = next((number, fault) for number, fault in result.failures if fault == "reported")
     assert run_part(part, seed=1, numbers=[number], seconds=60).failures == [(number, fault)]
+
+
+def test_a_case_with_another_error_ends_the_fuzzer(tmp_path: Path) -> None:
+    pytest.importorskip("atheris")
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "text").write_bytes(b"a")
+    code = (
+        "import sys; from pathlib import Path; from faults import fuzzing; from faults.mutations import Format\n"
+        "def read(folder):\n"
+        "    if len((folder / 'text').read_bytes()) > 2: raise KeyError('found')\n"
+        "fuzzing.readers = lambda: [Format('defect', 'text', read)]\n"
+        "fuzzing.fuzz('defect', Path(sys.argv[1]), 1)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))}
+    call = [sys.executable, "-c", code, str(tmp_path)]
+    result = subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace")
+    assert result.returncode == 77
+    assert "KeyError: 'found'" in result.stdout
 
 
 @pytest.mark.parametrize(
