@@ -112,7 +112,7 @@ def _changes_of_settings(
     changes = []
     for there, given in ((settings["model"], model), (settings["training"], config)):
         for name, value in {} if given is None else asdict(given).items():
-            was = there.get(name, (LATER | _LATER_TRAINING).get(name))
+            was = there.get(name, definitions(type(given))[name].default)  # an earlier version had fewer settings
             if name in _FILES and was == value and value:
                 changes.append(f"{name} may name other content now")
             elif name not in MAY_CHANGE and not name.endswith("_vocabulary_size") and was != value:

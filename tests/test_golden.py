@@ -1,0 +1,87 @@
+"""Files of earlier versions are read as they were: `golden/N.tar.xz` is from a version with the alignment format N.
+
+Each archive contains a prepared corpus, a model with its training state, an alignment file, three pairs of text, and
+what that version printed: the links (`links.txt`) and the log-probabilities (`scores.txt`). The third one also has the
+model in eight bits and an aligner of `nmtalign link`. To add files for a new format, run on 40 pairs of the sample
+corpus: prep, train with the options `SIZES`, align, score-pairs, export --weights int8 and link.
+"""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.layout import VERSIONS_READ
+from nmtalign.data.corpus import Corpus
+
+GOLDEN = Path(__file__).parent / "golden"
+SIZES = "--preset tiny --hidden 8 --embedding 4 --attention-hidden 8 --maxout 4 --max-updates 60 --validate-every 30"
+# The defaults of the version that wrote the first files.
+FIRST = ("--initialisation", "xavier", "--metric", "loss")
+
+
+@pytest.fixture(params=VERSIONS_READ)
+def version(request, tmp_path):
+    """The number of a format; its files are in tmp_path."""
+    with tarfile.open(GOLDEN / f"{request.param}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return request.param
+
+
+def scores(lines):
+    return pytest.approx([float(line) for line in lines.split()], abs=2e-3)
+
+
+def test_alignments_are_read(version, tmp_path):
+    with AlignmentFile(tmp_path / "alignments.h5") as file:
+        assert file.info()["attributes"]["format_version"] == version
+        expected = (tmp_path / "links.txt").read_text().splitlines()
+        links = [" ".join(f"{i}-{j}" for i, j in record.links()) for record in file]
+        assert links == expected
+        text = (tmp_path / "text.en").read_text().replace(".", " .")
+        assert [" ".join(record.source) for record in file] == text.splitlines()
+        assert all(abs(record.weights.sum(1) - 1).max() < 0.01 for record in file)
+
+
+def test_models_and_corpora_are_used(version, tmp_path, nmtalign):
+    expected = scores((tmp_path / "scores.txt").read_text())
+    printed = nmtalign("score-pairs", "text.en", "text.fr", "-m", "model").stdout.decode()
+    assert [float(line) for line in printed.split()] == expected
+    assert (
+        nmtalign("align", "text.en", "text.fr", "-m", "model", "--pharaoh").stdout
+        == (tmp_path / "links.txt").read_bytes()
+    )
+    corpus = Corpus.open(tmp_path / "data")
+    assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 39, "dev": 6}
+    assert corpus.splits["dev"].source_text(1)
+
+
+def test_trainings_resume(version, tmp_path, nmtalign):
+    more = FIRST if version == 1 else ()
+    nmtalign("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62", *more)
+    updates = [json.loads(line)["update"] for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
+    assert updates[-1] == 62
+    assert 60 in updates  # of the version before
+
+
+def test_settings_that_an_earlier_version_did_not_have_are_no_difference(tmp_path, nmtalign):
+    with tarfile.open(GOLDEN / "1.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    done = nmtalign("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62", check=False)
+    assert done.returncode == 2
+    message = done.stderr.decode().splitlines()[-1]
+    assert 'with other settings: initialisation was "xavier", is "lecun", metric was "loss", is "bleu"; to' in message
+
+
+def test_the_model_in_eight_bits_and_the_aligner_are_used(tmp_path, nmtalign):
+    with tarfile.open(GOLDEN / "3.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    printed = nmtalign("score-pairs", "text.en", "text.fr", "-m", "model-int8").stdout.decode()
+    exact = [float(line) for line in (tmp_path / "scores.txt").read_text().split()]
+    assert [float(line) for line in printed.split()] == pytest.approx(exact, rel=0.02)
+    (tmp_path / "first.en").write_text((tmp_path / "text.en").read_text())
+    linked = nmtalign("align", "first.en", "text.fr", "-m", "aligner", "--pharaoh").stdout.decode().splitlines()
+    assert len(linked) == 3
+    assert all(linked)
