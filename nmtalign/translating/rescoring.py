@@ -165,12 +165,13 @@ class NBestLine:
 def parse_n_best(line: str, where: str) -> NBestLine:
     """Splits a line into fields; raises InputError, which begins with `where` (file and line)."""
     fields = tuple(field.removeprefix(" ").removesuffix(" ") for field in line.split("|||"))
-    if len(fields) < 2 or not _ID.fullmatch(fields[0].strip()):
+    number = fields[0].strip(" \t")
+    if len(fields) < 2 or not _ID.fullmatch(number):
         raise InputError(
             f"{where}: not a line of an n-best list; write `id ||| translation ||| features ||| score`, "
             "the id the number of the source line, from 0"
         )
-    return NBestLine(int(fields[0]), fields)
+    return NBestLine(int(number), fields)
 
 
 def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, str]]:

@@ -196,7 +196,9 @@ def test_a_line_is_kept_as_it_is() -> None:
     assert parse_n_best("4 |||  ||| a= 1", "").text == ""
 
 
-@pytest.mark.parametrize("line", ["", "le chat", "-1 ||| x", "a ||| x ||| b= 1 ||| 2", "1.5 ||| x", "9" * 5000 + "|||"])
+@pytest.mark.parametrize(
+    "line", ["", "le chat", "-1 ||| x", "a ||| x ||| b= 1 ||| 2", "1.5 ||| x", "9" * 5000 + "|||", "0 \x1e|||"]
+)
 def test_what_is_no_line_of_a_list_is_named(line: str) -> None:
     with pytest.raises(InputError, match=r"^list: line 3: not a line of an n-best list; write `id \|\|\| "):
         parse_n_best(line, "list: line 3")
