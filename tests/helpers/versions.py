@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 _EXTRAS = ("plot", "serve")
+_OF_THEIR_TIME = ["click==8.1.8"]  # of the oldest typer; a later one warns about what that typer calls
 
 
 def requirements(which: str) -> list[str]:
@@ -15,7 +16,9 @@ def requirements(which: str) -> list[str]:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for name in _EXTRAS for line in project["optional-dependencies"][name])]
     named = [line.partition(">=") for line in lines]
-    return [f"{name}=={oldest}" if which == "oldest" else name for name, _, oldest in named]
+    if which == "newest":
+        return [name for name, _, _ in named]
+    return [*(f"{name}=={oldest}" for name, _, oldest in named), *_OF_THEIR_TIME]
 
 
 if __name__ == "__main__":
