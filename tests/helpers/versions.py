@@ -8,7 +8,8 @@ import tomllib
 from pathlib import Path
 
 _EXTRAS = ("plot", "serve")
-_OF_THEIR_TIME = ["click==8.1.8"]  # of the oldest typer; a later one warns about what that typer calls
+# What the oldest typer and matplotlib themselves need; later versions warn about what these two call.
+_OF_THEIR_TIME = ["click==8.1.8", "pyparsing==3.1.1"]
 
 
 def requirements(which: str) -> list[str]:
