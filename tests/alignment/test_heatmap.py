@@ -55,7 +55,7 @@ def test_the_figure_is_the_paper_s() -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["the", "cat", "</s>"]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["le", "chat", "</s>"]
     assert axes.get_xticklabels()[0].get_rotation() == 90
-    assert axes.xaxis.get_tick_params()["labeltop"]
+    assert axes.xaxis.get_major_ticks()[0].label2.get_visible()
     assert axes.yaxis_inverted()
     box = axes.get_window_extent()
     assert box.width / 3 == pytest.approx(box.height / 3)

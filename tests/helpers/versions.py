@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-_EXTRAS = ("plot", "serve")
+_EXTRAS = ("plot", "serve", "split")
 # What the oldest typer and matplotlib themselves need; later versions warn about what these two call.
 _OF_THEIR_TIME = ["click==8.1.8", "pyparsing==3.1.1"]
 
