@@ -5,8 +5,6 @@ part continues with them. A case must give a result or one of nmtalign's errors,
 """
 
 import importlib.util
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,10 @@ from random import Random
 
 from faults.campaign import Part
 from faults.mutations import Format, formats
-from faults.processes import Workspace
+from faults.processes import Workspace, run_python
 
 from nmtalign.errors import NmtalignError
 
-_TESTS = Path(__file__).parents[1]
 CASES = 5000  # of an attempt
 _LONGEST = 4096  # bytes of a case
 _NAMES = {
@@ -84,11 +81,8 @@ def _attempt(one: Format, workspace: Workspace, chance: Random) -> str:
         data = (folder / one.file).read_bytes()
         (folder / "cases" / "first").write_bytes(data[:_LONGEST])
         (folder / "cases" / "short").write_bytes(data[:200])
-    call = [sys.executable, "-m", "faults.fuzzing", one.name, folder, str(chance.randrange(1, 2**31))]
     (folder / one.file).write_bytes((folder / "original").read_bytes())
-    paths = os.pathsep.join(map(str, (_TESTS, _TESTS.parent)))
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    done = run_python("-m", "faults.fuzzing", one.name, folder, chance.randrange(1, 2**31))
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).splitlines()

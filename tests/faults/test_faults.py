@@ -4,26 +4,20 @@ import importlib.util
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from faults import campaign
 from faults.campaign import Part, run_part, write_table
-from faults.processes import Ended
-
-TESTS = Path(__file__).parents[1]
+from faults.processes import Ended, run_python
 
 
 @pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
 @pytest.mark.parametrize("name", ["kills", "disks", "mutations", "fuzzing", "texts", "environment", "concurrency"])
 def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     """It runs in a process that imports nmtalign once and forks the commands."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))}
-    call = [sys.executable, "-m", "faults", "--only", name, "--quick", "--seed", "1"]
-    result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    result = run_python("-m", "faults", "--only", name, "--quick", "--seed", "1", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"| {name}: " in result.stdout or (name == "fuzzing" and not importlib.util.find_spec("atheris"))
 
@@ -63,9 +57,7 @@ def test_a_case_with_another_error_ends_the_fuzzer(tmp_path: Path) -> None:
         "fuzzing.readers = lambda: [Format('defect', 'text', read)]\n"
         "fuzzing.fuzz('defect', Path(sys.argv[1]), 1)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))}
-    call = [sys.executable, "-c", code, str(tmp_path)]
-    result = subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace")
+    result = run_python("-c", code, tmp_path)
     assert result.returncode == 77
     assert "KeyError: 'found'" in result.stdout
 
