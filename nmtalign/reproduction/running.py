@@ -229,7 +229,7 @@ class Reproduction:
     def _train_side_by_side(self, outcome: Outcome) -> None:
         """Trains several models at the same time; `_train` then finds them complete."""
         plan, keys, jobs = self._plan, dict[str, Key](), list[TrainingJob]()
-        threads = plan.request.flags.get("threads") or max(1, (os.cpu_count() or 1) // plan.request.jobs)
+        threads = max(1, (plan.request.flags.get("threads") or os.cpu_count() or 1) // plan.request.jobs)
         for system, seed in plan.models():
             if (system.name, seed) in outcome.failures:
                 continue

@@ -25,6 +25,7 @@ def parts(workspace: Workspace) -> list[Part]:
         Part("concurrency: translate while train writes", partial(_translate_while_training, workspace), 20, 0),
         Part("concurrency: prep over a corpus in training", partial(_prep_while_training, workspace), 30, 0),
         Part("concurrency: two preps with other settings", partial(_other_preps, workspace), 30, 1),
+        Part("concurrency: two trainings with other settings", partial(_other_trainings, workspace), 30, 0),
     ]
 
 
@@ -48,7 +49,7 @@ def _twice(command: Command, chance: random.Random) -> str:
             return f"both were refused: {both[0].err!r}"
         if command.left(folder) != final:
             return "the files are not those of one run"
-        again = run(command.arguments, folder)
+        again = command.run(folder)
         return again.fault({0}) or ("" if command.left(folder) == final else "a third run changed the files")
 
 
@@ -94,3 +95,16 @@ def _other_preps(workspace: Workspace, chance: random.Random) -> str:
         except NmtalignError as error:
             return f"the corpus is damaged: {error}"
         return "both were refused" if all(ended.code for ended in both) else ""
+
+
+def _other_trainings(workspace: Workspace, chance: random.Random) -> str:
+    """One training succeeds, and the other is refused; the folder has the model of the first."""
+    lines = [f"{TRAIN} data -o model --maxout {size}" for size in (8, 12)]
+    with workspace.copy("data") as folder:
+        both = _start(lines, folder, chance, 3)
+        if fault := both[0].fault({0, 2, 4}) or both[1].fault({0, 2, 4}):
+            return fault
+        if [ended.code for ended in both].count(0) != 1:
+            return f"the exit codes are {both[0].code} and {both[1].code}"
+        winner = lines[both[1].code == 0]
+        return run(winner, folder).fault({0}) or run("translate -q -m model", folder, b"a\n").fault({0})

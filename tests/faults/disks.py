@@ -1,22 +1,25 @@
-"""Disks that refuse: full after any number of bytes, or read-only.
+"""Disks that refuse: full after any number of bytes, or read-only; and disks that are slow.
 
 A command then ends with one line and a documented exit code. No file with its final name is incomplete, and the same
 command completes the work when there is room. The size of files is limited (RLIMIT_FSIZE) to a random number of bytes.
-If mounting is possible, there is also a small file system in memory, which is full or read-only.
+If mounting is possible, there is also a small file system in memory, which is full or read-only. On a slow disk, one
+flush (fsync) takes seconds, and the others some time.
 """
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from faults.campaign import Part
 from faults.kills import Command, commands
-from faults.processes import Ended, Workspace, limit_files, run
+from faults.processes import Ended, Workspace, limit_files
 
 from nmtalign.errors import NmtalignError
 
@@ -33,6 +36,7 @@ def parts(workspace: Workspace) -> Iterator[Part]:
         for command in commands(workspace):
             yield Part(f"disks: full, {command.name}", partial(_full, command), 20, int(command.name == "prep"))
         yield Part("disks: read-only", partial(_read_only, commands(workspace)), full=40, quick=1)
+    yield Part("disks: slow", partial(_slow, commands(workspace)), full=40, quick=0)
 
 
 def _limited(command: Command, chance: random.Random) -> str:
@@ -40,7 +44,7 @@ def _limited(command: Command, chance: random.Random) -> str:
     size = chance.choice((chance.choice(_SIZES), chance.randint(0, largest), chance.randint(0, largest)))
     with command.workspace.copy(*command.inputs) as folder:
         before = command.left(folder)
-        ended = run(command.arguments, folder, prepare=partial(limit_files, size))
+        ended = command.run(folder, partial(limit_files, size))
         return _judged(command, folder, ended, before) or _completed(command, folder)
 
 
@@ -49,7 +53,7 @@ def _reference_files(command: Command) -> dict[str, Path]:
     kept = command.workspace.folder / f"reference {command.name.replace('/', ' ')}"
     if not kept.exists():
         with command.workspace.copy(*command.inputs) as folder:
-            run(command.arguments, folder)
+            command.run(folder)
             shutil.copytree(folder, kept)
     return command.files(kept)
 
@@ -71,7 +75,7 @@ def _judged(command: Command, folder: Path, ended: Ended, before: dict[str, obje
 
 def _completed(command: Command, folder: Path) -> str:
     """Runs the command again with room on the disk."""
-    ended = run(command.arguments, folder)
+    ended = command.run(folder)
     if ended.code or ended.fault():
         return f"the second run failed: {ended.fault() or ended.err.decode(errors='replace')[-300:]}"
     return "" if command.left(folder) == command.reference[1] else "the second run left other files"
@@ -86,7 +90,7 @@ def _full(command: Command, chance: random.Random) -> str:
         with _mounted(command.workspace.folder, size + chance.randint(4096, 2 * output)) as disk:
             shutil.copytree(original, disk, dirs_exist_ok=True)
             before = command.left(disk)
-            fault = _judged(command, disk, run(command.arguments, disk), before)
+            fault = _judged(command, disk, command.run(disk), before)
             _remount(disk, "size=1g")
             return fault or _completed(command, disk)
 
@@ -97,10 +101,31 @@ def _read_only(all_commands: list[Command], chance: random.Random) -> str:
         shutil.copytree(original, disk, dirs_exist_ok=True)
         before = sorted(path.relative_to(disk) for path in disk.rglob("*"))
         _remount(disk, "ro")
-        ended = run(command.arguments, disk)
+        ended = command.run(disk)
         if fault := ended.fault({5}):
             return f"{command.name}: {fault}"
         return "" if before == sorted(path.relative_to(disk) for path in disk.rglob("*")) else "files have changed"
+
+
+def _slow(all_commands: list[Command], chance: random.Random) -> str:
+    """A disk on which each flush waits, and one of the first for seconds: nothing changes but the time."""
+    command = chance.choice(all_commands)
+    with command.workspace.copy(*command.inputs) as folder:
+        ended = command.run(folder, partial(_slow_flush, chance.randint(1, 10), chance.uniform(2, 6)))
+        if fault := ended.fault({0}):
+            return f"{command.name}: {fault}"
+        return "" if command.left(folder) == command.reference[1] else f"{command.name}: the files differ"
+
+
+def _slow_flush(stalled: int, seconds: float) -> None:
+    """Makes each flush of this process wait, and number `stalled` for `seconds`."""
+    flush, number = os.fsync, itertools.count(1)
+
+    def slow(descriptor: int) -> None:
+        time.sleep(seconds if next(number) == stalled else 0.05)
+        flush(descriptor)
+
+    os.fsync = slow
 
 
 @contextlib.contextmanager

@@ -7,11 +7,13 @@ prints in a usual environment, or refuses in one line with a documented exit cod
 import os
 import random
 import stat
+import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from faults.campaign import Part
+from faults.kills import Command, commands
 from faults.processes import Ended, Workspace, run_started
 
 _FILE_NAMES = (
@@ -56,6 +58,7 @@ _ENVIRONMENTS: Mapping[str, tuple[Mapping[str, str | None], str, set[int]]] = {
     "closed streams": ({}, "exec {} <&- >&- 2>&-", {5}),
     "a full stdout": ({}, "exec {} >/dev/full", {5}),
     "a full stderr": ({}, "exec {} 2>/dev/full", {0}),
+    "one core": ({}, "exec taskset -c 0 {}", {0}),
 }
 
 
@@ -69,6 +72,7 @@ def parts(workspace: Workspace) -> list[Part]:
         Part("environment: file names", partial(_file_names, workspace), full=20, quick=0),
         Part("environment: a path of 3,500 bytes", partial(_long_path, workspace), full=5, quick=0),
         Part("environment: modes of files under umask 077", partial(_modes, workspace), full=3, quick=0),
+        Part("environment: a clock that jumps", partial(_jumping_clock, commands(workspace)), full=40, quick=0),
     ]
 
 
@@ -140,3 +144,18 @@ def _modes(workspace: Workspace, chance: random.Random) -> str:
             if found != mode:
                 return f"{name} has the mode {found:o}"
     return ""
+
+
+def _jumping_clock(all_commands: list[Command], chance: random.Random) -> str:
+    """The clock of the machine jumps by up to two days each time it is read: the files are the same."""
+    command = chance.choice(all_commands)
+    with command.workspace.copy(*command.inputs) as folder:
+        ended = command.run(folder, partial(_let_clock_jump, chance.random()))
+        if fault := ended.fault({0}):
+            return f"{command.name}: {fault}"
+        return "" if command.left(folder) == command.reference[1] else f"{command.name}: the files differ"
+
+
+def _let_clock_jump(seed: float) -> None:
+    chance, now = random.Random(seed), time.time
+    time.time = lambda: now() + chance.uniform(-172800, 172800)

@@ -9,15 +9,16 @@ import mmap
 import os
 import random
 import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from faults.campaign import Part
-from faults.processes import TRAIN, Ended, Process, Workspace, run
+from faults.processes import TRAIN, Ended, Process, Workspace
 
 from nmtalign.errors import NmtalignError
 from nmtalign.tensor_file import check_tensors, read_tensors
@@ -38,10 +39,20 @@ class Command:
     workspace: Workspace
     prints: bool = False  # whether stdout must be equal, too
     grows: bool = False  # whether complete files of a run that continues may differ from the final ones
+    processes: int = 1  # that torchrun would start, 1 or 2
 
     @property
     def arguments(self) -> list[str]:
         return self.line.split()
+
+    def start(self, folder: Path, prepare: Callable[[], object] = lambda: None) -> Process:
+        """Starts the command."""
+        before = _as_two_processes if self.processes == 2 else lambda: None
+        return Process(self.arguments, folder, prepare=lambda: (before(), prepare()))
+
+    def run(self, folder: Path, prepare: Callable[[], object] = lambda: None) -> Ended:
+        """Runs the command."""
+        return self.start(folder, prepare).end()
 
     @cached_property
     def reference(self) -> tuple[Ended, Mapping[str, object], int, float]:
@@ -49,7 +60,7 @@ class Command:
         with self.workspace.copy(*self.inputs) as folder:
             counter = mmap.mmap(-1, 8)
             began = time.monotonic()
-            ended = run(self.arguments, folder, prepare=partial(_watch_files, folder, counter, 0))
+            ended = self.run(folder, partial(_watch_files, folder, counter, 0))
             seconds = time.monotonic() - began
             if ended.code:
                 raise RuntimeError(f"nmtalign {self.line}: {ended.err.decode(errors='replace')}")
@@ -85,7 +96,7 @@ class Command:
                 for name, value in values.items():
                     if not self.grows and value not in (before.get(name), final.get(name)):
                         return f"{name} is incomplete"
-            ended = run(self.arguments, folder)
+            ended = self.run(folder)
             if ended.code or (fault := ended.fault()):
                 return f"the second run failed: {ended.fault() or ended.err.decode(errors='replace')[-300:]}"
             if self.prints and ended.out != expected.out:
@@ -96,12 +107,13 @@ class Command:
     def _kill(self, folder: Path, chance: random.Random, operations: int, seconds: float) -> str:
         if chance.random() < 0.5:
             watch = partial(_watch_files, folder, mmap.mmap(-1, 8), chance.randint(1, operations))
-            process = Process(self.arguments, folder, prepare=watch)
-            process.end()
+            process = self.start(folder, watch)
         else:
-            process = Process(self.arguments, folder)
+            process = self.start(folder)
             process.wait(chance.uniform(0, 1.1 * seconds))
-            process.kill()
+            process.kill(chance.choice(process.members()[: self.processes]))
+        if process.end().code == -signal.SIGALRM:
+            return "the other processes of the command hang"
         return "a process outlives the command" if process.has_survivors() else ""
 
 
@@ -133,6 +145,15 @@ def _watch_files(folder: Path, counter: mmap.mmap, last: int) -> None:
     sys.addaudithook(hook)
 
 
+def _as_two_processes() -> None:
+    """Makes this process the first of two that train one model, as torchrun would; it is the parent of the second."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    rank = "0" if os.fork() else "1"
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+
+
 def _value(path: Path) -> object:
     """The content of a file without times; raises an error for a file of tensors or of JSON that is damaged."""
     if path.suffix == ".safetensors":
@@ -160,10 +181,14 @@ def commands(workspace: Workspace) -> list[Command]:
     test, model = ("test.en", "test.fr"), ("model",)
     search = "translate -q test.en --beam 2 --max-length-ratio 1"
     make = partial(Command, workspace=workspace)
+    train = partial(make, inputs=("data", "train.align"), outputs=("trained",), grows=True)
     return [
         make("prep", prep, texts, ("data",)),
         make("prep over a corpus", f"{prep} --shortlist 200 --force", (*texts, "data"), ("data",)),
-        make("train", f"{TRAIN} data -o trained", ("data",), ("trained",), grows=True),
+        train("train", f"{TRAIN} data -o trained"),
+        train("train, guided", f"{TRAIN} data -o trained --guided-alignment train.align"),
+        train("train, agreement", f"{TRAIN} data -o trained --agreement"),
+        train("train, two processes", f"{TRAIN} data -o trained --accumulate 2", processes=2),
         make("translate -o", f"{search} -o new.fr --resume", (*test, *model), ("new.fr",)),
         make(
             "translate --save-alignments",
@@ -180,6 +205,13 @@ def commands(workspace: Workspace) -> list[Command]:
             prints=True,
         ),
         make("lexicon", "lexicon -q data -o new.txt", ("data",), ("new.txt",)),
+        make(
+            "reproduce",
+            "reproduce -q --config workspace.toml --scale tiny --updates 6 --models RNNencdec-50,RNNsearch-50 --jobs 2 "
+            "--beam 1 --device cpu --no-text -o report",
+            (*texts, "test.align", "workspace.toml"),
+            ("report/scores.csv", "report/settings.json"),
+        ),
         make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),
         make("export model", "export model -o slim --weights int8", model, ("slim",)),
         make(

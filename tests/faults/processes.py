@@ -99,11 +99,16 @@ class Process:
                 self._ended = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
         return self._ended is not None
 
-    def kill(self) -> None:
-        """Ends the process with SIGKILL."""
+    def members(self) -> list[int]:
+        """The numbers of this process and of those that it has started and that still run."""
+        children = Path(f"/proc/{self.number}/task/{self.number}/children")
+        return [self.number, *(map(int, children.read_text().split()) if children.exists() else ())]
+
+    def kill(self, member: int | None = None) -> None:
+        """Ends the process, or one of its members, with SIGKILL."""
         if self._ended is None:
-            os.kill(self.number, signal.SIGKILL)
-            self.wait(PATIENCE)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member or self.number, signal.SIGKILL)
 
     def has_survivors(self) -> bool:
         """Returns whether processes that the command has started are still there 10 seconds after its end."""
@@ -121,6 +126,7 @@ class Process:
         """Waits for the end, and kills a process that hangs."""
         if not self.wait(PATIENCE):
             self.kill()
+            self.wait(PATIENCE)
             return Ended(-signal.SIGALRM, b"", b"it hung")
         self._streams[1].seek(0)
         out = self._streams[1].read()
