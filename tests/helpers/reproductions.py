@@ -15,11 +15,16 @@ TWO = "RNNencdec-50,RNNsearch-50"
 
 
 def make_plan_in(
-    workspace: Path, scale: Scale, budget: EqualBudget | None = None, folder: str = "reproduction", **more: object
+    workspace: Path,
+    scale: Scale,
+    budget: EqualBudget | None = None,
+    folder: str = "reproduction",
+    threads: int = 1,
+    **more: object,
 ) -> ReproductionPlan:
     """A plan for the workspace; by default four models, three updates each, a beam of one."""
     budget = budget or EqualBudget("updates", 3)
-    flags = {"beam": 1, "threads": 1}
+    flags = {"beam": 1, "threads": threads}
     request = ReproductionRequest(scale, budget, folder=workspace / folder, flags=flags, **more)  # type: ignore[arg-type]
     return make_plan(request, load_workspace(workspace / "nmtalign.toml"))
 

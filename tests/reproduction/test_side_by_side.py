@@ -1,6 +1,7 @@
 """Trainings side by side: they give the same models, report failures, and end together."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -18,10 +19,12 @@ from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 def test_trainings_side_by_side_give_the_same_models(plan):
     turns = reach(plan(folder="turns", models=TWO)).plan.request.folder
     said = []
-    both = reach(plan(folder="both", models=TWO, jobs=2, seeds=1), said).plan.request.folder
+    both = reach(plan(folder="both", models=TWO, jobs=2, threads=2, seeds=1), said).plan.request.folder
     for name in ("RNNencdec-50", "RNNsearch-50"):
         weights = [folder / "work" / "models" / f"{name}.seed-1234" / "best.safetensors" for folder in (turns, both)]
         assert weights[0].read_bytes() == weights[1].read_bytes()
+        started = weights[1].with_name("train.jsonl").read_text(encoding="utf-8").splitlines()[0]
+        assert json.loads(started)["threads"] == 1, "the trainings share the two threads"
     assert (turns / "scores.csv").read_bytes() == (both / "scores.csv").read_bytes()
     assert "--jobs 2" in (both / "report.md").read_text(encoding="utf-8")
     steps = [line.partition(" ")[::2] for line in said if line.startswith("[")]
