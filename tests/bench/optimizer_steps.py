@@ -1,4 +1,4 @@
-"""The step of the optimiser on the gradients of a real batch: nmtalign's and PyTorch's own, which take turns."""
+"""The step of the optimiser on the gradients of a real batch: nmtalign's, PyTorch's own, and the memory alone."""
 
 import statistics
 from collections.abc import Callable
@@ -18,9 +18,9 @@ def step_seconds(workload: Workload, repeats: int) -> dict[str, float]:
     """Returns the median seconds of the step only, and of clipping and step as in training, for nmtalign and PyTorch.
 
     nmtalign's optimiser gets the gradients of the embeddings by rows, as in training. PyTorch's, with its default
-    settings, gets dense gradients.
+    settings, gets dense gradients. "memory" reads and writes as many bytes as a step on dense gradients must.
     """
-    tasks = {**_ours(workload), **_of_torch(workload)}
+    tasks = {**_ours(workload), **_of_torch(workload), "memory": _memory_alone(workload)}
     return {name: statistics.median(seconds) for name, seconds in take_turns(tasks, repeats).items()}
 
 
@@ -49,6 +49,12 @@ def _of_torch(workload: Workload) -> dict[str, Task]:
         optimizer.step()
 
     return {"torch": optimizer.step, "torch with clipping": clipped}
+
+
+def _memory_alone(workload: Workload) -> Task:
+    """A step reads four numbers per weight (weight, gradient, two means) and writes three in place: 28 bytes."""
+    weights = sum(parameter.numel() for parameter in make_model(workload).parameters())
+    return torch.zeros(weights * 7 // 2).neg_  # reads and writes each number: 8 bytes
 
 
 def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch.optim.Optimizer:

@@ -137,6 +137,8 @@ def tables(results: dict[str, Any]) -> list[Table]:
             ours, theirs = steps[f"ours{name}"], steps[f"torch{name}"]
             other.rows.append([f"{title}, nmtalign", f"{times(theirs / ours)}, {1e3 * ours:.3g} ms"])
             other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.3g} ms"])
+        memory = f"{1e3 * steps['memory']:.3g} ms, {percent(steps['memory'] / steps['ours'])} of nmtalign's step"
+        other.rows.append(["reading and writing as many bytes as a step", memory])
     other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
     if workload["useful"] is not None:
         other.rows.append(
