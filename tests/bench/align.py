@@ -29,13 +29,16 @@ from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch
 from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.processor import bf16_is_fast
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.definition import InferencePrecision
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers
 
 POOL = 4000  # different matrices among the synthetic pairs: far more than fit into the window of gzip
 CONCENTRATION = 0.05  # of the Dirichlet distribution of each row: most of a word's weight falls on one or two others
 WORDS = 30000
+FORWARD = "forward_per_second"
 
 
 def run(given: dict[str, Any]) -> int:
@@ -45,12 +48,13 @@ def run(given: dict[str, Any]) -> int:
     results: dict[str, Any] = {"benchmark": "align", "machine": describe_machine(given["device"])}
     say(in_words(results["machine"]))
     with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as folder:
-        results["making"] = making(Path(folder), given)
+        precisions = ("fp32", *(("bf16",) if bf16_is_fast() else ()), *(("int8",) if given["device"] == "cpu" else ()))
+        results["making"] = {precision: making(Path(folder), given, precision) for precision in precisions}
         results["files"] = {
             dtype: storing(Path(folder) / f"{dtype}.h5", dtype, given) for dtype in ("float16", "float32")
         }
     for stored in results["files"].values():
-        made = results["making"]["pairs_per_second"]
+        made = results["making"]["fp32"]["pairs_per_second"]
         stored["share_of_time"] = 1 / (1 + stored["written_per_second"] / made)
     show(tables(results, given))
     if given["json"]:
@@ -58,16 +62,20 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def making(folder: Path, given: dict[str, Any]) -> dict[str, float]:
-    """Returns the pairs per second of forced decoding, with and without writing a file, and of training's forward
-    pass. The three take turns."""
+def making(folder: Path, given: dict[str, Any], precision: InferencePrecision = "fp32") -> dict[str, float]:
+    """Returns the pairs per second of training's forward pass and of forced decoding, with the weights of translation,
+    with their posterior, and written to a file. The four take turns."""
+    folder = folder / precision
+    folder.mkdir()
     texts = random_texts(folder, Size.of(given["size"]), given["length"] + 1, pairs=given["forced"])
     tokenizers = Tokenizers.spaced("en", "fr")
-    loaded = load_model(write_model(folder / "made", texts, tokenizers), device=given["device"])
+    loaded = load_model(write_model(folder / "made", texts, tokenizers), device=given["device"], precision=precision)
     config = AlignConfig(batch_size=given["batch"])
+    posterior = dataclasses.replace(config, reading="posterior")
     tasks: dict[str, Callable[[], object]] = {
         "forward": lambda: forward_pass(loaded, texts, given["batch"]),
         "pairs": lambda: sum(1 for _ in records_of(loaded, texts, config)),
+        "posterior": lambda: sum(1 for _ in records_of(loaded, texts, posterior)),
         "with_file": lambda: write(folder / "forced.h5", "float16", records_of(loaded, texts, config)),
     }
     seconds = take_turns(
@@ -184,17 +192,19 @@ def _timed(file: AlignmentFile, index: int, forget: Path | None = None) -> float
 
 def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results."""
-    made = results["making"]
+    rows_of_making = (
+        ("training's forward pass", FORWARD),
+        ("forced decoding", "pairs_per_second"),
+        ("forced decoding with the posterior", "posterior_per_second"),
+        ("forced decoding, written to a file", "with_file_per_second"),
+    )
     making_table = Table(
         f"Alignments of given pairs, {given['size']}, {given['length']} words per side, {given['forced']:,} pairs",
         ["", "pairs/s", "relative to forward pass"],
         [
-            [name, figure(made[key]), percent(steady(made[key] / made["forward_per_second"], made["spread"]))]
-            for name, key in (
-                ("training's forward pass", "forward_per_second"),
-                ("forced decoding", "pairs_per_second"),
-                ("forced decoding, written to a file", "with_file_per_second"),
-            )
+            [f"{precision}: {name}", figure(made[key]), percent(steady(made[key] / made[FORWARD], made["spread"]))]
+            for precision, made in results["making"].items()
+            for name, key in rows_of_making
         ],
     )
     rows = (

@@ -25,7 +25,8 @@ def test_it_measures_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     for stored in found["files"].values():
         assert stored["pairs"] == 300
         assert 0 < stored["share_of_time"] < 1
-    assert found["making"]["pairs_per_second"] > 0
+    assert {"fp32", "int8"} <= set(found["making"])
+    assert all(rate > 0 for made in found["making"].values() for name, rate in made.items() if name != "spread")
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 
