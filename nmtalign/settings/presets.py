@@ -116,10 +116,8 @@ _SMALL_CORPUS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "tiny": (2000, {"dropout": 0.3, "label_smoothing": 0.1, "learning_rate": 0.01, "validate_every": "200"}),
 }
 _MEDIUM, _MEDIUM_DROPOUT = 1_000_000, 0.3  # fewer target words than this still need more dropout than the presets have
-_LARGE, _LARGE_DROPOUT = (
-    100_000_000,
-    0.1,
-)  # a preset reads no more words, as long as it reads each `_FEWEST_EPOCHS` times
+# A preset reads no more words than `_LARGE`, as long as it reads each `_FEWEST_EPOCHS` times.
+_LARGE, _LARGE_DROPOUT = 100_000_000, 0.1
 _FEWEST_EPOCHS = 3.0
 _SMALLEST_BATCH = 500  # tokens; a smaller batch takes a core nearly as long
 _MOST_EPOCHS = 200.0
