@@ -25,6 +25,7 @@ from nmtalign.data.corpus import Corpus
 _POLL = 0.5  # seconds between two measurements of memory
 _NUMBERS = 200_000  # different numbers in the text, so that it has as many words
 _TOLERANCE = 1.1  # how much the memory of all lines may exceed that of a tenth, and the last minutes the first ones
+_BYTES_OF_A_PAIR = 4  # that prep keeps in memory: the number of its line
 _COLUMNS = ("minute", "answers", "median ms", "processor ms", "MB", "descriptors")
 
 
@@ -93,7 +94,8 @@ def _many_pairs(folder: Path, pairs: int) -> bool:
         peaks.append(max(measured))
         counts.append(len(Corpus.open(folder / "many").splits["train"]))
     whole = counts == [pairs // 10, pairs]
-    return _report("pairs through prep", pairs, counts[-1], seconds, peaks, whole)
+    peaks[-1] -= _BYTES_OF_A_PAIR * (pairs - pairs // 10) / (1 << 20)
+    return _report("pairs through prep, without 4 bytes for each pair", pairs, counts[-1], seconds, peaks, whole)
 
 
 def _many_lines(folder: Path, lines: int) -> bool:
@@ -189,7 +191,7 @@ def _draw(rows: Sequence[tuple[float, ...]], path: Path) -> None:
     for panel, column in zip(panels, (3, 4, 5), strict=True):
         panel.plot([row[0] for row in rows], [row[column] for row in rows], color="#1f5fa8")
         panel.set_ylabel({3: "processor time of\nan answer, ms", 4: "memory, MB", 5: "open descriptors"}[column])
-        panel.set_ylim(bottom=0)
+        panel.set_ylim(0, 1.2 * max(row[column] for row in rows))
         panel.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel("minutes")
     panels[0].set_title(
