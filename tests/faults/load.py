@@ -64,7 +64,7 @@ def _text(path: Path, lines: int) -> Iterator[str]:
 @contextmanager
 def _watched(process: "subprocess.Popen[bytes]") -> Iterator[list[float]]:
     """Measures the memory of a process and its children in MB until the block ends."""
-    found, ended = list[float](), threading.Event()
+    found, ended = [tree_mb(process.pid)], threading.Event()
 
     def measure() -> None:
         while not ended.wait(_POLL):

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -20,6 +21,19 @@ def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     result = run_python("-m", "faults", "--only", name, "--quick", "--seed", "1", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"| {name}: " in result.stdout or (name == "fuzzing" and not importlib.util.find_spec("atheris"))
+
+
+@pytest.mark.slow
+def test_the_load_is_counted_and_drawn(tmp_path: Path) -> None:
+    """So few lines say nothing about memory, so the exit code may be 1."""
+    pytest.importorskip("matplotlib")
+    sizes = ("--prep", "200", "--translate", "200", "--minutes", "0.05", "--pause", "0", "-o", "load")
+    result = run_python("-m", "faults.load", *sizes, cwd=tmp_path)
+    assert result.returncode in (0, 1), result.stderr
+    assert re.findall(r"^([\d,]+) .*: ([\d,]+) came back", result.stdout, re.M) == [("200", "200")] * 2
+    assert "single lines in 0.05 minutes" in result.stdout
+    assert (tmp_path / "load.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "load.csv").read_text().startswith("minute,answers,")
 
 
 def _mistaken(chance: random.Random) -> str:
