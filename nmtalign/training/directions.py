@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from nmtalign.core.model import TranslationModel
@@ -19,6 +18,7 @@ from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.optimizers import Optimizer
 from nmtalign.training.state import (
     Checkpoint,
     Position,
@@ -117,7 +117,7 @@ class Checkpoints:
         self,
         directions: Sequence[Direction],
         models: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         fingerprint: str,
         average: int,
     ) -> None:

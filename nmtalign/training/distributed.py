@@ -26,6 +26,7 @@ from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Indices
 from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.settings.definition import Device
+from nmtalign.training.optimizers import Optimizer
 
 TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
 TIMEOUT = "21600"
@@ -79,7 +80,7 @@ class World:
         """The texts of all processes, by rank."""
         return [list(texts)]
 
-    def broadcast(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Gives all processes the weights and the optimiser state of rank 0."""
 
     def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -144,29 +145,25 @@ class Ranks(World):
             distributed.all_gather(parts, nn.functional.pad(data, (0, longest - len(data))))
         return [json.loads(bytes(part[: int(length)].numpy())) for part, length in zip(parts, lengths, strict=True)]
 
-    def broadcast(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
         for weight in model.state_dict().values():
             self._receive(weight)
-        mine: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+        mine = optimizer.state()
         described = [
-            (index, name, [str(value.dtype), value.device.type, *value.shape] if torch.is_tensor(value) else value)
-            for index, slots in mine.items()
-            for name, value in slots.items()
+            (number, name, [str(value.dtype), value.device.type, *value.shape])
+            for number, values in mine.items()
+            for name, value in values.items()
         ]
-        state: dict[int, dict[str, Any]] = {}
-        for index, name, value in json.loads(self.gather([json.dumps(described)])[0][0]):
-            slots = state.setdefault(index, {})
-            slots[name] = mine[index][name] if self.first else self._empty(value)
-            if isinstance(slots[name], Tensor):
-                self._receive(slots[name])
+        state: dict[int, dict[str, Tensor]] = {}
+        for number, name, like in json.loads(self.gather([json.dumps(described)])[0][0]):
+            values = state.setdefault(number, {})
+            values[name] = mine[number][name] if self.first else self._empty(*like)
+            self._receive(values[name])
         if not self.first:
-            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+            optimizer.restore(state)
 
-    def _empty(self, described: Any) -> Any:
-        """A tensor like one of rank 0, to receive it; any other value as it is."""
-        if not isinstance(described, list):
-            return described
-        dtype, kind, *shape = described
+    def _empty(self, dtype: str, kind: str, *shape: int) -> Tensor:
+        """A tensor like one of rank 0, to receive it."""
         place = torch.device("cpu") if kind == "cpu" else self.device
         return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=place)
 

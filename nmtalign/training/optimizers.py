@@ -1,8 +1,8 @@
 """The optimisers and the clipping of gradients."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,19 +14,66 @@ from nmtalign.settings.training_settings import TrainingConfig
 _PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 
-def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> "Optimizer":
     """Adadelta as in the paper, Adam, or AdamW (which decays the matrices only)."""
     weights = list(parameters)
     if config.optimizer == "adadelta":
-        return Adadelta(weights, lr=config.learning_rate, rho=config.rho, eps=config.epsilon)
-    groups = [
-        {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [weight for weight in weights if weight.dim() <= 1], "weight_decay": 0.0},
-    ]
-    cls = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    if config.optimizer == "adam":
-        groups = [{"params": weights, "weight_decay": 0.0}]
-    return cls(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
+        return Adadelta(weights, config.rho, config.epsilon)
+    decay = 0.0
+    if config.optimizer == "adamw":
+        weights.sort(key=lambda weight: weight.dim() <= 1)  # matrices first, in which order checkpoints number them
+        decay = config.weight_decay
+    return Adam(weights, config.beta1, config.beta2, config.epsilon, decay)
+
+
+class Optimizer(ABC):
+    """Steps of weights along their gradients, and the means that they keep for each weight.
+
+    It is not a `torch.optim.Optimizer`: making one of those imports PyTorch's compiler, which takes more than a second
+    and 140 MB.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
+        self.weights = weights
+        self._kept: dict[nn.Parameter, dict[str, Tensor]] = {}
+
+    @abstractmethod
+    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
+        """Makes one step with a learning rate on the gradients times `scale`.
+
+        A scale that is not finite changes nothing.
+        """
+
+    @abstractmethod
+    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
+        """The values that are kept for a weight before its first step.
+
+        `names` can contain names of values that are not always kept.
+        """
+
+    def _values(self, weight: nn.Parameter) -> dict[str, Tensor]:
+        if weight not in self._kept:
+            self._kept[weight] = self._begin(weight)
+        return self._kept[weight]
+
+    def state(self) -> dict[int, dict[str, Tensor]]:
+        """The values that are kept, by the number of the weight and their name."""
+        return {number: self._kept[weight] for number, weight in enumerate(self.weights) if weight in self._kept}
+
+    def restore(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Continues from the values of an earlier `state`; raises ValueError if they do not fit the weights."""
+        kept = {}
+        for number, values in state.items():
+            if not 0 <= number < len(self.weights):
+                raise ValueError(f"the optimiser has {len(self.weights)} weights, so there is no number {number}")
+            weight = self.weights[number]
+            kept[weight] = self._begin(weight, values)
+            shapes = [{name: tensor.shape for name, tensor in of.items()} for of in (values, kept[weight])]
+            if shapes[0] != shapes[1]:
+                raise ValueError(f"the optimiser has {shapes[0]} for weight {number}, not {shapes[1]}")
+            for name, value in values.items():
+                kept[weight][name].copy_(value)
+        self._kept = kept
 
 
 class Descent:
@@ -35,16 +82,14 @@ class Descent:
     The gradient is read once for its norm and once by the step: the step multiplies it by the factor that clips it.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
+    def __init__(self, optimizer: Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
         """`clip_norm` 0 = no clipping. With `on_device`, the default on a GPU, the host does not wait for the norm.
 
         The step itself then changes nothing if the norm is not finite. PyTorch's fused Adam and the Triton kernel of
         Adadelta can do this; Adadelta without the kernel waits.
         """
         self._optimizer, self._clip_norm = optimizer, clip_norm
-        self._parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-        self._on_device = self._parameters[0].is_cuda if on_device is None else on_device
-        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the current gradient
+        self._on_device = optimizer.weights[0].is_cuda if on_device is None else on_device
 
     def step(self, rate: float) -> Tensor:
         """Makes one step at a learning rate and removes the gradients; returns the norm that they had.
@@ -52,47 +97,89 @@ class Descent:
         A gradient whose norm is not finite changes nothing.
         """
         norm = self._norm()
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
         if self._on_device:
             scale = (self._clip_norm / (norm + 1e-6)).clamp(max=1.0) if self._clip_norm else torch.ones_like(norm)
-            self._step(torch.where(norm.isfinite(), scale, torch.nan))
+            self._optimizer.step(rate, torch.where(norm.isfinite(), scale, torch.nan))
         elif math.isfinite(length := float(norm)):
-            self._step(min(1.0, self._clip_norm / (length + 1e-6)) if self._clip_norm else 1.0)
-        self._optimizer.zero_grad(set_to_none=True)
+            self._optimizer.step(rate, min(1.0, self._clip_norm / (length + 1e-6)) if self._clip_norm else 1.0)
+        for weight in self._optimizer.weights:
+            weight.grad = None
         return norm
 
     def _norm(self) -> Tensor:
         gradients = []
-        for weight in self._parameters:
+        for weight in self._optimizer.weights:
             if weight.grad is not None:
                 if weight.grad.is_sparse:
                     weight.grad = weight.grad.coalesce()
                 gradients.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
         return get_total_norm(gradients)
 
-    def _step(self, scale: float | Tensor) -> None:
-        """Steps on the gradients times `scale`; a tensor that is not finite changes nothing."""
-        if isinstance(self._optimizer, Adadelta):
-            self._optimizer.step(scale=scale)
+
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015) by PyTorch's fused kernel.
+
+    Each step also multiplies the matrices by 1 - rate * `decay` (AdamW, Loshchilov & Hutter 2019).
+    """
+
+    def __init__(
+        self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float = 0.0
+    ) -> None:
+        super().__init__(weights)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self._decay = decay
+        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the current gradient
+
+    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
+        means = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+        return {"step": torch.zeros((), device=weight.device), **means}
+
+    @torch.no_grad()
+    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
+        if isinstance(scale, float) and not math.isfinite(scale):
             return
         spread = self._spread_rows()
-        # The fused optimisers divide the gradient by `grad_scale` as they read it; `found_inf` 1 changes nothing.
-        fused: Any = self._optimizer
-        if isinstance(scale, Tensor):
-            fused.grad_scale, fused.found_inf = 1 / scale, (~scale.isfinite()).to(torch.float32)
-        elif self._parameters[0].device.type == "mps":  # its fused step ignores `grad_scale`
-            torch._foreach_mul_([weight.grad for weight in self._parameters if weight.grad is not None], scale)
-        else:
-            fused.grad_scale = None if scale == 1 else torch.tensor(1 / scale, device=self._parameters[0].device)
-        fused.step()
+        pairs = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
+        moved, gradients = [weight for weight, _ in pairs], [gradient for _, gradient in pairs]
+        if isinstance(scale, float) and moved[0].device.type == "mps":  # whose kernel ignores `grad_scale`
+            torch._foreach_mul_(gradients, scale)
+            scale = 1.0
+        # The kernel divides the gradient by `grad_scale` as it reads it; `found_inf` 1 changes nothing.
+        inverse = (
+            None if isinstance(scale, float) and scale == 1 else torch.as_tensor(1 / scale, device=moved[0].device)
+        )
+        bad = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
+        kept = [self._values(weight) for weight in moved]
+        steps = [values["step"] for values in kept]
+        torch._foreach_add_(steps, 1)
+        for decays in {weight.dim() > 1 for weight in moved}:
+            chosen = [number for number, weight in enumerate(moved) if (weight.dim() > 1) == decays]
+            torch._fused_adamw_(
+                [moved[number] for number in chosen],
+                [gradients[number] for number in chosen],
+                [kept[number]["exp_avg"] for number in chosen],
+                [kept[number]["exp_avg_sq"] for number in chosen],
+                [],
+                [steps[number] for number in chosen],
+                lr=rate,
+                weight_decay=self._decay if decays else 0.0,
+                grad_scale=inverse,
+                found_inf=bad,
+                beta1=self._beta1,
+                beta2=self._beta2,
+                eps=self._epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
+        if bad is not None:
+            torch._foreach_sub_(steps, [bad] * len(steps))
         for weight, rows in spread:
             self._dense[weight].index_fill_(0, rows, 0)
 
     def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
         """Copies sparse gradients into dense ones, which are kept and zeroed by row; returns (weight, rows) of each."""
         spread = []
-        for weight in self._parameters:
+        for weight in self.weights:
             if weight.grad is not None and weight.grad.is_sparse:
                 rows, values = weight.grad.indices()[0], weight.grad.values()
                 dense = self._dense.get(weight)
@@ -103,7 +190,7 @@ class Descent:
         return spread
 
 
-class Adadelta(torch.optim.Optimizer):
+class Adadelta(Optimizer):
     """square = rho square + (1 - rho) g^2; d = sqrt((delta + eps) / (square + eps)) g; delta of d likewise; w -= lr d.
 
     The article's optimiser (Zeiler 2012; appendix B.2). It works on pieces that stay in the processor's cache: a step
@@ -112,85 +199,84 @@ class Adadelta(torch.optim.Optimizer):
     gradient, so that the result is that of dense gradients, to rounding.
     """
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float = 1.0, rho: float = 0.95, eps: float = 1e-6) -> None:
-        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps})
+    def __init__(self, weights: Sequence[nn.Parameter], rho: float = 0.95, epsilon: float = 1e-6) -> None:
+        super().__init__(weights)
+        self._rho, self._epsilon = rho, epsilon
+
+    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
+        values = {name: torch.zeros_like(weight) for name in ("square_avg", "acc_delta")}
+        if "seen" in names:
+            values["seen"] = weight.new_zeros(len(weight))
+        return {"step": torch.zeros((), dtype=torch.float64), **values}
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None, *, scale: float | Tensor = 1.0) -> None:  # type: ignore[override]
-        """One step on the gradients times `scale`; a scale that is not finite changes nothing."""
-        if closure is not None:
-            raise ValueError("this Adadelta takes no closure")
+    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
         if isinstance(scale, Tensor) and missing(scale.device):
             scale = float(scale)
         if isinstance(scale, float) and not math.isfinite(scale):
             return
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._step(weight, weight.grad, group, scale)
+        for weight in self.weights:
+            if weight.grad is not None:
+                self._step(weight, weight.grad, rate, scale)
 
-    def _step(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], scale: float | Tensor) -> None:
-        state = self.state[weight]
-        if not state:
-            state["square_avg"], state["acc_delta"] = torch.zeros_like(weight), torch.zeros_like(weight)
-            state["step"] = torch.zeros((), dtype=torch.float64)
-        state["step"] += 1
-        lr, rho, eps = group["lr"], group["rho"], group["eps"]
-        means = state["square_avg"], state["acc_delta"]
+    def _step(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float | Tensor) -> None:
+        values = self._values(weight)
+        values["step"] += 1
+        means = values["square_avg"], values["acc_delta"]
         if gradient.is_sparse:
-            self._step_rows(weight, gradient.coalesce(), group, float(scale))
+            self._step_rows(weight, gradient.coalesce(), rate, float(scale))
             return
-        if "seen" in state:  # the run continues with dense gradients, as several processes have them
-            missed = torch.pow(rho, float(state["step"]) - 1 - state.pop("seen"))[:, None]
+        if "seen" in values:  # the run continues with dense gradients, as several processes have them
+            missed = torch.pow(self._rho, float(values["step"]) - 1 - values.pop("seen"))[:, None]
             for mean in means:
                 mean.mul_(missed)
         if isinstance(scale, Tensor):
             from nmtalign.core.gpu.one_pass import adadelta_
 
-            adadelta_(weight, gradient, *means, rate=lr, rho=rho, epsilon=eps, scale=scale.reshape(1))
+            factor = scale.reshape(1)
+            adadelta_(weight, gradient, *means, rate=rate, rho=self._rho, epsilon=self._epsilon, scale=factor)
             return
         flat = [x.view(-1) for x in (weight, gradient.contiguous(), *means)]
         piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
         room = weight.new_empty(2, piece)
         for parts in zip(*(x.split(piece) for x in flat), strict=True):
-            _update(*parts, *room[:, : len(parts[0])], group=group, scale=scale)
+            self._update(*parts, *room[:, : len(parts[0])], rate=rate, scale=scale)
 
-    def _step_rows(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], scale: float) -> None:
+    def _step_rows(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float) -> None:
         """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
-        state = self.state[weight]
-        means, step = (state["square_avg"], state["acc_delta"]), float(state["step"])
-        if "seen" not in state:  # the step at which each row was last up to date
-            state["seen"] = weight.new_full((len(weight),), step - 1)
+        kept = self._values(weight)
+        means, step = (kept["square_avg"], kept["acc_delta"]), float(kept["step"])
+        if "seen" not in kept:  # the step at which each row was last up to date
+            kept["seen"] = weight.new_full((len(weight),), step - 1)
         rows, values = gradient.indices()[0], gradient.values()
-        missed = torch.pow(group["rho"], step - 1 - state["seen"][rows])[:, None]
+        missed = torch.pow(self._rho, step - 1 - kept["seen"][rows])[:, None]
         square, delta = (mean[rows].mul_(missed) for mean in means)
         moved = torch.zeros_like(values)
-        _update(moved, values, square, delta, *values.new_empty(2, *values.shape), group=group, scale=scale)
+        self._update(moved, values, square, delta, *values.new_empty(2, *values.shape), rate=rate, scale=scale)
         weight.index_add_(0, rows, moved)
         for mean, new in zip(means, (square, delta), strict=True):
             mean.index_copy_(0, rows, new)
-        state["seen"].index_fill_(0, rows, step)
+        kept["seen"].index_fill_(0, rows, step)
 
+    def _update(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        square: Tensor,
+        delta: Tensor,
+        move: Tensor,
+        scratch: Tensor,
+        *,
+        rate: float,
+        scale: float,
+    ) -> None:
+        """The equations of Adadelta, in place.
 
-def _update(
-    weight: Tensor,
-    gradient: Tensor,
-    square: Tensor,
-    delta: Tensor,
-    move: Tensor,
-    scratch: Tensor,
-    *,
-    group: dict[str, Any],
-    scale: float,
-) -> None:
-    """The equations of Adadelta, in place; the constants contain the scale, so that no operation scales the gradient.
-
-    `move` and `scratch` are buffers.
-    """
-    rho, eps = group["rho"], group["eps"]
-    share = (1 - rho) * scale**2
-    square.mul_(rho).addcmul_(gradient, gradient, value=share)
-    torch.add(delta, eps, out=move)
-    move.div_(torch.add(square, eps, out=scratch)).sqrt_().mul_(gradient)
-    delta.mul_(rho).addcmul_(move, move, value=share)
-    weight.add_(move, alpha=-group["lr"] * scale)
+        The constants contain the scale, so that no operation scales the gradient. `move` and `scratch` are buffers.
+        """
+        share = (1 - self._rho) * scale**2
+        square.mul_(self._rho).addcmul_(gradient, gradient, value=share)
+        torch.add(delta, self._epsilon, out=move)
+        move.div_(torch.add(square, self._epsilon, out=scratch)).sqrt_().mul_(gradient)
+        delta.mul_(self._rho).addcmul_(move, move, value=share)
+        weight.add_(move, alpha=-rate * scale)

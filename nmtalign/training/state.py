@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +22,7 @@ from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BES
 from nmtalign.model_files import STATE as STATE
 from nmtalign.settings.definition import resolve
 from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
+from nmtalign.training.optimizers import Optimizer
 from nmtalign.untrusted import parse_json
 
 _VALIDATED = "validated.{}.safetensors"  # by the update
@@ -60,25 +60,16 @@ class Checkpoint:
     damage: str | None = None  # the defect of a newer one, which cannot be used
 
 
-def save_state(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position, fingerprint: str
-) -> Path:
+def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, position: Position, fingerprint: str) -> Path:
     """Writes a complete checkpoint or none, and keeps the one before it; `fingerprint` identifies the run."""
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    scalars: dict[str, float] = {}
-    for index, slots in optimizer.state_dict()["state"].items():
-        for name, value in slots.items():
-            key = f"optimizer.{index}.{name}"
-            if isinstance(value, Tensor):
-                tensors[key] = value
-            else:
-                scalars[key] = value
+    for number, values in optimizer.state().items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
     tensors["generator.cpu"] = torch.get_rng_state()
     if next(model.parameters()).is_cuda:
         tensors["generator.cuda"] = torch.cuda.get_rng_state()
     metadata = {
         "position": json.dumps(dataclasses.asdict(position)),
-        "scalars": json.dumps(scalars),
         "fingerprint": fingerprint,
     }
     with _saying_what_is_kept(folder):
@@ -174,9 +165,9 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     return None
 
 
-def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
+def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> Position:
     """Restores weights, optimiser and random generators; returns the position."""
-    path, slots = checkpoint.path, defaultdict[int, dict[str, Any]](dict)
+    path, state = checkpoint.path, defaultdict[int, dict[str, Tensor]](dict)
     weights = model.state_dict()
     try:
         for name, tensor in read_tensors(path):
@@ -184,16 +175,15 @@ def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.
             if part == "model":
                 _copy(weights.pop(key), tensor, key)
             elif part == "optimizer":
-                _put(slots, key, tensor)
+                number, _, key = key.partition(".")
+                state[int(number)][key] = tensor
             elif key == "cpu":
                 torch.set_rng_state(tensor)
             elif next(model.parameters()).is_cuda:
                 torch.cuda.set_rng_state(tensor)
         if weights:
             raise KeyError(next(iter(weights)))
-        for name, value in parse_json(read_metadata(path)["scalars"]).items():
-            _put(slots, name.removeprefix("optimizer."), value)
-        optimizer.load_state_dict({"state": dict(slots), "param_groups": optimizer.state_dict()["param_groups"]})
+        optimizer.restore(state)
     except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
     return dataclasses.replace(checkpoint.position)
@@ -203,12 +193,6 @@ def _copy(weight: Tensor, value: Tensor, name: str) -> None:
     if weight.shape != value.shape:
         raise ValueError(f"{name} is {tuple(value.shape)}, not {tuple(weight.shape)}")
     weight.copy_(value)
-
-
-def _put(slots: dict[int, dict[str, Any]], key: str, value: Any) -> None:
-    """Stores a value of the optimiser by the number of its parameter and its name; `key` is both, joined by a dot."""
-    index, _, name = key.partition(".")
-    slots[int(index)][name] = value
 
 
 def run_of_weights(folder: Path) -> str | None:

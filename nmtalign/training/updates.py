@@ -16,7 +16,7 @@ from nmtalign.settings.training_settings import GuidedLoss, GuidedReading, Train
 from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
-from nmtalign.training.optimizers import Descent
+from nmtalign.training.optimizers import Descent, Optimizer
 
 LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is taken
 
@@ -204,7 +204,7 @@ class Updater:
     def __init__(
         self,
         model: TranslationModel | BothWays,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         config: TrainingConfig,
         world: World,
         notice: Callable[[str], None],

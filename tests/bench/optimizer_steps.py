@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -36,7 +37,7 @@ def _ours(workload: Workload) -> dict[str, Task]:
         give_again()  # one assignment per weight, because a step of nmtalign's optimiser removes the gradients
         descent.step(training.learning_rate)
 
-    return {"ours": alone.step, "ours with clipping": clipped}
+    return {"ours": partial(alone.step, training.learning_rate), "ours with clipping": clipped}
 
 
 def _of_torch(workload: Workload) -> dict[str, Task]:

@@ -13,7 +13,7 @@ from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.graphs import GraphedLoss
-from nmtalign.training.optimizers import Descent
+from nmtalign.training.optimizers import Descent, Optimizer
 from nmtalign.training.updates import BatchLoss, EagerLoss
 
 PATHS = ("graphs", "kernels", "plain")
@@ -48,7 +48,7 @@ def interpret_kernels() -> None:
 
 
 def make_update(
-    path: str, model: TranslationModel, how: Activations, optimizer: torch.optim.Optimizer, training: TrainingConfig
+    path: str, model: TranslationModel, how: Activations, optimizer: Optimizer, training: TrainingConfig
 ) -> Callable[[Batch], None]:
     """Returns a function that makes one update as in training: loss, gradients, clipping, optimiser step."""
     loss, descent = make_loss(path, model, how), Descent(optimizer, training.clip_norm)

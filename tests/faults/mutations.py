@@ -239,10 +239,11 @@ _models: list[Any] = []  # of this process; a state replaces all its weights
 
 
 def _read_state(folder: Path) -> object:
-    import torch
 
     from nmtalign.core.model import TranslationModel
     from nmtalign.model_files import model_config, read_settings
+    from nmtalign.settings.training_settings import TrainingConfig
+    from nmtalign.training.optimizers import make_optimizer
     from nmtalign.training.state import find_checkpoint, load_state
 
     path = folder / "model"
@@ -252,7 +253,7 @@ def _read_state(folder: Path) -> object:
     found = find_checkpoint(path, None)
     if found is None:
         return None
-    position = load_state(found, model, torch.optim.AdamW(model.parameters()))
+    position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))
     return vars(position), _tensors(model)
 
 

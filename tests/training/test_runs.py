@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 import pytest
-import torch
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
@@ -11,6 +10,7 @@ from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import save_tensors
 from nmtalign.training import runs
+from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.runs import LATER, find_run, fingerprint_of
 from nmtalign.training.state import Position, save_best, save_last, save_state
 
@@ -52,7 +52,7 @@ def test_weights_that_do_not_tell_whose_they_are_are_not_trained_over(reversal, 
 
 
 def test_its_own_checkpoint_is_found_and_another_ones_refused(reversal, folder, model):
-    save_state(folder, model, torch.optim.SGD(model.parameters()), Position(update=3), RUN)
+    save_state(folder, model, make_optimizer(model.parameters(), TrainingConfig()), Position(update=3), RUN)
     assert find_run(folder, RUN, reversal).position.update == 3
     with pytest.raises(UsageError, match=r"other settings.*--restart"):
         find_run(folder, OTHER, reversal)
