@@ -87,6 +87,7 @@ def _duration(seconds: float) -> str:
 _FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
 _SOON = 10.0  # seconds after which the speed of a training is known
 _POOR = 10.0  # BLEU on dev
+_RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are chance
 
 
 class BudgetAdvice:
@@ -130,19 +131,19 @@ class BudgetAdvice:
             )
 
     def finish(self, update: int, bleu: float | None) -> None:
-        """Reports whether the loss of a poor model was still falling; `bleu` is that of the best weights on dev."""
+        """Reports whether the loss of a poor model has risen; `bleu` is that of the best weights on dev."""
         if not self._short and (bleu is None or bleu >= _POOR):
             return
         quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "
         on_train, on_dev = self._losses[False], self._losses[True]
-        if all(losses[-1] <= min(losses) for losses in (on_train, on_dev) if losses):
-            larger = self._larger(max(self._needed, 2 * update))
-            self._notice(f"{quality}the loss was still falling: to continue, repeat the command with {larger}")
-        elif on_dev and on_dev[-1] > min(on_dev):
+        if on_dev and on_dev[-1] > _RISEN * min(on_dev):
             self._notice(
                 f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
                 "pairs would help, or subwords (nmtalign prep --vocabulary bpe)"
             )
+        elif not on_train or on_train[-1] <= _RISEN * min(on_train):
+            larger = self._larger(max(self._needed, 2 * update))
+            self._notice(f"{quality}the loss has not risen: to continue, repeat the command with {larger}")
 
     def _larger(self, updates: int) -> str:
         """The options of a budget with this number of updates."""

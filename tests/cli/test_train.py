@@ -169,7 +169,7 @@ def test_a_budget_that_is_too_small_is_reported_and_at_the_end_why(nmtalign, wor
     (short,) = [line for line in lines if "a useful model needs about" in line]
     assert short.endswith("give --max-updates 1000")
     assert "(3 updates)" in short
-    falling = "the loss was still falling: to continue, repeat the command with --max-updates 1000"
+    falling = "the loss has not risen: to continue, repeat the command with --max-updates 1000"
     assert sum(falling in line for line in lines) == 1
 
 

@@ -201,14 +201,15 @@ def test_a_training_from_another_model_may_be_short():
         (
             [3.0, 2.5],
             3.0,
-            "dev BLEU is 3.0, and the loss was still falling: to continue, repeat the command with --epochs",
+            "dev BLEU is 3.0, and the loss has not risen: to continue, repeat the command with --epochs",
         ),
+        ([3.0, 2.5, 2.51], 3.0, "the loss has not risen"),
         ([3.0, 3.5], 3.0, "dev BLEU is 3.0, and the loss on dev rose at the end"),
         ([3.0, 2.5], 30.0, ""),
         ([3.0, 2.5], None, ""),
     ],
 )
-def test_the_end_of_a_poor_training_says_whether_the_loss_was_falling(dev_losses, bleu, words):
+def test_the_end_of_a_poor_training_says_whether_the_loss_has_risen(dev_losses, bleu, words):
     advice, notices = advise(epochs=20.0)
     advice.look(0, 0.0, 0.0)
     for loss in dev_losses:
