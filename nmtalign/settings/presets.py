@@ -19,7 +19,6 @@ _ENCDEC: Mapping[str, Any] = {**_PAPER, "attention": "none", "bidirectional": Fa
 _MODERN: Mapping[str, Any] = {
     "output_rank": 0,
     "cell": "cudnn",
-    "order": "look-update-generate",
     "initialisation": "lecun",
     "optimizer": "adamw",
     "epsilon": 1e-8,

@@ -13,6 +13,7 @@ from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.presets import preset as settings_of_preset
 
 _BUDGET = {"epochs", "validate_every"}  # a run may change them at any time
+_FORMER = {"order": "look-update-generate"}  # of the presets in earlier versions
 
 
 def count_words(corpus: Corpus) -> int:
@@ -26,25 +27,36 @@ def fit_preset(
 ) -> tuple[Layer, ...]:
     """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
 
-    A training that starts from another model gets none: this model has learned from another corpus before.
+    A run of an earlier version keeps the settings that the preset had then, so that it can resume. A training that
+    starts from another model gets none: this model has learned from another corpus before.
     """
-    words = count_words(corpus)
-    values = dict(fitted_to_corpus(preset, words))
-    if not values or any(given.get("init_from") for _, given in layers):
+    if any(given.get("init_from") for _, given in layers):
         return layers
-    if not restart and _began_with_preset(folder, preset, corpus, values):
-        if values.get("epochs", math.inf) < settings_of_preset(preset)["epochs"]:
-            return layers
-        values = {name: value for name, value in values.items() if name in _BUDGET}
-    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
+    words = count_words(corpus)
+    values, begun = dict(fitted_to_corpus(preset, words)), {} if restart else _begun(folder, preset, corpus)
+    former = {name: value for name, value in _FORMER.items() if begun.get(name) == value}
+    if values and begun and _began_with_preset(begun, preset, values):
+        shorter = values.get("epochs", math.inf) < settings_of_preset(preset)["epochs"]
+        values = {} if shorter else {name: value for name, value in values.items() if name in _BUDGET}
+    added: list[Layer] = []
+    if values:
+        added.append((f"preset {preset} for a corpus of {words:,} words", values))
+    if former:
+        added.append((f"the run in {folder}", former))
+    return layers[0], *added, *layers[1:]
 
 
-def _began_with_preset(folder: Path, name: str, corpus: Corpus, fitted: Mapping[str, Any]) -> bool:
-    """Whether the folder contains a run of an earlier version, which did not fit the preset to this corpus."""
+def _begun(folder: Path, preset: str, corpus: Corpus) -> Mapping[str, Any]:
+    """The settings of the run in a folder; {} if there is none, or one with another preset or corpus."""
     try:
         run = read_settings(folder)
     except FormatError:
-        return False
-    began, settings = {**run["model"], **run["training"]}, settings_of_preset(name)
-    same = (run.get("preset"), run.get("corpus")) == (name, corpus.hash)
-    return same and all(began.get(key) == settings.get(key) for key in set(fitted) & set(settings) - _BUDGET)
+        return {}
+    same = (run.get("preset"), run.get("corpus")) == (preset, corpus.hash)
+    return {**run["model"], **run["training"]} if same else {}
+
+
+def _began_with_preset(begun: Mapping[str, Any], name: str, fitted: Mapping[str, Any]) -> bool:
+    """Whether a run began with a version that did not fit the preset to the corpus."""
+    settings = settings_of_preset(name)
+    return all(begun.get(key) == settings.get(key) for key in set(fitted) & set(settings) - _BUDGET)

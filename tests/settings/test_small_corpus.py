@@ -63,3 +63,16 @@ def test_a_run_of_an_earlier_version_keeps_its_batches(reversal, tmp_path):
     assert "batch_size" in fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1]
     other = SimpleNamespace(splits=reversal.splits, hash="another corpus")
     assert "batch_size" in fit_preset(layers, "tiny", other, tmp_path)[1][1]
+
+
+def test_a_run_of_an_earlier_version_keeps_its_order(reversal, tmp_path):
+    layers, former = (
+        (("preset tiny", preset("tiny")),),
+        ("the run in " + str(tmp_path), {"order": "look-update-generate"}),
+    )
+    train(reversal, tmp_path, replace(sizes(reversal), order="look-update-generate"), replace(CONFIG, max_updates=1))
+    assert former in fit_preset(layers, "tiny", reversal, tmp_path)
+    given = ("command line", {"order": "look-generate-update"})
+    assert fit_preset((*layers, given), "tiny", reversal, tmp_path)[-1] == given
+    assert former not in fit_preset(layers, "tiny", reversal, tmp_path, restart=True)
+    assert former not in fit_preset(layers, "small", reversal, tmp_path)
