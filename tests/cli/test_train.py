@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -53,6 +54,20 @@ def test_flags_alone_and_quiet(nmtalign, workspace):
     info = json.loads(nmtalign("info", "folder with spaces/m", "--format", "json").stdout)
     assert info["parameters"] > 1000
     assert info["files"]["last.safetensors"]["update"] == 3
+
+
+@pytest.mark.parametrize("preset", ["tiny", "rnnsearch-30"])
+def test_a_training_imports_no_compiler(workspace, preset):
+    """PyTorch's compiler takes a second and 140 MB, and SymPy a quarter of that."""
+    code = (
+        "import sys; sys.modules |= {'torch._dynamo': None, 'sympy': None}; "
+        "from nmtalign.cli.app import main; sys.exit(main())"
+    )
+    options = ["train", "data", "-o", "m", "--preset", preset, *QUICK, "--max-updates", "2", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *options], cwd=workspace, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
