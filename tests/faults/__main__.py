@@ -1,13 +1,16 @@
 """`bin/test faults`: runs the campaigns, prints their results, and writes them into README.md."""
 
 import argparse
+import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from faults import concurrency, disks, environment, fuzzing, kills, mutations, texts
-from faults.campaign import run_part, write_table
+from faults.campaign import Part, Result, run_part, write_table
 from faults.processes import Workspace, temporary_folder
 
 CAMPAIGNS = {
@@ -30,27 +33,43 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="[1]")
     parser.add_argument("--attempt", type=int, metavar="I", help="only attempt number I of each part, again")
     parser.add_argument("--minutes", type=float, default=4.0, metavar="M", help="most minutes of a part [4]")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="[one per core]")
     parser.add_argument("--no-table", action="store_true", help="do not write the results into README.md")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-    names = tuple(chosen.only or CAMPAIGNS)
     failed = 0
     with temporary_folder(_memory()) as folder:
-        workspace = Workspace(folder)
-        wanted = [campaign for name, campaign in CAMPAIGNS.items() if any(one.startswith(name) for one in names)]
-        for part in (part for campaign in wanted for part in campaign.parts(workspace) if part.name.startswith(names)):
-            count = chosen.attempts or (part.quick if chosen.quick else part.full)
-            if not count:
-                continue
-            began = time.monotonic()
-            numbers = range(count) if chosen.attempt is None else [chosen.attempt]
-            result = run_part(part, chosen.seed, numbers, 60 * chosen.minutes)
-            failed += bool(result.failures)
-            sys.stdout.write(f"{result.row()} {time.monotonic() - began:.1f} s\n")
-            sys.stdout.flush()
-            if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
-                write_table(f"--attempts {count} --minutes {chosen.minutes:g} --seed {chosen.seed}", [result])
+        _work.extend(_parts(chosen, Workspace(folder)))
+        with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+            running = [pool.submit(_run, number, chosen) for number in range(len(_work))]
+            for done in as_completed(running):
+                result, count, seconds = done.result()
+                failed += bool(result.failures)
+                sys.stdout.write(f"{result.row()} {seconds:.1f} s\n")
+                sys.stdout.flush()
+                if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
+                    write_table(f"--attempts {count} --minutes {chosen.minutes:g} --seed {chosen.seed}", [result])
     return int(failed > 0)
+
+
+_work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
+
+
+def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[Part, int]]:
+    names = tuple(chosen.only or CAMPAIGNS)
+    wanted = [campaign for name, campaign in CAMPAIGNS.items() if any(one.startswith(name) for one in names)]
+    for part in (part for campaign in wanted for part in campaign.parts(workspace) if part.name.startswith(names)):
+        if count := chosen.attempts or (part.quick if chosen.quick else part.full):
+            yield part, count
+
+
+def _run(number: int, chosen: argparse.Namespace) -> tuple[Result, int, float]:
+    """Runs a part; returns its result, the number of attempts that were wanted, and the seconds."""
+    part, count = _work[number]
+    began = time.monotonic()
+    numbers = range(count) if chosen.attempt is None else [chosen.attempt]
+    result = run_part(part, chosen.seed, numbers, 60 * chosen.minutes)
+    return result, count, time.monotonic() - began
 
 
 def _memory() -> str | None:
