@@ -140,6 +140,8 @@ class Adam(Optimizer):
             return
         spread = self._spread_rows()
         pairs = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
+        if not pairs:
+            return
         moved, gradients = [weight for weight, _ in pairs], [gradient for _, gradient in pairs]
         if isinstance(scale, float) and moved[0].device.type == "mps":  # whose kernel ignores `grad_scale`
             torch._foreach_mul_(gradients, scale)
