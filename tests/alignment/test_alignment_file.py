@@ -257,6 +257,7 @@ def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
         assert [_first_word(file, i) for i in range(40)] == expected
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # more workers than cores
 @pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_data_loader_reads_it(tmp_path: Path, method: str) -> None:
