@@ -139,44 +139,53 @@ class Adam(Optimizer):
         if isinstance(scale, float) and not math.isfinite(scale):
             return
         spread = self._spread_rows()
-        pairs = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
-        if not pairs:
-            return
-        moved, gradients = [weight for weight, _ in pairs], [gradient for _, gradient in pairs]
-        if isinstance(scale, float) and moved[0].device.type == "mps":  # whose kernel ignores `grad_scale`
-            torch._foreach_mul_(gradients, scale)
+        moved = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
+        device = self.weights[0].device
+        if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
+            torch._foreach_mul_([gradient for _, gradient in moved], scale)
             scale = 1.0
         # The kernel divides the gradient by `grad_scale` as it reads it; `found_inf` 1 changes nothing.
-        inverse = (
-            None if isinstance(scale, float) and scale == 1 else torch.as_tensor(1 / scale, device=moved[0].device)
-        )
+        unscaled = isinstance(scale, float) and scale == 1
+        inverse = None if unscaled else torch.as_tensor(1 / scale, device=device)
         bad = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
-        kept = [self._values(weight) for weight in moved]
-        steps = [values["step"] for values in kept]
-        torch._foreach_add_(steps, 1)
-        for decays in {weight.dim() > 1 for weight in moved}:
-            chosen = [number for number, weight in enumerate(moved) if (weight.dim() > 1) == decays]
-            torch._fused_adamw_(
-                [moved[number] for number in chosen],
-                [gradients[number] for number in chosen],
-                [kept[number]["exp_avg"] for number in chosen],
-                [kept[number]["exp_avg_sq"] for number in chosen],
-                [],
-                [steps[number] for number in chosen],
-                lr=rate,
-                weight_decay=self._decay if decays else 0.0,
-                grad_scale=inverse,
-                found_inf=bad,
-                beta1=self._beta1,
-                beta2=self._beta2,
-                eps=self._epsilon,
-                amsgrad=False,
-                maximize=False,
-            )
-        if bad is not None:
-            torch._foreach_sub_(steps, [bad] * len(steps))
+        self._step([pair for pair in moved if pair[0].dim() > 1], rate, self._decay, inverse, bad)
+        self._step([pair for pair in moved if pair[0].dim() <= 1], rate, 0.0, inverse, bad)
         for weight, rows in spread:
             self._dense[weight].index_fill_(0, rows, 0)
+
+    def _step(
+        self,
+        moved: Sequence[tuple[nn.Parameter, Tensor]],
+        rate: float,
+        decay: float,
+        inverse: Tensor | None,
+        bad: Tensor | None,
+    ) -> None:
+        """One step of pairs of weights and gradients, if there are any, with the same decay."""
+        if not moved:
+            return
+        kept = [self._values(weight) for weight, _ in moved]
+        steps = [values["step"] for values in kept]
+        torch._foreach_add_(steps, 1)
+        torch._fused_adamw_(
+            [weight for weight, _ in moved],
+            [gradient for _, gradient in moved],
+            [values["exp_avg"] for values in kept],
+            [values["exp_avg_sq"] for values in kept],
+            [],
+            steps,
+            lr=rate,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            weight_decay=decay,
+            eps=self._epsilon,
+            amsgrad=False,
+            maximize=False,
+            grad_scale=inverse,
+            found_inf=bad,
+        )
+        if bad is not None:
+            torch._foreach_sub_(steps, [bad] * len(steps))
 
     def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
         """Copies sparse gradients into dense ones, which are kept and zeroed by row; returns (weight, rows) of each."""

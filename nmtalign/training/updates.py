@@ -150,7 +150,7 @@ class EagerLoss:
         If the loss is not finite, no part of the gradient is finite.
         """
         objective, sums = self._loss(*batch.to(self._device).inputs())
-        (objective * (objective.detach() * 0 + weight)).backward()  # without an argument, which imports SymPy
+        (objective * (objective.detach() * 0 + weight)).backward()  # `backward(gradient)` would import SymPy
         return sums.detach()
 
 

@@ -23,6 +23,8 @@ CAMPAIGNS = {
     "concurrency": concurrency,
 }
 
+_work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
+
 
 def main() -> int:
     """Returns the exit code: 1 if a part has a failure."""
@@ -50,9 +52,6 @@ def main() -> int:
                 if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
                     write_table(f"--attempts {count} --minutes {chosen.minutes:g} --seed {chosen.seed}", [result])
     return int(failed > 0)
-
-
-_work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
 
 
 def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[Part, int]]:

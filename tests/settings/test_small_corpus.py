@@ -66,10 +66,8 @@ def test_a_run_of_an_earlier_version_keeps_its_batches(reversal, tmp_path):
 
 
 def test_a_run_of_an_earlier_version_keeps_its_order(reversal, tmp_path):
-    layers, former = (
-        (("preset tiny", preset("tiny")),),
-        ("the run in " + str(tmp_path), {"order": "look-update-generate"}),
-    )
+    layers = (("preset tiny", preset("tiny")),)
+    former = f"the run in {tmp_path}", {"order": "look-update-generate"}
     train(reversal, tmp_path, replace(sizes(reversal), order="look-update-generate"), replace(CONFIG, max_updates=1))
     assert former in fit_preset(layers, "tiny", reversal, tmp_path)
     given = ("command line", {"order": "look-generate-update"})
