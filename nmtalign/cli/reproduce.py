@@ -27,11 +27,11 @@ def reproduce(
     Corpus, test sets and gold links are those of nmtalign.toml, which may name further test sets as
     \\[corpus.tests] news = \\["news.en", "news.fr"]. If it names no train text, the prepared corpus in its data
     folder is used. RNNencdec-30, RNNsearch-30, RNNencdec-50 and RNNsearch-50 are trained on the corpus with the
-    same budget, and so are the ablations that --ablations names: encoder, context, score, order, cell, readout,
-    reverse, output-rank, vocabulary, beam, loss. The default budget is 3 million target words for the scale tiny,
-    10 million for small, 110 hours for paper. Rerun an interrupted command and it resumes. --systems all trains the
-    systems around the article instead, such as transformer, and compares them in one table. With --jobs 2 two
-    processes train two models at a time and share the threads, which is faster for small models.
+    same budget, and so are the ablations that --ablations names: encoder, context, score, attention, order, cell,
+    readout, width, reverse, output-rank, vocabulary, beam, loss. The default budget is 3 million target words for the
+    scale tiny, 10 million for small, 110 hours for paper. Rerun an interrupted command and it resumes. --systems all
+    trains the systems around the article instead, such as transformer, and compares them in one table. With --jobs 2
+    two processes train two models at a time and share the threads, which is faster for small models.
 
     The folder then contains report.md and report.html with the paper's tables and figures, scores.csv, training.csv,
     settings.json, and in work/ corpora, models and translations. With --no-text the report quotes no sentence.

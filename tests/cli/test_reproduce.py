@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli.app import main
+from nmtalign.reproduction.experiments import SCALES, ablations
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.training.loop import Trainer
 
@@ -45,6 +46,14 @@ def reproduce(folder, monkeypatch, capsys):
         return int(ended.value.code or 0), capsys.readouterr().err
 
     return run
+
+
+def test_the_help_names_every_ablation(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["nmtalign", "reproduce", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    names = dict.fromkeys(experiment.ablation for experiment in ablations(SCALES["tiny"]))
+    assert ", ".join(names) in " ".join(capsys.readouterr().out.split())
 
 
 def test_from_a_workspace_to_a_report_whose_commands_find_what_is_done(reproduce, folder):
