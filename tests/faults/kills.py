@@ -11,6 +11,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from nmtalign.tensor_file import check_tensors, read_tensors
 from nmtalign.untrusted import read_json
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
+TORCHRUN_WAITS = 30  # seconds after SIGTERM until torchrun sends SIGKILL
 _TIMES = ("seconds", "per_second", "date")  # parts of the names of values that differ between equal runs
 
 
@@ -39,7 +41,7 @@ class Command:
     workspace: Workspace
     prints: bool = False  # whether stdout must be equal, too
     grows: bool = False  # whether complete files of a run that continues may differ from the final ones
-    processes: int = 1  # that torchrun would start, 1 or 2
+    processes: int = 1  # that train one model, 1 or 2
 
     @property
     def arguments(self) -> list[str]:
@@ -111,7 +113,9 @@ class Command:
         else:
             process = self.start(folder)
             process.wait(chance.uniform(0, 1.1 * seconds))
-            process.kill(chance.choice(process.members()[: self.processes]))
+            workers = process.members()[1:] if self.processes == 2 else [process.number]
+            if workers:
+                process.kill(chance.choice(workers))
         if process.end().code == -signal.SIGALRM:
             return "the other processes of the command hang"
         return "a process outlives the command" if process.has_survivors() else ""
@@ -146,12 +150,27 @@ def _watch_files(folder: Path, counter: mmap.mmap, last: int) -> None:
 
 
 def _as_two_processes() -> None:
-    """Makes this process the first of two that train one model, as torchrun would; it is the parent of the second."""
+    """Makes this process two, which train one model. As torchrun does, a parent ends one when the other has failed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    rank = "0" if os.fork() else "1"
-    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+    workers = []
+    for rank in ("0", "1"):
+        if not (worker := os.fork()):
+            os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+            return
+        workers.append(worker)
+    first, status = os.wait()
+    workers.remove(first)
+    if code := os.waitstatus_to_exitcode(status):
+        os.kill(workers[0], signal.SIGTERM)
+        timer = threading.Timer(TORCHRUN_WAITS, os.kill, (workers[0], signal.SIGKILL))
+        timer.start()
+        os.waitpid(workers[0], 0)
+        timer.cancel()
+    else:
+        code = os.waitstatus_to_exitcode(os.waitpid(workers[0], 0)[1])
+    os._exit(code % 256)
 
 
 def _value(path: Path) -> object:
