@@ -5,6 +5,7 @@ Budgets are made smaller. The commands of a page run one after the other, as a r
 
 import csv
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -200,6 +201,14 @@ def test_links_lead_somewhere(page):
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "tests").rglob("README.md"))], ids=lambda page: page.parent.name
+)
+def test_modules_that_are_named_exist(page):
+    for name in set(re.findall(r"`(nmtalign(?:\.\w+)+)`", page.read_text(encoding="utf-8"))) - {"nmtalign.toml"}:
+        assert pkgutil.resolve_name(name)
 
 
 def test_results_are_those_of_the_reports():
