@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "nmtalign" / "docs"
 DETAILS, FORMATS, TUTORIAL = DOCS / "details.md", DOCS / "formats.md", DOCS / "tutorial.md"
 PAGES = [README, *sorted(DOCS.glob("*.md")), ROOT / "examples/README.md"]
+REPORTS_OF_TESTS = sorted((ROOT / "tests").rglob("README.md"))
 SMALLER = [
     (r"nmtalign sample (\S+)", r"nmtalign sample \1 --pairs 200"),
     (r"--pairs \d+", "--pairs 200"),
@@ -203,9 +204,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *sorted((ROOT / "tests").rglob("README.md"))], ids=lambda page: page.parent.name
-)
+@pytest.mark.parametrize("page", [*PAGES, *REPORTS_OF_TESTS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_that_are_named_exist(page):
     for name in set(re.findall(r"`(nmtalign(?:\.\w+)+)`", page.read_text(encoding="utf-8"))) - {"nmtalign.toml"}:
         assert pkgutil.resolve_name(name)

@@ -4,10 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.settings.training_settings import Order
 
 SKIPPABLE = ("memory", "optimizer", "startup")
 SKIPPABLE_TRANSLATING = ("speed", "floor", "startup")
@@ -129,7 +128,8 @@ def _add_model(parser: argparse.ArgumentParser, size: str) -> None:
     group.add_argument("--size", default=size, metavar="NAME", help=f"paper, small, tiny or a system's preset [{size}]")
     group.add_argument("--vocabulary", type=_positive, metavar="N", help="words per side [depends on --size]")
     group.add_argument("--cell", choices=["paper", "cudnn", "normalised", "lstm", "light"])
-    group.add_argument("--order", choices=get_args(Order))
+    # Those of the plain loop (`naive.py`); the presets luong-* have the third order.
+    group.add_argument("--order", choices=["look-generate-update", "look-update-generate"])
     group.add_argument("--attention", choices=["additive", "dot", "general", "none"])
     group.add_argument("--input-feeding", choices=["context", "attentional", "none"])
     group.add_argument("--unidirectional", dest="bidirectional", action="store_const", const=False)

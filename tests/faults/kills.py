@@ -11,7 +11,6 @@ import random
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from nmtalign.tensor_file import check_tensors, read_tensors
 from nmtalign.untrusted import read_json
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
-TORCHRUN_WAITS = 30  # seconds after SIGTERM until torchrun sends SIGKILL
+_TORCHRUN_WAITS = 30  # seconds after SIGTERM until torchrun sends SIGKILL
 _TIMES = ("seconds", "per_second", "date")  # parts of the names of values that differ between equal runs
 
 
@@ -150,7 +149,10 @@ def _watch_files(folder: Path, counter: mmap.mmap, last: int) -> None:
 
 
 def _as_two_processes() -> None:
-    """Makes this process two, which train one model. As torchrun does, a parent ends one when the other has failed."""
+    """Starts two processes that train one model, and returns in each of them.
+
+    This process waits for both. As torchrun does, it ends the second one if the first one that ended has failed.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -162,15 +164,13 @@ def _as_two_processes() -> None:
         workers.append(worker)
     first, status = os.wait()
     workers.remove(first)
-    if code := os.waitstatus_to_exitcode(status):
-        os.kill(workers[0], signal.SIGTERM)
-        timer = threading.Timer(TORCHRUN_WAITS, os.kill, (workers[0], signal.SIGKILL))
-        timer.start()
-        os.waitpid(workers[0], 0)
-        timer.cancel()
-    else:
-        code = os.waitstatus_to_exitcode(os.waitpid(workers[0], 0)[1])
-    os._exit(code % 256)
+    (second,) = workers
+    if failed := os.waitstatus_to_exitcode(status):
+        os.kill(second, signal.SIGTERM)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(second, signal.SIGKILL))
+        signal.alarm(_TORCHRUN_WAITS)
+    last = os.waitstatus_to_exitcode(os.waitpid(second, 0)[1])
+    os._exit((failed or last) % 256)
 
 
 def _value(path: Path) -> object:
