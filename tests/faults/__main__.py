@@ -13,14 +13,14 @@ from faults import concurrency, disks, environment, fuzzing, kills, mutations, t
 from faults.campaign import Part, Result, run_part, write_table
 from faults.processes import Workspace, temporary_folder
 
-CAMPAIGNS = {
-    "kills": kills,
-    "disks": disks,
+CAMPAIGNS = {  # those with the cheapest attempts first: what they leave of their time is for the others
     "mutations": mutations,
-    "fuzzing": fuzzing,
     "texts": texts,
     "environment": environment,
     "concurrency": concurrency,
+    "disks": disks,
+    "fuzzing": fuzzing,
+    "kills": kills,
 }
 
 _work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the few attempts of the tests")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="[1]")
     parser.add_argument("--attempt", type=int, metavar="I", help="only attempt number I of each part, again")
-    parser.add_argument("--minutes", type=float, default=4.0, metavar="M", help="most minutes of a part [4]")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="minutes of the whole run [60]")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="[one per core]")
     parser.add_argument("--no-table", action="store_true", help="do not write the results into README.md")
     chosen = parser.parse_args()
@@ -42,15 +42,16 @@ def main() -> int:
     failed = 0
     with temporary_folder(_memory()) as folder:
         _work.extend(_parts(chosen, Workspace(folder)))
+        deadline = time.monotonic() + 60 * chosen.minutes
         with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("fork")) as pool:
-            running = [pool.submit(_run, number, chosen) for number in range(len(_work))]
+            running = [pool.submit(_run, number, chosen, deadline) for number in range(len(_work))]
             for done in as_completed(running):
-                result, count, seconds = done.result()
+                result, seconds = done.result()
                 failed += bool(result.failures)
                 sys.stdout.write(f"{result.row()} {seconds:.1f} s\n")
                 sys.stdout.flush()
                 if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
-                    write_table(f"--attempts {count} --minutes {chosen.minutes:g} --seed {chosen.seed}", [result])
+                    write_table(f"--seed {chosen.seed}", [result])
     return int(failed > 0)
 
 
@@ -62,13 +63,14 @@ def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[P
             yield part, count
 
 
-def _run(number: int, chosen: argparse.Namespace) -> tuple[Result, int, float]:
-    """Runs a part; returns its result, the number of attempts that were wanted, and the seconds."""
+def _run(number: int, chosen: argparse.Namespace, deadline: float) -> tuple[Result, float]:
+    """Runs a part; returns its result and the seconds. The parts that are left share the time that is left."""
     part, count = _work[number]
     began = time.monotonic()
+    left = max(deadline - began, 0)
     numbers = range(count) if chosen.attempt is None else [chosen.attempt]
-    result = run_part(part, chosen.seed, numbers, 60 * chosen.minutes)
-    return result, count, time.monotonic() - began
+    result = run_part(part, chosen.seed, numbers, min(left, left * chosen.jobs / (len(_work) - number)))
+    return result, time.monotonic() - began
 
 
 def _memory() -> str | None:
