@@ -19,6 +19,7 @@ from pathlib import Path
 
 from helpers.command_line import become, import_all, run_here
 
+os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # as `nmtalign train` does before it imports PyTorch
 PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 120, 129, 130, 143}  # exit codes; 120 is Python's: stdout could not be flushed
 HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
@@ -30,14 +31,18 @@ TRAIN = f"train -q --preset tiny {SIZES} --max-updates 12 --validate-every 4 --c
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (negative: the number of a signal) and what it has printed."""
+    """How a command ended: its exit code (negative: the number of a signal), what it has printed, its processes."""
 
     code: int
     out: bytes
     err: bytes
+    processes: int = 1
 
     def fault(self, codes: set[int] = DOCUMENTED) -> str:
-        """Returns "" for an end as documented: one of the exit codes, and one line on stderr for each error."""
+        """Returns "" for an end as documented: one of the exit codes, and one line on stderr for an error.
+
+        Each of several processes may write such a line: one names the cause, the others the lost connection.
+        """
         text = self.err.decode("utf-8", "replace")
         lines = text.splitlines()
         errors = [line for line in lines if line.startswith("nmtalign: error: ")]
@@ -45,7 +50,7 @@ class Ended:
             return f"exit code {self.code}: {text[-300:]!r}"
         if "Traceback (most recent call last)" in text:
             return f"a traceback: {text[-500:]!r}"
-        if self.code in range(1, 7) and len(errors) != 1:
+        if self.code in range(1, 7) and len(errors) not in range(1, self.processes + 1):
             return f"exit code {self.code} with {len(errors)} lines of error: {text[-300:]!r}"
         if foreign := [line for line in lines if self.code and not line.startswith(HARMLESS)]:
             return f"a line that is not of nmtalign: {foreign[0][:300]!r}"
