@@ -87,7 +87,7 @@ def _full(command: Command, chance: random.Random) -> str:
     output = sum(path.stat().st_size for path in files.values())
     with command.workspace.copy(*command.inputs) as original:
         size = sum(path.stat().st_size + 4096 for path in original.rglob("*"))
-        with _mounted(command.workspace.folder, size + chance.randint(4096, 2 * output)) as disk:
+        with _mounted(command.workspace.folder, size + chance.randint(4096, max(8192, 2 * output))) as disk:
             shutil.copytree(original, disk, dirs_exist_ok=True)
             before = command.left(disk)
             fault = _judged(command, disk, command.run(disk), before)
