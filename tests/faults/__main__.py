@@ -50,7 +50,7 @@ def main() -> int:
                 failed += bool(result.failures)
                 sys.stdout.write(f"{result.row()} {seconds:.1f} s\n")
                 sys.stdout.flush()
-                if not (chosen.no_table or chosen.quick or chosen.attempt is not None):
+                if result.attempts and not (chosen.no_table or chosen.quick or chosen.attempt is not None):
                     write_table(f"--seed {chosen.seed}", [result])
     return int(failed > 0)
 
@@ -67,7 +67,7 @@ def _run(number: int, chosen: argparse.Namespace, deadline: float) -> tuple[Resu
     """Runs a part; returns its result and the seconds. The parts that are left share the time that is left."""
     part, count = _work[number]
     began = time.monotonic()
-    left = max(deadline - began, 0)
+    left = deadline - began
     numbers = range(count) if chosen.attempt is None else [chosen.attempt]
     result = run_part(part, chosen.seed, numbers, min(left, left * chosen.jobs / (len(_work) - number)))
     return result, time.monotonic() - began

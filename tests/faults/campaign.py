@@ -141,15 +141,15 @@ class _Worker:
         return os.waitstatus_to_exitcode(status)
 
 
-def write_table(options: str, results: Sequence[Result], path: Path = README) -> None:
+def write_table(command: str, results: Sequence[Result], path: Path = README) -> None:
     """Replaces the rows of these results in the table of README.md, and keeps the other rows."""
     text = path.read_text("utf-8")
     before, rest = text.split(_BEGIN)
     old, after = rest.split(_END)
     rows = {match[1].strip(): match[0] for match in re.finditer(r"^\| ([^|]+:[^|]+)\|.*$", old, re.M)}
     for result in results:
-        rows[result.name] = result.row().removesuffix(" |") + f" | `{options}` |"
-    head = "| part | attempts | survived | first fault | seed |\n|---|---|---|---|---|\n"
+        rows[result.name] = result.row().removesuffix(" |") + f" | `{command}` |"
+    head = "| part | attempts | survived | first fault | options |\n|---|---|---|---|---|\n"
     path.write_text(
         f"{before}{_BEGIN}{head}{''.join(f'{row}{chr(10)}' for row in rows.values())}{_END}{after}", "utf-8"
     )

@@ -49,8 +49,8 @@ def _limited(command: Command, chance: random.Random) -> str:
 
 
 def _reference_files(command: Command) -> dict[str, Path]:
-    """The files of an undisturbed run, which stay for the other attempts."""
-    kept = command.workspace.folder / f"reference {command.name.replace('/', ' ')}"
+    """The files of an undisturbed run, which stay for the other attempts of this process."""
+    kept = command.workspace.folder / f"reference {os.getpid()} {command.name}"
     if not kept.exists():
         with command.workspace.copy(*command.inputs) as folder:
             command.run(folder)

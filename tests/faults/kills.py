@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class Command:
 
     def run(self, folder: Path, prepare: Callable[[], object] = lambda: None) -> Ended:
         """Runs the command."""
-        return replace(self.start(folder, prepare).end(), processes=self.processes)
+        return self.start(folder, prepare).end()
 
     @cached_property
     def reference(self) -> tuple[Ended, Mapping[str, object], int, float]:

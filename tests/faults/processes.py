@@ -23,6 +23,7 @@ os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # as `nmtalign train` does before i
 PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 120, 129, 130, 143}  # exit codes; 120 is Python's: stdout could not be flushed
 HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
+_LOST = re.compile(r"nmtalign: error: rank \d+ .* lost the connection to the other processes ")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Few updates, few parameters, one thread: a second thread would not survive the fork.
 SIZES = "--embedding 8 --hidden 16 --attention-hidden 16 --maxout 8 --precision fp32 --threads 1"
@@ -31,26 +32,27 @@ TRAIN = f"train -q --preset tiny {SIZES} --max-updates 12 --validate-every 4 --c
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (negative: the number of a signal), what it has printed, its processes."""
+    """How a command ended: its exit code (negative: the number of a signal) and what it has printed."""
 
     code: int
     out: bytes
     err: bytes
-    processes: int = 1
 
     def fault(self, codes: set[int] = DOCUMENTED) -> str:
         """Returns "" for an end as documented: one of the exit codes, and one line on stderr for an error.
 
-        Each of several processes may write such a line: one names the cause, the others the lost connection.
+        If two processes train one model, one line names the cause, and the other process may report that it lost
+        the connection.
         """
         text = self.err.decode("utf-8", "replace")
         lines = text.splitlines()
         errors = [line for line in lines if line.startswith("nmtalign: error: ")]
+        causes = [line for line in errors if not _LOST.match(line)]
         if self.code not in codes:
             return f"exit code {self.code}: {text[-300:]!r}"
         if "Traceback (most recent call last)" in text:
             return f"a traceback: {text[-500:]!r}"
-        if self.code in range(1, 7) and len(errors) not in range(1, self.processes + 1):
+        if self.code in range(1, 7) and 1 not in (len(errors), len(causes)):
             return f"exit code {self.code} with {len(errors)} lines of error: {text[-300:]!r}"
         if foreign := [line for line in lines if self.code and not line.startswith(HARMLESS)]:
             return f"a line that is not of nmtalign: {foreign[0][:300]!r}"

@@ -76,6 +76,13 @@ def test_a_case_with_another_error_ends_the_fuzzer(tmp_path: Path) -> None:
     assert "KeyError: 'found'" in result.stdout
 
 
+_LOST = "rank 1 (pid 7, host a) lost the connection to the other processes at update 3 (closed); resume"
+
+
+def _error(text: str) -> bytes:
+    return f"nmtalign: error: {text}\n".encode()
+
+
 @pytest.mark.parametrize(
     ("ended", "fault"),
     [
@@ -85,7 +92,10 @@ def test_a_case_with_another_error_ends_the_fuzzer(tmp_path: Path) -> None:
         (Ended(99, b"", b""), "exit code 99"),
         (Ended(5, b"", b""), "0 lines of error"),
         (Ended(4, b"", b"nmtalign: error: a\nnmtalign: error: b\n"), "2 lines of error"),
-        (Ended(5, b"", b"nmtalign: error: a\nnmtalign: error: b\n", processes=2), ""),
+        (Ended(5, b"", _error("a") + _error(_LOST)), ""),
+        (Ended(5, b"", _error(_LOST)), ""),
+        (Ended(5, b"", _error("a") + _error("b") + _error(_LOST)), "3 lines of error"),
+        (Ended(5, b"", _error(_LOST) + _error(_LOST)), "2 lines of error"),
         (Ended(4, b"", b"UserWarning: a\nnmtalign: error: b\n"), "not of nmtalign"),
         (Ended(0, b"", b"Traceback (most recent call last):\nOSError\n"), "a traceback"),
         (Ended(3, b"", b"nmtalign: error: line 1: \x1b[2J\n"), "a control character"),
