@@ -114,6 +114,7 @@ def _exactly(error: UnicodeError) -> tuple[str | bytes, int]:
 # on Linux with two cores, with some room: NumPy 250, PyTorch 950, training with the preset tiny 1,490.
 ADDRESS_SPACE: dict[str, tuple[str, int, int]] = {
     "numpy": ("NumPy", 300, 0),
+    "h5py": ("h5py with NumPy", 300, 0),  # HDF5 starts before NumPy, and prints messages of its own
     "torch": ("PyTorch", 1200, 20),
     "nmtalign.training.loop": ("training with PyTorch", 1700, 50),
 }
