@@ -228,7 +228,11 @@ class Ranks(World):
         return True
 
     def close(self) -> None:
-        self.highest([0.0])
+        # A thread of PyTorch may still use the tensors of the last operation. As their only owner, it would wait for
+        # Python's lock to free them, and `destroy_process_group`, which holds the lock, would wait for the thread.
+        last = torch.zeros(1)
+        with self._connected():
+            distributed.all_reduce(last)
         distributed.destroy_process_group()
 
 

@@ -280,7 +280,9 @@ def test_too_little_address_space_is_one_line(corpus, command, megabytes):
     lines = [line for line in result.stderr.splitlines() if not line.endswith(b" ...")]  # progress of a busy machine
     assert (result.returncode, len(lines)) == (5, 1), result.stderr
     if megabytes >= 80:  # less ends Python itself
-        assert f"ulimit -v leaves {megabytes:,} MB of address space, and " in result.stderr.decode()
+        reasons = [f"ulimit -v leaves {megabytes:,} MB of address space, and "]
+        reasons += ["out of memory; "] * (megabytes > 1100)  # where a smaller build of PyTorch starts
+        assert any(reason in result.stderr.decode() for reason in reasons)
     assert not (corpus / "model").exists()
 
 
