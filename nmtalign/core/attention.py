@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.functional import over_steps, product, tanh, wide
+from nmtalign.core.functional import dots, over_steps, product, tanh, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
 # MKL's strict reproducibility does not include batched products: those of fewer rows or positions are rounded
 # differently, and so is a softmax over fewer positions.
 MIN_ROWS, MIN_POSITIONS = 4, 16
-KEPT_BYTES = 96 << 20  # of tanh, B Tx T n' elements; if there are more, the backward pass computes tanh again
+KEPT_BYTES = 192 << 20  # of tanh, B Tx n' elements per step; the backward pass computes that of the other steps again
 _CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
 _PARTIAL_SUMS = 16
 
@@ -156,7 +156,7 @@ class AttentionPass(ABC):
 
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
         """The gradient (B, n) of the state of a step, once `d_contexts[step]` is complete."""
-        d_shares = torch.bmm(self.values, self.d_contexts[step][:, :, None]).squeeze(2).to(self.weights.dtype)
+        d_shares = dots(self.d_contexts[step], self.values).to(self.weights.dtype)
         return self.energies_backward(step, self._d_energies_of(step, d_shares, d_weights))
 
     def _d_energies_of(self, step: int, d_shares: Tensor, d_weights: Tensor | None) -> Tensor:
@@ -212,7 +212,8 @@ class AdditiveAttentionPass(AttentionPass):
         self.query_weight, self.vector, *_ = inputs.parameters
         self._partial_vectors = _in_partial_sums(self.vector)
         self.queries = self.keys.new_empty(inputs.steps, inputs.rows, self.keys.shape[2])
-        self._keep = self.differentiate and inputs.steps * self.keys.nbytes <= inputs.kept_bytes
+        kept_steps = inputs.kept_bytes // self.keys.nbytes if self.differentiate else 0
+        self._first_kept = max(0, inputs.steps - kept_steps)
         self._kept: dict[int, Tensor] = {}
 
     def energies(self, step: int, row: Tensor) -> Tensor:
@@ -221,8 +222,8 @@ class AdditiveAttentionPass(AttentionPass):
         energies = self.weights.new_empty(self.batch, self.rows_each, self.length)
         for sentences, rows in self._portions():
             there = energies[sentences, rows]
-            hidden = tanh(self._sums(step, sentences, rows), smallest=1)
-            if self._keep:
+            hidden = tanh(self._sums(step, sentences, rows))
+            if self.differentiate and step >= self._first_kept:
                 self._kept[step] = hidden
             sums = hidden.view(-1, hidden.shape[-1]) @ self._partial_vectors
             there.copy_(sums.sum(-1, dtype=there.dtype).view(there.shape))
@@ -240,7 +241,9 @@ class AdditiveAttentionPass(AttentionPass):
     def energies_backward(self, step: int, d_energies: Tensor) -> Tensor:
         """Through tanh and the query's product."""
         narrow = d_energies.to(self.queries.dtype)
-        hidden = self._kept.pop(step) if self._keep else tanh(self._sums(step, slice(None), slice(None)), smallest=1)
+        hidden = self._kept.pop(step, None)
+        if hidden is None:
+            hidden = tanh(self._sums(step, slice(None), slice(None)))
         hidden = hidden.view(self.keys.shape)
         self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, hidden.shape[-1]))[0]
         squares = hidden.square_()
@@ -250,7 +253,8 @@ class AdditiveAttentionPass(AttentionPass):
         d_query.mul_(self.vector).neg_()
         # That of the keys is v_a * (sum of d_energy - sum of d_energy * tanh^2), the sums over the steps.
         self._d_energies += d_energies
-        self._weighted_squares.addcmul_(self._wide_squares.copy_(squares), d_energies[..., None])
+        wide_squares = squares if squares.dtype == d_energies.dtype else self._wide_squares.copy_(squares)
+        self._weighted_squares.addcmul_(wide_squares, d_energies[..., None])
         self._coverage_backward(step, d_energies, squares)
         return d_query @ self.query_weight
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.core.attention import MIN_ROWS
+from nmtalign.core.functional import dots
 from nmtalign.settings.training_settings import ModelConfig
 
 _SMALLEST = 1e-30  # of weights, before their logarithm is taken or they are divided
@@ -137,7 +138,7 @@ class PosteriorContexts:
     def backward(self, step: int, row: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of the states row (B, n) and of the weights (B, Tx), once `d_contexts[step]` is complete."""
         feed = self._feed
-        d_posterior = torch.bmm(self._values, self.d_contexts[step][:, :, None]).squeeze(2)
+        d_posterior = dots(self.d_contexts[step], self._values)
         inputs = row, self._weights[step], feed.words[step], feed.products
         leaves = [each.detach().requires_grad_() for each in inputs]
         with torch.enable_grad():
