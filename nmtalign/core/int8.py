@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.errors import ResourceError
+from nmtalign.processor import int8_is_fast
 
 M = TypeVar("M", bound=nn.Module)
 # An embedding may be the weight of the softmax, too.
@@ -29,6 +30,7 @@ _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor h
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
 _OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
 _TINY = 1e-30  # the least scale
+_MIDDLE = 128  # the zero of numbers of eight bits without a sign
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,23 @@ class Int8Matrix:
             return torch.stack([self[number].product(part) for number, part in enumerate(x)])
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
-        narrow = (rows / scale).round_().to(torch.int8)
-        result = x.new_empty(len(rows), len(self)) if out is None else out
-        for first in range(0, len(self), _OUTPUTS):
-            outputs = slice(first, first + _OUTPUTS)
-            part = result[:, outputs]
-            part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
+        steps = (rows / scale).round_()
+        if _packs():
+            found = _packed_product(steps, self.packed, self.scales).mul_(scale)
+            result = found if out is None else out.copy_(found)
+        else:
+            result, narrow = x.new_empty(len(rows), len(self)) if out is None else out, steps.to(torch.int8)
+            for first in range(0, len(self), _OUTPUTS):
+                outputs = slice(first, first + _OUTPUTS)
+                part = result[:, outputs]
+                part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
         return result.view(*x.shape[:-1], len(self))
+
+    @cached_property
+    def packed(self) -> Tensor:
+        """The numbers in the order in which oneDNN multiplies them."""
+        packed: Tensor = torch.ops.onednn.qlinear_prepack(self.numbers, None)
+        return packed
 
 
 class Int8Weight(Tensor):
@@ -73,6 +85,7 @@ class Int8Weight(Tensor):
     """
 
     _given: Int8Matrix | None = None
+    _split: tuple[tuple[int, ...], tuple["Int8Weight", ...]] | None = None
 
     @classmethod
     def of(cls, weight: Tensor, matrix: Int8Matrix | None = None) -> "Int8Weight":
@@ -110,10 +123,13 @@ class Int8Weight(Tensor):
         return self
 
     def split(self, sizes: Sequence[int], dim: int = -2) -> tuple["Int8Weight", ...]:  # type: ignore[override]
-        """The blocks of outputs."""
-        parts = zip(self.matrix.numbers.split(sizes, -2), self.matrix.scales.split(sizes, -1), strict=True)
-        floats = self.as_subclass(Tensor).split(sizes, dim)
-        return tuple(Int8Weight.of(part, Int8Matrix(*found)) for part, found in zip(floats, parts, strict=True))
+        """The blocks of outputs: the same objects at every call, so that each is packed once."""
+        if self._split is None or self._split[0] != tuple(sizes):
+            parts = zip(self.matrix.numbers.split(sizes, -2), self.matrix.scales.split(sizes, -1), strict=True)
+            floats = self.as_subclass(Tensor).split(sizes, dim)
+            blocks = (Int8Weight.of(part, Int8Matrix(*found)) for part, found in zip(floats, parts, strict=True))
+            self._split = tuple(sizes), tuple(blocks)
+        return self._split[1]
 
     def flatten(self, start_dim: int, end_dim: int) -> "Int8Weight":  # type: ignore[override]
         """Some of the first dimensions as one."""
@@ -149,6 +165,35 @@ def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
     return weight.matrix[outputs] if isinstance(weight, Int8Weight) else weight[outputs]
 
 
+def _packed_product(steps: Tensor, packed: Tensor, scales: Tensor) -> Tensor:
+    """steps W^T in float32, for whole numbers (N, in) from -127 to 127, which oneDNN wants to be positive."""
+    found: Tensor = torch.ops.onednn.qlinear_pointwise(
+        *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
+        *(packed, scales, torch.zeros(len(scales), dtype=torch.int32)),
+        *(None, 1.0, 0, torch.float32, "none", [], ""),
+    )
+    return found
+
+
+@cache
+def _packs() -> bool:
+    """Whether products are oneDNN's with packed weights: PyTorch's `_int_mm` is a plain loop on CPUs without VNNI."""
+    if int8_is_fast():
+        return False
+    try:
+        _packed_sum(1)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _packed_sum(steps: int) -> Tensor:
+    """Sums of 64 products of the largest inputs and a weight."""
+    numbers = torch.full((64, 64), steps, dtype=torch.int8)
+    packed = torch.ops.onednn.qlinear_prepack(numbers, None)
+    return _packed_product(torch.full((64, 64), float(_STEPS)), packed, torch.ones(64))
+
+
 @cache
 def weight_steps() -> int:
     """The steps of a weight with which products are exact here: 127, or 63 on a processor that adds in 16 bits.
@@ -156,10 +201,11 @@ def weight_steps() -> int:
     The instructions of AVX2 and AVX-512 without VNNI add two products of eight bits in sixteen, which may be too few.
     Raises ResourceError if PyTorch has no exact products of eight bits.
     """
-    ones = torch.full((64, 64), _STEPS, dtype=torch.int8)
+    largest = torch.full((64, 64), _STEPS, dtype=torch.int8)
     for steps in (_STEPS, _FEWER_STEPS):
         try:
-            found = torch._int_mm(ones, torch.full((64, 64), steps, dtype=torch.int8))
+            weight = torch.full((64, 64), steps, dtype=torch.int8)
+            found = _packed_sum(steps) if _packs() else torch._int_mm(largest, weight)
         except (AttributeError, NotImplementedError, RuntimeError):
             break
         if bool((found == 64 * _STEPS * steps).all()):

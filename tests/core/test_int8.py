@@ -40,7 +40,7 @@ def test_sums_are_exact_for_the_largest_numbers(inputs):
         weight = torch.full((70, inputs), float(signs))
         for count in (1, 2, 12, 60):
             found = product(torch.ones(count, inputs), Int8Weight.of(weight))
-            torch.testing.assert_close(found, torch.full_like(found, signs * inputs), rtol=1e-6, atol=0)
+            torch.testing.assert_close(found, torch.full_like(found, signs * inputs), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("outputs", [1, 5, 300, 2048 + 1])
@@ -130,11 +130,28 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     assert 0 < torch.stack(errors).square().mean().sqrt() < ERROR[weight_steps()]
 
 
+@pytest.mark.parametrize("rows", [1, 5, 200])
+def test_both_ways_to_multiply_are_exact(rows, monkeypatch):
+    torch.manual_seed(0)
+    steps = torch.randint(-127, 128, (rows, 192))
+    steps[:, 0] = 127  # so that the scale of a row is 1
+    numbers, scales = torch.randint(-63, 64, (3000, 192), dtype=torch.int8), torch.rand(3000)
+    expected = (steps.double() @ numbers.double().t()) * scales
+    for packs in (False, True):
+        if packs and not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+            pytest.skip("this PyTorch has no such product")
+        monkeypatch.setattr(module, "_packs", lambda packs=packs: packs)
+        found = Int8Matrix(numbers, scales).product(steps.float())
+        torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
+        assert torch.equal(Int8Matrix(numbers, scales).product(steps.float(), torch.empty(rows, 3000)), found)
+
+
 def test_a_pytorch_without_such_products_is_reported(monkeypatch):
     def missing(*_: object) -> None:
         raise RuntimeError("not implemented")
 
     monkeypatch.setattr(torch, "_int_mm", missing)
+    monkeypatch.setattr(module, "_packs", lambda: False)
     weight_steps.cache_clear()
     try:
         with pytest.raises(ResourceError, match=r"^precision int8: this PyTorch has no products in eight bits here; "):
