@@ -9,6 +9,7 @@ A model in eight bits is a copy whose matrices are `Int8Weight`s (`in_int8`). Th
 """
 
 import copy
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -56,26 +57,43 @@ class Int8Matrix:
     def product(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """x W^T in float32: x (..., in) to (..., out); with a matrix (D, out, in) x (D, B, in) to (D, B, out)."""
         if self.numbers.dim() > 2:
-            return torch.stack([self[number].product(part) for number, part in enumerate(x)])
+            return torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
         steps = (rows / scale).round_()
+        result = x.new_empty(len(rows), len(self)) if out is None else out
         if _packs():
-            found = _packed_product(steps, self.packed, self.scales).mul_(scale)
-            result = found if out is None else out.copy_(found)
+            torch.mul(self.packed_product(steps), scale, out=result)
         else:
-            result, narrow = x.new_empty(len(rows), len(self)) if out is None else out, steps.to(torch.int8)
-            for first in range(0, len(self), _OUTPUTS):
-                outputs = slice(first, first + _OUTPUTS)
-                part = result[:, outputs]
-                part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
+            self.plain_product(steps, scale, result)
         return result.view(*x.shape[:-1], len(self))
 
     @cached_property
-    def packed(self) -> Tensor:
+    def _directions(self) -> tuple["Int8Matrix", ...]:
+        return tuple(self[number] for number in range(len(self)))
+
+    @cached_property
+    def _packed(self) -> Tensor:
         """The numbers in the order in which oneDNN multiplies them."""
         packed: Tensor = torch.ops.onednn.qlinear_prepack(self.numbers, None)
         return packed
+
+    def packed_product(self, steps: Tensor) -> Tensor:
+        """The products (N, out) of steps (N, in), whole numbers from -127 to 127; oneDNN's inputs are not negative."""
+        found: Tensor = torch.ops.onednn.qlinear_pointwise(
+            *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
+            *(self._packed, self.scales, torch.zeros(len(self), dtype=torch.int32)),
+            *(None, 1.0, 0, torch.float32, "none", [], ""),
+        )
+        return found
+
+    def plain_product(self, steps: Tensor, scale: Tensor, result: Tensor) -> None:
+        """Fills the result (N, out) with the products of steps (N, in) and a scale (N, 1)."""
+        narrow = steps.to(torch.int8)
+        for first in range(0, len(self), _OUTPUTS):
+            outputs = slice(first, first + _OUTPUTS)
+            part = result[:, outputs]
+            part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
 
 
 class Int8Weight(Tensor):
@@ -165,33 +183,30 @@ def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
     return weight.matrix[outputs] if isinstance(weight, Int8Weight) else weight[outputs]
 
 
-def _packed_product(steps: Tensor, packed: Tensor, scales: Tensor) -> Tensor:
-    """steps W^T in float32, for whole numbers (N, in) from -127 to 127, which oneDNN wants to be positive."""
-    found: Tensor = torch.ops.onednn.qlinear_pointwise(
-        *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
-        *(packed, scales, torch.zeros(len(scales), dtype=torch.int32)),
-        *(None, 1.0, 0, torch.float32, "none", [], ""),
-    )
-    return found
-
-
 @cache
 def _packs() -> bool:
-    """Whether products are oneDNN's with packed weights: PyTorch's `_int_mm` is a plain loop on CPUs without VNNI."""
-    if int8_is_fast():
-        return False
+    """Whether products are oneDNN's with packed weights, because they are the faster ones here; both are the same.
+
+    PyTorch's `_int_mm` packs a weight at each product, and is a plain loop on processors without VNNI. With VNNI a few
+    products are timed once, which takes milliseconds.
+    """
+    matrix = Int8Matrix(torch.ones(2048, 512, dtype=torch.int8), torch.ones(2048))
+    steps, result = torch.ones(96, 512), torch.empty(96, 2048)
     try:
-        _packed_sum(1)
+        matrix.packed_product(steps)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
-    return True
+    if not int8_is_fast():
+        return True
+    ways = (lambda: matrix.plain_product(steps, steps[:, :1], result)), (lambda: matrix.packed_product(steps))
+    plain, packed = (min(_seconds(way) for _ in range(5)) for way in ways)
+    return packed < plain
 
 
-def _packed_sum(steps: int) -> Tensor:
-    """Sums of 64 products of the largest inputs and a weight."""
-    numbers = torch.full((64, 64), steps, dtype=torch.int8)
-    packed = torch.ops.onednn.qlinear_prepack(numbers, None)
-    return _packed_product(torch.full((64, 64), float(_STEPS)), packed, torch.ones(64))
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 @cache
@@ -201,11 +216,10 @@ def weight_steps() -> int:
     The instructions of AVX2 and AVX-512 without VNNI add two products of eight bits in sixteen, which may be too few.
     Raises ResourceError if PyTorch has no exact products of eight bits.
     """
-    largest = torch.full((64, 64), _STEPS, dtype=torch.int8)
+    largest, ones = torch.full((64, 64), float(_STEPS)), torch.ones(64)
     for steps in (_STEPS, _FEWER_STEPS):
         try:
-            weight = torch.full((64, 64), steps, dtype=torch.int8)
-            found = _packed_sum(steps) if _packs() else torch._int_mm(largest, weight)
+            found = Int8Matrix(torch.full((64, 64), steps, dtype=torch.int8), ones).product(largest)
         except (AttributeError, NotImplementedError, RuntimeError):
             break
         if bool((found == 64 * _STEPS * steps).all()):
