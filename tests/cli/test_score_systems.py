@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -307,6 +308,7 @@ def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: in
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
     with (folder / "slow.fr").open("wb"):  # waits for the reader
+        time.sleep(0.2)  # until it reads: Python would not see a signal just before the system call that waits
         process.send_signal(number)
         output, error = process.communicate(timeout=60)
     assert process.returncode == code

@@ -60,7 +60,8 @@ def test_a_trained_model_knows_its_confidence(reversal, tmp_path):
     assert translator.loaded.calibration == str(Calibration.fit([math.exp(each.score) for each in found], chrf))
     export_model(tmp_path / "model", tmp_path / "slim")
     exported = Translator.load(tmp_path / "slim", beam=1, allow_unk=True, threads=1, device="cpu")
-    assert [each.confidence for each in exported.translate([dev.source_text(0)])] == confidence[:1]
+    (alone,) = exported.translate([dev.source_text(0)])
+    assert alone.confidence == pytest.approx(confidence[0], rel=1e-6)  # some processors round a batch differently
     assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 50
     trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config, stop_at=40)
     trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config)
