@@ -185,22 +185,26 @@ def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
 
 @cache
 def _packs() -> bool:
-    """Whether products are oneDNN's with packed weights, because they are the faster ones here; both are the same.
+    """Whether products are oneDNN's with packed weights, because they are the faster ones here.
 
     PyTorch's `_int_mm` packs a weight at each product, and is a plain loop on processors without VNNI. With VNNI a few
-    products are timed once, which takes milliseconds.
+    products are timed once, which takes milliseconds. The winner of this race makes no difference to the results: if
+    both ways did not give the same numbers, it would always be `_int_mm`.
     """
-    matrix = Int8Matrix(torch.ones(2048, 512, dtype=torch.int8), torch.ones(2048))
-    steps, result = torch.ones(96, 512), torch.empty(96, 2048)
+    numbers = (torch.arange(2048 * 512) % 127 - 63).to(torch.int8).view(2048, 512)
+    matrix = Int8Matrix(numbers, torch.linspace(0.5, 1.5, 2048))
+    steps = (torch.arange(96 * 512) * 37 % 255 - 127.0).view(96, 512)
+    scale, result = torch.ones(96, 1), torch.empty(96, 2048)
     try:
-        matrix.packed_product(steps)
+        packed = matrix.packed_product(steps)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     if not int8_is_fast():
         return True
-    ways = (lambda: matrix.plain_product(steps, steps[:, :1], result)), (lambda: matrix.packed_product(steps))
-    plain, packed = (min(_seconds(way) for _ in range(5)) for way in ways)
-    return packed < plain
+    matrix.plain_product(steps, scale, result)
+    ways = (lambda: matrix.packed_product(steps)), (lambda: matrix.plain_product(steps, scale, result))
+    with_packed, plain = (min(_seconds(way) for _ in range(5)) for way in ways)
+    return with_packed < plain and torch.equal(packed, result)
 
 
 def _seconds(work: Callable[[], object]) -> float:

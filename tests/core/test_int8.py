@@ -143,7 +143,29 @@ def test_both_ways_to_multiply_are_exact(rows, inputs, monkeypatch):
         monkeypatch.setattr(module, "_packs", lambda packs=packs: packs)
         found.append(Int8Matrix(numbers, scales).product(steps.float()))
         torch.testing.assert_close(found[-1].double(), expected, rtol=1e-6, atol=1e-6)
-    assert torch.equal(*found)
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-6)
+
+
+def test_the_faster_way_is_chosen_only_if_it_gives_the_same_numbers(monkeypatch):
+    """On a processor with VNNI, where both ways are timed."""
+    seconds = iter([1.0] * 5 + [2.0] * 5)
+    monkeypatch.setattr(module, "int8_is_fast", lambda: True)
+    monkeypatch.setattr(module, "_seconds", lambda _: next(seconds))
+    plain, choose = Int8Matrix.plain_product, module._packs.__wrapped__
+
+    def exact(matrix: Int8Matrix, rows: torch.Tensor) -> torch.Tensor:
+        result = rows.new_empty(len(rows), len(matrix))
+        plain(matrix, rows, torch.ones(len(rows), 1), result)
+        return result
+
+    monkeypatch.setattr(Int8Matrix, "packed_product", exact)
+    assert choose()
+    seconds = iter([1.0] * 5 + [2.0] * 5)
+    monkeypatch.setattr(Int8Matrix, "packed_product", lambda matrix, rows: exact(matrix, rows) * (1 + 1e-6))
+    assert not choose()
+    seconds = iter([2.0] * 5 + [1.0] * 5)
+    monkeypatch.setattr(Int8Matrix, "packed_product", exact)
+    assert not choose()
 
 
 def test_a_pytorch_without_such_products_is_reported(monkeypatch):
