@@ -69,7 +69,7 @@ def test_log_prob_is_the_models_own_whatever_the_temperature(kind):
         for hypothesis in samples:
             log_probs, weights = tables.forced(model, source, hypothesis.tokens)
             assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, abs=1e-5)
-            assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=1e-5)
+            assert hypothesis.log_prob == pytest.approx(sum(log_probs), rel=1e-6, abs=1e-5)
             assert hypothesis.weights == pytest.approx(weights, abs=1e-5)
 
 
