@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.cells import CellPass, CudnnCell, CudnnCellPass, GatedCell, PaperCell, sum_over_rows
-from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_
+from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_, tanh_of_half_
 from nmtalign.core.initialisation import Role
 from nmtalign.core.step import unroll
 from nmtalign.settings.training_settings import Cell, ModelConfig
@@ -36,14 +36,13 @@ class LstmPass(CellPass):
         """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
         gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.weight, inputs))
         entry, forget, output, candidate = gates.chunk(4, -1)
-        # PyTorch's sigmoid takes a fifth of the time of its tanh: tanh(x) = 2 sigmoid(2 x) - 1.
-        candidate.mul_(2)
+        candidate.mul_(2)  # tanh(x) = 2 sigmoid(2 x) - 1; one sigmoid computes all four
         sigmoid_(gates)
         candidate.mul_(2).sub_(1)
         new, cell = self.states[step + 1].split(self.size, -1)
         torch.mul(forget, self.states[step, ..., self.size :], out=cell)
         cell.addcmul_(entry, candidate)
-        squashed = sigmoid_(torch.mul(cell, 2, out=self._slot(self.squashed, step))).mul_(2).sub_(1)
+        squashed = tanh_of_half_(torch.mul(cell, 2, out=self._slot(self.squashed, step)))
         torch.mul(output, squashed, out=new)
         if self.skip is not None:
             torch.where(self.skip[step], self.states[step], self.states[step + 1], out=self.states[step + 1])

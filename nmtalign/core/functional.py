@@ -23,11 +23,11 @@ def tanh(x: Tensor) -> Tensor:
     """tanh of a contiguous tensor, which may be overwritten.
 
     On a CPU, float32 is accurate to 2e-7 (absolute). With AVX-512, oneDNN's tanh takes a fifth of the time of
-    PyTorch's. Without it, oneDNN's takes longer than PyTorch's, and 2 sigmoid(2 x) - 1 takes 0.4 of the time.
+    PyTorch's. Without it, oneDNN's takes longer than PyTorch's, and `tanh_of_half_` takes 0.4 of the time.
     """
     if x.device.type == "cpu":
         if x.dtype == torch.float32 and not _has_avx512():
-            return sigmoid_(x.mul_(2)).mul_(2).sub_(1)
+            return tanh_of_half_(x.mul_(2))
         if x.dtype in _ONEDNN_TYPES and _has_onednn(x.dtype):
             return torch.tanh_(x.to_mkldnn()).to_dense()
     return x.tanh_()
@@ -43,6 +43,14 @@ def sigmoid_(x: Tensor) -> Tensor:
     if x.device.type == "cpu" and products_are_reproducible():
         return x.neg_().exp_().add_(1).reciprocal_()
     return x.sigmoid_()
+
+
+def tanh_of_half_(x: Tensor) -> Tensor:
+    """tanh(x / 2) = 2 sigmoid(x) - 1, in place, without a gradient.
+
+    PyTorch's sigmoid on a CPU takes at most a third of the time of its tanh.
+    """
+    return sigmoid_(x).mul_(2).sub_(1)
 
 
 def one_minus_square(x: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor h
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
 _OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
 _TINY = 1e-30  # the least scale
+_MISSING = (AttributeError, NotImplementedError, RuntimeError)  # what a product raises that PyTorch does not have
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign
 
 
@@ -197,7 +198,7 @@ def _packs() -> bool:
     scale, result = torch.ones(96, 1), torch.empty(96, 2048)
     try:
         packed = matrix.packed_product(steps)
-    except (AttributeError, NotImplementedError, RuntimeError):
+    except _MISSING:
         return False
     if not int8_is_fast():
         return True
@@ -224,7 +225,7 @@ def weight_steps() -> int:
     for steps in (_STEPS, _FEWER_STEPS):
         try:
             found = Int8Matrix(torch.full((64, 64), steps, dtype=torch.int8), ones).product(largest)
-        except (AttributeError, NotImplementedError, RuntimeError):
+        except _MISSING:
             break
         if bool((found == 64 * _STEPS * steps).all()):
             return steps

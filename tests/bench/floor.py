@@ -1,6 +1,5 @@
 """The floor: the time of the matrix products of a forward and backward pass, without any other work."""
 
-import dataclasses
 import statistics
 import time
 from collections import defaultdict
@@ -78,15 +77,13 @@ def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
     of_weight = product.batch == 1 and product.n > 1
     if dtype == torch.int8 and not of_weight:
         dtype = torch.float32
-    if product.batch > 1 and product.n == 1 and dtype != torch.bfloat16:  # faster with the sides exchanged
-        left_transposed, right_transposed = not product.right_transposed, not product.left_transposed
-        sides = {"left_transposed": left_transposed, "right_transposed": right_transposed}
-        product = dataclasses.replace(product, m=1, n=product.m, **sides)
     left = _matrix(product.batch, product.m, product.k, product.left_transposed, dtype)
     right = _matrix(product.batch, product.k, product.n, product.right_transposed, dtype)
     out = torch.empty(product.batch, product.m, product.n, dtype=dtype)
     if dtype == torch.int8:
         return partial(torch._int_mm, left[0], right[0])
+    if product.batch > 1 and product.n == 1 and dtype != torch.bfloat16:  # faster as a row times a matrix, as in `dots`
+        return partial(torch.bmm, right.mT, left.mT, out=out.mT)
     if product.batch > 1:
         return partial(torch.bmm, left, right, out=out)
     return partial(torch.mm, left[0], right[0], out=out[0])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer import rich_utils
 from typer.testing import CliRunner
 
@@ -281,7 +282,8 @@ def test_too_little_address_space_is_one_line(corpus, command, megabytes):
     assert (result.returncode, len(lines)) == (5, 1), result.stderr
     if megabytes >= 80:  # less ends Python itself
         reasons = [f"ulimit -v leaves {megabytes:,} MB of address space, and "]
-        reasons += ["out of memory; "] * (megabytes > 1100)  # where a smaller build of PyTorch starts
+        if megabytes > 1100 and torch.version.cuda:  # this build needs more, but its import succeeds
+            reasons.append("out of memory; ")
         assert any(reason in result.stderr.decode() for reason in reasons)
     assert not (corpus / "model").exists()
 
