@@ -195,6 +195,7 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--words", type=float, default=1e6, metavar="N", help="about how many target words to see [1e6]"
     )
+    parser.add_argument("--minutes", type=_minutes, metavar="N,N", help="BLEU after these times instead, e.g. 5,10")
     parser.add_argument(
         "--size", default="small", choices=["paper", "small", "tiny", "transformer-tiny"], help="[small]"
     )
@@ -303,6 +304,16 @@ def _positive(text: str) -> int:
 
 def _numbers(text: str) -> list[int]:
     return [] if text == "0" else [_positive(part) for part in text.split(",")]
+
+
+def _minutes(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < minutes < 10_000 for minutes in found):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of minutes such as 5,10")
+    return found
 
 
 def _words(text: str) -> list[str]:

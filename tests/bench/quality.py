@@ -1,6 +1,7 @@
 """`bench quality`: how well toolkits translate after training on equally many words, with models of equal sizes.
 
-All toolkits get the same tokens, vocabularies, sentences per batch and number of updates.
+All toolkits get the same tokens, vocabularies, sentences per batch and number of updates. With `--minutes` they get
+equal times instead (`curve.py`).
 """
 
 import dataclasses
@@ -52,13 +53,22 @@ class Task:
     sentences: int
     threads: int
 
+    def job(self, name: str) -> Job:
+        """Returns the job of another toolkit, in a folder `name` that does not exist yet or is from an earlier run."""
+        return Job(self.texts, self.texts.folder / name, self.sentences, self.threads)
+
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
     machine = describe_machine()
     recipes = [recipe for recipe in chosen(given["peers"]) if _has_recipe(recipe)] if given["peers"] else []
     with tempfile.TemporaryDirectory() as temporary:
-        task, words = make_task(given, given["folder"] or Path(temporary))
+        task, words = make_task(given, (given["folder"] or Path(temporary)).resolve())
+        environments = (given["peer_env"] or ROOT / ".venv-peers").resolve()
+        if given["minutes"]:
+            from bench.curve import run as run_curve
+
+            return run_curve(given, task, recipes, environments, machine)
         updates = task.training.updates
         say(f"{in_words(machine)}; {updates:,} updates of {task.sentences} sentences, {words:,.0f} target words each")
         work: dict[str, Callable[[], dict[str, Any]]] = {
@@ -66,7 +76,6 @@ def run(given: dict[str, Any]) -> int:
             for number, name in enumerate(OURS)
             if not given["peers_only"] and (CELL not in OURS[name] or task.texts.size.model.architecture == "recurrent")
         }
-        environments = given["peer_env"] or ROOT / ".venv-peers"
         work |= {recipe.note: partial(_theirs, task, recipe, environments / recipe.name) for recipe in recipes}
         with ThreadPoolExecutor(given["jobs"]) as pool:
             futures = {name: pool.submit(softly, one) for name, one in work.items()}
@@ -168,9 +177,9 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     own.write_text(our_settings(task, name), encoding="utf-8")
     command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
     began = time.perf_counter()
-    _call([*command, *options], name, task)
+    call([*command, *options], name, task)
     seconds = time.perf_counter() - began
-    lines = _call(our_translation(task, folder, task.texts.file("test", "src"), training.beam), name, task)
+    lines = call(our_translation(task, folder, task.texts.file("test", "src"), training.beam), name, task)
     curves = read_curves(folder)
     if curves.best is None:
         raise NmtalignError(f"{name}: no validation on dev in {folder}")
@@ -178,45 +187,64 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     return {**figures, **_scores(task, name, lines)}
 
 
+def their_training(recipe: Recipe, bin_folder: Path, job: Job, training: Training) -> list[str]:
+    """Returns the command that trains another toolkit; writes its configuration into the job's folder."""
+    job.folder.mkdir(exist_ok=True)
+    command = recipe.train_command(bin_folder, job)
+    path = job.folder / "config.yaml"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    QUALITY_RECIPES[recipe.name].settle(config, job, training)
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return command
+
+
+def their_translation(task: Task, recipe: Recipe, bin_folder: Path, job: Job) -> list[str]:
+    """Returns the translations of the test set, as tokens, by the model that another toolkit saved."""
+    source = task.texts.file("test", "src")
+    command = QUALITY_RECIPES[recipe.name].translate(bin_folder, job, task.training, source)
+    lines = call(command, recipe.name, task, source)
+    output = job.folder / "output"
+    return output.read_text(encoding="utf-8").splitlines() if output.exists() else lines
+
+
 def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     install(recipe, folder)
     how = QUALITY_RECIPES[recipe.name]
-    job = Job(task.texts, task.texts.folder / recipe.name, task.sentences, task.threads)
+    job = task.job(recipe.name)
     kept = job.folder / "figures.json"
     if kept.exists():  # from an earlier run in the same folder
         found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    job.folder.mkdir()
-    command = recipe.train_command(folder / "bin", job)
-    path = job.folder / "config.yaml"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    how.settle(config, job, task.training)
-    path.write_text(json.dumps(config), encoding="utf-8")
+    command = their_training(recipe, folder / "bin", job, task.training)
     began = time.perf_counter()
-    said = "\n".join(_call(command, recipe.name, task, errors=True))
+    said = "\n".join(call(command, recipe.name, task, errors=True))
     seconds = time.perf_counter() - began
-    perplexities, parameters = re.findall(how.perplexity, said), re.findall(how.parameters, said)
+    perplexities = re.findall(how.perplexity, said)
+    parameters = re.findall(how.parameters, said) if how.parameters else [None]
     if not perplexities or not parameters:
         raise PeerError(f"{recipe.name}: no loss on dev in its log: {complaint_in(said.splitlines())}")
-    source = task.texts.file("test", "src")
-    lines = _call(how.translate(folder / "bin", job, task.training, source), recipe.name, task, source)
-    output = job.folder / "output"
-    lines = output.read_text(encoding="utf-8").splitlines() if output.exists() else lines
-    figures = {"dev_loss": math.log(float(perplexities[-1])), "parameters": int(parameters[-1]), "seconds": seconds}
-    figures |= _scores(task, recipe.name, lines)
+    figures = {"dev_loss": math.log(float(perplexities[-1])), "seconds": seconds}
+    figures["parameters"] = parameters[-1] and int(parameters[-1])
+    figures |= _scores(task, recipe.name, their_translation(task, recipe, folder / "bin", job))
     kept.write_text(json.dumps(figures), encoding="utf-8")
     return figures
 
 
-def _call(
+def limits(task: Task, name: str) -> dict[str, str]:
+    """Returns the environment variables of a toolkit."""
+    # Marian's threads are workers; further threads of its matrix library would multiply their number.
+    threads = "1" if name == "marian" else str(task.threads)
+    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
+    own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    return {**environment(), **own}
+
+
+def call(
     command: Sequence[str], name: str, task: Task, stdin: Path | None = None, *, errors: bool = False
 ) -> list[str]:
     """Returns the lines of its stdout, with `errors` also of stderr; raises PeerError if it failed."""
     say(f"{name}: {' '.join(Path(part).name for part in command[:4])} ...")
-    threads = {"OMP_NUM_THREADS": str(task.threads), "MKL_NUM_THREADS": str(task.threads)}
-    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
-    extra = {**environment(), **threads, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
-    given = stdin.read_bytes() if stdin else b""
+    given, extra = stdin.read_bytes() if stdin else b"", limits(task, name)
     done = subprocess.run(list(command), input=given, capture_output=True, cwd=task.texts.folder, env=extra)
     out, err = (text.decode("utf-8", "replace").splitlines() for text in (done.stdout, done.stderr))
     if done.returncode:

@@ -5,6 +5,7 @@ never output `<unk>`.
 """
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from bench.recipes import Job
 
 CLIP_NORM = 1.0
-REPORT_EVERY = 100  # updates
+SAVE_EVERY = 50  # updates; for a toolkit that does not save when it is stopped
 LONGEST = 100  # words of a translation
 BATCH = 128  # sentences of a translation; 32 are slower in both
 
@@ -26,18 +27,23 @@ class Training:
     learning_rate: float
     beam: int
     seed: int
+    report_every: int = 100  # updates
 
 
 @dataclass(frozen=True)
 class QualityRecipe:
-    """The settings of a toolkit, and patterns of its log: dev perplexity per token (with `</s>`), parameters."""
+    """The settings of a toolkit, and patterns of its log: dev perplexity per token (with `</s>`), parameters.
+
+    `stop` is the signal at which it ends its training and, if it can, saves its model.
+    """
 
     settle: Callable[[dict[str, Any], Job, Training], None]  # changes its settings for `bench train`
     translate: Callable[
         [Path, Job, Training, Path], list[str]
     ]  # arguments: the environment's bin folder, job, training, text
     perplexity: str
-    parameters: str
+    parameters: str | None  # None = it does not print their number
+    stop: signal.Signals = signal.SIGTERM
 
 
 def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> None:
@@ -48,7 +54,7 @@ def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> Non
     }  # a schedule is required; this one keeps the rate constant
     settings |= {"updates": training.updates, "validation_freq": training.updates}
     # It must report before it validates, and once more afterwards.
-    most = min(REPORT_EVERY, training.updates - 1)
+    most = min(training.report_every, training.updates - 1)
     settings |= {"logging_freq": next((n for n in range(most, 1, -1) if training.updates % n == 0), 1)}
     settings |= {"learning_rate": training.learning_rate, "clip_grad_norm": CLIP_NORM, "normalization": "tokens"}
     settings |= {"random_seed": training.seed, "shuffle": True, "early_stopping_metric": "ppl", "patience": 1000}
@@ -58,9 +64,18 @@ def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> Non
 def _settle_opennmt(config: dict[str, Any], job: Job, training: Training) -> None:
     config["data"]["valid"] = {"path_src": job.file("dev", "src"), "path_tgt": job.file("dev", "tgt")}
     config |= {"train_steps": training.updates, "valid_steps": training.updates}
-    config |= {"save_checkpoint_steps": training.updates, "report_every": REPORT_EVERY}
+    config |= {"save_checkpoint_steps": min(training.updates, SAVE_EVERY), "keep_checkpoint": 1}
+    config["report_every"] = training.report_every
     config |= {"learning_rate": training.learning_rate, "max_grad_norm": CLIP_NORM, "normalization": "tokens"}
     config |= {"seed": training.seed, "bucket_size": 262144, "valid_batch_size": job.sentences}
+
+
+def _settle_marian(config: dict[str, Any], job: Job, training: Training) -> None:
+    every = f"{training.updates}u"
+    config |= {"valid-sets": [job.file("dev", "src"), job.file("dev", "tgt")], "valid-metrics": ["perplexity"]}
+    config |= {"after": every, "valid-freq": every, "save-freq": every, "disp-freq": f"{training.report_every}u"}
+    config |= {"learn-rate": training.learning_rate, "clip-norm": CLIP_NORM, "cost-type": "ce-mean-words"}
+    config |= {"seed": training.seed, "maxi-batch": 100, "valid-mini-batch": job.sentences}
 
 
 def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
@@ -73,8 +88,9 @@ def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
 
 
 def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
-    """OpenNMT-py cannot write to stdout."""
-    model = job.folder / f"model_step_{training.updates}.pt"
+    """OpenNMT-py cannot write to stdout. The model is the last one that it saved."""
+    saved = sorted(job.folder.glob("model_step_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    model = saved[-1] if saved else job.folder / "model.pt"
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),
         *("-output", str(job.folder / "output"), "-beam_size", str(training.beam), "-length_penalty", "avg"),
@@ -82,11 +98,26 @@ def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
     ]
 
 
+def _marian(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
+    vocabularies = [str(job.folder / f"vocabulary.{side}.yml") for side in ("src", "tgt")]
+    return [
+        *(str(bin_folder / "pymarian"), "decode", "-m", str(job.folder / "model.npz"), "--vocabs", *vocabularies),
+        *("-i", str(text), "--beam-size", str(training.beam), "--normalize", "1", "--cpu-threads", str(job.threads)),
+        *("--mini-batch", str(BATCH), "--maxi-batch", "100", "--maxi-batch-sort", "src", "--quiet"),
+        *("--max-length", str(LONGEST)),
+    ]
+
+
 QUALITY_RECIPES = {
     "joeynmt": QualityRecipe(
-        _settle_joeynmt, _joeynmt, r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)", r"Total params: (\d+)"
+        _settle_joeynmt,
+        _joeynmt,
+        r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)",
+        r"Total params: (\d+)",
+        signal.SIGINT,
     ),
     "opennmt": QualityRecipe(
         _settle_opennmt, _opennmt, r"Validation perplexity: ([\d.]+)", r"number of parameters: (\d+)"
     ),
+    "marian": QualityRecipe(_settle_marian, _marian, r"perplexity : ([\d.]+)", None),
 }

@@ -146,22 +146,35 @@ def _opennmt_model(job: Job) -> dict[str, Any]:
 
 
 def _marian(bin_folder: Path, job: Job) -> list[str]:
-    """Marian's threads on a CPU are workers with a part of the batch each."""
+    """Writes Marian's configuration. Its threads on a CPU are workers with a part of the batch each."""
     model = job.size.model
     vocabularies = []
     for side, words in zip(("src", "tgt"), job.texts.words, strict=True):
         ids = {word: number for number, word in enumerate(["</s>", "<unk>", *words])}
         vocabularies.append(_write(job.folder / f"vocabulary.{side}.yml", json.dumps(ids, indent=0)))
-    return [
-        *(str(bin_folder / "pymarian"), "--type", "s2s", "--cpu-threads", str(job.threads)),
-        *("--train-sets", job.file("train", "src"), job.file("train", "tgt"), "--vocabs", *vocabularies),
-        *("--model", str(job.folder / "model.npz"), "--overwrite", "--after-epochs", "1000"),
-        *("--dim-emb", str(model.embedding), "--dim-rnn", str(model.hidden)),
-        *("--enc-cell", "gru", "--dec-cell", "gru", "--enc-depth", "1", "--dec-depth", "1"),
-        *("--mini-batch", str(job.sentences), "--maxi-batch", "1", "--max-length", str(job.texts.longest + 1)),
-        *("--optimizer", "adam", "--learn-rate", "0.001", "--disp-freq", "2u", "--save-freq", "1000000u"),
-        *(("--after", "1u") if job.once else ()),
-    ]
+    config = {
+        "type": "s2s",
+        "cpu-threads": job.threads,
+        "train-sets": [job.file("train", "src"), job.file("train", "tgt")],
+        "vocabs": vocabularies,
+        "model": str(job.folder / "model.npz"),
+        "overwrite": True,
+        "dim-emb": model.embedding,
+        "dim-rnn": model.hidden,
+        "enc-cell": "gru",
+        "enc-depth": 1,
+        "dec-cell": "gru",
+        "dec-depth": 1,
+        "mini-batch": job.sentences,
+        "maxi-batch": 1,
+        "max-length": job.texts.longest + 1,
+        "optimizer": "adam",
+        "learn-rate": 0.001,
+        "disp-freq": "2u",
+        "save-freq": "1000000u",
+        "after": "1u" if job.once else "1000e",
+    }
+    return [str(bin_folder / "pymarian"), "--config", _write(job.folder / "config.yaml", json.dumps(config))]
 
 
 def recipes(torch_version: str) -> dict[str, Recipe]:

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import re
+import signal
 import sys
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from bench.recipes import Recipe, recipes  # noqa: E402
 from nmtalign import Translator  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
 from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
+from nmtalign.scoring.measuring import bleu  # noqa: E402
 from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 
@@ -122,6 +125,61 @@ def test_texts_of_other_lengths_and_a_corpus_without_dev(sample, tmp_path, capsy
     assert main([*options, "--test", str(sample / "test.en"), str(tmp_path / "none")]) == 3
 
 
+# A training that never ends; at the signal it saves the seconds that it had.
+ENDLESS = """
+import signal, sys, time
+began = time.time()
+def save(*_):
+    open("saved", "w").write(str(time.time() - began))
+    sys.exit(0)
+signal.signal(signal.SIGINT, save)
+while True: time.sleep(0.01)
+"""
+TRANSLATES_IF_SAVED = "import sys; seconds = float(open(sys.argv[1]).read()); sys.stdout.write(sys.stdin.read())"
+
+
+def test_bleu_after_equal_times(sample, tmp_path, capsys, monkeypatch, toolkit):
+    folder, environments = tmp_path / "work", tmp_path / "environments"
+
+    def settle(config, job, training):
+        config["updates"] = training.updates
+
+    def translate(bin_folder, job, training, text):
+        return [sys.executable, "-c", TRANSLATES_IF_SAVED, str(job.folder / "saved")]
+
+    endless = QualityRecipe(settle, translate, "", None, signal.SIGINT)
+    monkeypatch.setitem(QUALITY_RECIPES, "fake", endless)
+    recipe = dataclasses.replace(toolkit, train_command=lambda *given: _endless(toolkit.train_command, *given))
+    broken = dataclasses.replace(toolkit, note="Broken")  # its training ends before the time
+    monkeypatch.setattr(quality, "chosen", lambda text: [recipe, broken])
+    more = ("--peers", "fake", "--peer-env", str(environments), "--minutes", "0.05,0.1", "--beam", "2")
+    assert quality_of(sample, folder, *more) == 0
+    found = json.loads((folder / "found.json").read_text())["found"]
+    assert list(found) == ["nmtalign", "Fake 1", "Broken"]
+    assert 3 <= found["Fake 1"]["0.05"]["seconds"] < found["Fake 1"]["0.1"]["seconds"]
+    sides = [(sample / f"test.{language}").read_text().splitlines() for language in ("en", "fr")]
+    assert found["Fake 1"]["0.1"]["bleu"] == pytest.approx(bleu(*sides, lowercase=True).value)
+    assert "its training ended with 0" in found["Broken"]["0.1"]["failed"]
+    assert json.loads((folder / "ours-0.1" / "config.json").read_text())["training"]["max_time"] == "6s"
+    translator = Translator.load(folder / "ours-0.1", beam=2)
+    lines = [each.text for each in translator.translate(sides[0])]
+    assert found["nmtalign"]["0.1"]["bleu"] == pytest.approx(bleu(lines, sides[1], lowercase=True).value)
+    said = capsys.readouterr().out
+    assert "0.05 min" in said
+    assert "Fake 1" in said
+
+
+def _endless(train_command, bin_folder, job):
+    train_command(bin_folder, job)
+    return [sys.executable, "-c", ENDLESS]
+
+
+def test_minutes_that_are_no_numbers(sample, tmp_path, capsys):
+    for wrong in ("five", "0", "5,", "-1", "inf"):
+        assert quality_of(sample, tmp_path, "--minutes", wrong) == 2
+        assert "--minutes" in capsys.readouterr().err
+
+
 def test_programs_take_turns(sample, tmp_path):
     given = {"data": sample / "data", "size": "tiny", "words": 3000, "batch": 40, "learning_rate": 0.002, "beam": 3}
     given |= {"seed": 5, "threads": 1, "test": [sample / "test.en", sample / "test.fr"]}
@@ -159,12 +217,12 @@ def test_what_the_others_are_told(tmp_path, sample):
         training = Training(826, 0.002, 3, 5)
         how.settle(config, job, training)
         settings = config.get("training", config)
-        assert settings["learning_rate"] == 0.002
-        assert 826 in (settings.get("updates"), settings.get("train_steps"))
+        assert settings["learn-rate" if name == "marian" else "learning_rate"] == 0.002
+        assert 826 in (settings.get("updates"), settings.get("train_steps"), int(settings.get("after", "0u")[:-1]))
         if "logging_freq" in settings:  # JoeyNMT requires that it divides, and a report before the last update
             assert 1 < settings["logging_freq"] < 826
             assert 826 % settings["logging_freq"] == 0
-        assert settings["normalization"] == "tokens"
+        assert settings["cost-type"] == "ce-mean-words" if name == "marian" else settings["normalization"] == "tokens"
         command = how.translate(tmp_path, job, training, tmp_path / "test.src")
         said = " ".join(command) + "".join(path.read_text() for path in job.folder.glob("translate.yaml"))
-        assert '"beam_size": 3' in said or "-beam_size 3" in said
+        assert re.search(r'beam[_-]size"?:? 3\b', said)

@@ -4,7 +4,6 @@ The time of loading is left out: the rate of training is that of the reports aft
 translation is that of all lines except the first. Both are given per second of wall-clock time and of processor time.
 """
 
-import json
 import resource
 import statistics
 import subprocess
@@ -17,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.machine import environment
 from bench.peers import PeerError, softly
-from bench.quality import EQUAL, OURS, Task, our_settings, our_translation
+from bench.quality import EQUAL, OURS, Task, limits, our_settings, our_translation, their_training
 from bench.quality_recipes import QUALITY_RECIPES
-from bench.recipes import Job, Recipe
+from bench.recipes import Recipe
 from bench.report import Table, figure, percent, say
 from bench.texts import training_options
 from bench.timing import spread
@@ -45,6 +43,7 @@ class Program:
     rate: str  # finds target words/s in its log
     translate: Callable[[Path, int], list[str]] | None
     output: Path | None = None  # the file that it writes; None = stdout
+    toolkit: str = "nmtalign"
 
 
 def our_programs(task: Task) -> list[Program]:
@@ -80,19 +79,11 @@ def _our_program(name: str, settings: str, options: Sequence[str]) -> Program:
 
 def their_program(task: Task, recipe: Recipe, bin_folder: Path) -> Program:
     """Returns another toolkit; `bench quality` has installed it and trained its model."""
-    how, endless = QUALITY_RECIPES[recipe.name], replace(task.training, updates=ENDLESS)
-    trained = Job(task.texts, task.texts.folder / recipe.name, task.sentences, task.threads)
+    how, endless = QUALITY_RECIPES[recipe.name], replace(task.training, updates=ENDLESS, report_every=UPDATES)
+    trained = task.job(recipe.name)
 
     def train(folder: Path) -> list[str]:
-        job = replace(trained, folder=folder)
-        command = recipe.train_command(bin_folder, job)
-        path = folder / "config.yaml"
-        config = json.loads(path.read_text(encoding="utf-8"))
-        how.settle(config, job, endless)
-        place, name = (config["training"], "logging_freq") if "training" in config else (config, "report_every")
-        place[name] = UPDATES
-        path.write_text(json.dumps(config), encoding="utf-8")
-        return command
+        return their_training(recipe, bin_folder, replace(trained, folder=folder), endless)
 
     def translate(text: Path, beam: int) -> list[str]:
         return how.translate(bin_folder, trained, replace(task.training, beam=beam), text)
@@ -100,7 +91,7 @@ def their_program(task: Task, recipe: Recipe, bin_folder: Path) -> Program:
     output = trained.folder / "output"
     recurrent = task.texts.size.model.architecture == "recurrent"
     name = recipe.note if recurrent else recipe.note.partition(",")[0]  # a Transformer's encoder has the full size
-    return Program(name, train, recipe.rate, translate, output if output.exists() else None)
+    return Program(name, train, recipe.rate, translate, output if output.exists() else None, recipe.name)
 
 
 def take_turns(programs: Iterable[Program], task: Task) -> dict[str, dict[str, Any]]:
@@ -110,9 +101,7 @@ def take_turns(programs: Iterable[Program], task: Task) -> dict[str, dict[str, A
 
 def _measure(program: Program, task: Task) -> dict[str, Any]:
     say(program.name)
-    threads = {"OMP_NUM_THREADS": str(task.threads), "MKL_NUM_THREADS": str(task.threads)}
-    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
-    threads["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+    threads = limits(task, program.toolkit)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         found["training"] = _training(program, Path(folder), threads)
@@ -148,8 +137,7 @@ def _translation(
         raise ValueError("this program does not translate")
     command = program.translate(text, beam)
     began, used = time.perf_counter(), _cpu_of_children()
-    given = {**environment(), **extra}
-    done = subprocess.run(command, input=text.read_bytes(), capture_output=True, cwd=task.texts.folder, env=given)
+    done = subprocess.run(command, input=text.read_bytes(), capture_output=True, cwd=task.texts.folder, env=dict(extra))
     seconds = {"wall": time.perf_counter() - began, "cpu": _cpu_of_children() - used}
     if done.returncode:
         said = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()

@@ -1,0 +1,131 @@
+"""`bench quality --minutes`: BLEU of each toolkit after equal times, by the clock, as whole programs.
+
+Each toolkit trains once per time, from the start of its command until it is stopped. It translates with the model that
+it saved last. nmtalign trains with its preset and `--max-time`, because its schedule of the learning rate depends on
+the time. The others have the sizes of that preset, and the settings of `quality_recipes.py`.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.machine import in_words
+from bench.peers import PeerError, install, softly
+from bench.quality import Task, call, limits, our_translation, their_training, their_translation
+from bench.quality_recipes import QUALITY_RECIPES
+from bench.recipes import Recipe
+from bench.report import Table, figure, say, show, write_json
+from bench.watch import complaint_in
+from bench.workload import SIZES
+from nmtalign.text.tokenizer import Tokenizers
+
+ENDLESS = 10**6  # updates
+SAVING = 60.0  # seconds that a toolkit may take to save its model
+
+_Measure = Callable[[float], dict[str, Any]]  # argument: minutes
+
+
+def run(
+    given: Mapping[str, Any], task: Task, recipes: Sequence[Recipe], environments: Path, machine: dict[str, Any]
+) -> int:
+    """Measures and shows the curves of nmtalign and of the toolkits."""
+    say(f"{in_words(machine)}; {', '.join(f'{minutes:g}' for minutes in given['minutes'])} min each")
+    toolkits: dict[str, _Measure] = {} if given["peers_only"] else {"nmtalign": partial(_ours, task)}
+    toolkits |= {recipe.note: partial(_theirs, task, recipe, environments / recipe.name) for recipe in recipes}
+    reference = given["test"][1].read_text(encoding="utf-8").splitlines()
+    found = {
+        name: {f"{minutes:g}": softly(partial(_measure, task, reference, one, minutes)) for minutes in given["minutes"]}
+        for name, one in toolkits.items()
+    }
+    results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "found": found}
+    show([curve_table(results)])
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def _measure(task: Task, reference: Sequence[str], translations: _Measure, minutes: float) -> dict[str, Any]:
+    """Returns BLEU of the text that is made from the tokens, and the seconds of the training."""
+    from nmtalign.scoring.measuring import bleu
+
+    found = translations(minutes)
+    target = Tokenizers.load(task.corpus).target
+    lines = [target.detokenize(line.split()) for line in found.pop("lines")]
+    if len(lines) != len(reference):
+        raise PeerError(f"{len(reference)} lines in, {len(lines)} out")
+    return {**found, "bleu": bleu(lines, reference, lowercase=True).value}
+
+
+def _ours(task: Task, minutes: float) -> dict[str, Any]:
+    folder = task.texts.folder / f"ours-{minutes:g}"
+    own = Path(f"{folder}.toml")
+    own.write_text("", encoding="utf-8")
+    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
+    command += ["--preset", SIZES[task.texts.size.name][0], "--epochs", "0", "--max-time", f"{60 * minutes:g}s"]
+    command += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--quiet"]
+    began = time.perf_counter()
+    call(command, "nmtalign", task)
+    seconds = time.perf_counter() - began
+    translates = our_translation(task, folder, task.texts.file("test", "src"), task.training.beam)
+    return {"seconds": seconds, "lines": call(translates, "nmtalign", task)}
+
+
+def _theirs(task: Task, recipe: Recipe, folder: Path, minutes: float) -> dict[str, Any]:
+    install(recipe, folder)
+    job = task.job(f"{recipe.name}-{minutes:g}")
+    command = their_training(recipe, folder / "bin", job, replace(task.training, updates=ENDLESS))
+    say(f"{recipe.name}: {minutes:g} min")
+    seconds = _train_for(60 * minutes, command, recipe.name, job.folder, limits(task, recipe.name))
+    return {"seconds": seconds, "lines": their_translation(task, recipe, folder / "bin", job)}
+
+
+def _train_for(seconds: float, command: Sequence[str], name: str, folder: Path, limits: Mapping[str, str]) -> float:
+    """Runs a training that would not end, stops it after `seconds`, and returns the seconds until it has ended."""
+    log = folder / "log"
+    began = time.perf_counter()
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(limits),
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=seconds)
+            ended = True
+        except subprocess.TimeoutExpired:
+            ended = False
+        finally:
+            process.send_signal(QUALITY_RECIPES[name].stop)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=SAVING)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if ended:
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        raise PeerError(f"{name}: its training ended with {process.returncode}: {complaint_in(said)}")
+    return time.perf_counter() - began
+
+
+def curve_table(results: Mapping[str, Any]) -> Table:
+    """Returns a table with one row per toolkit, and one column per time."""
+    found = results["found"]
+    columns = list(next(iter(found.values()), {}))
+    table = Table(f"BLEU by the time of training, {results['corpus']}", ["", *(f"{name} min" for name in columns)])
+    for name, curve in found.items():
+        table.rows.append([name, *(figure(one.get("bleu"), 2) for one in curve.values())])
+    failures = {one["failed"] for curve in found.values() for one in curve.values() if "failed" in one}
+    table.note = "\n".join([*sorted(failures), "BLEU of sacreBLEU, lowercased"])
+    return table
