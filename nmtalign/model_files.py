@@ -126,6 +126,8 @@ MAY_DIFFER = frozenset(
         "word_dropout",
         "initialisation",
         "attention_temperature",
+        "attention_kind",
+        "attention_positions",
         "source_vocabulary_size",
         "target_vocabulary_size",
     }

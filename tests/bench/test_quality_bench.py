@@ -138,6 +138,7 @@ while True: time.sleep(0.01)
 TRANSLATES_IF_SAVED = "import sys; seconds = float(open(sys.argv[1]).read()); sys.stdout.write(sys.stdin.read())"
 
 
+@pytest.mark.slow
 def test_bleu_after_equal_times(sample, tmp_path, capsys, monkeypatch, toolkit):
     folder, environments = tmp_path / "work", tmp_path / "environments"
 

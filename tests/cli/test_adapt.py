@@ -116,6 +116,18 @@ def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
     assert api.train(news, adapted, max_updates=5, **settings).update == 5  # nothing was lost
 
 
+def test_soft_attention_continues_as_marginal(base, tmp_path):
+    settings = {**QUICK, "max_updates": 1, "learning_rate": 1e-12, "dropout": 0.0, "init_from": base / "model"}
+    api.train(base / "data", tmp_path / "new", **settings, attention_kind="marginal", attention_positions=2)
+    model = read_settings(tmp_path / "new")["model"]
+    assert (model["attention_kind"], model["attention_positions"], model["dropout"]) == ("marginal", 2, 0.0)
+    first, new = (load_tensors(folder / "last.safetensors")[0] for folder in (base / "model", tmp_path / "new"))
+    for name, weight in first.items():
+        torch.testing.assert_close(new[name], weight, rtol=0, atol=1e-9, msg=name)
+    translator = api.Translator.load(tmp_path / "new", device="cpu")
+    assert [t.text for t in translator.translate(LINES["en"])]
+
+
 def test_words_and_architecture_must_be_those_of_the_model(base, tmp_path):
     texts = base / "news.en", base / "news.fr"
     api.prepare(*texts, tmp_path / "own", languages=("en", "fr"), shortlist="9", workers=1)
