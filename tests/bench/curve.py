@@ -37,6 +37,8 @@ def run(
     given: Mapping[str, Any], task: Task, recipes: Sequence[Recipe], environments: Path, machine: dict[str, Any]
 ) -> int:
     """Measures and shows the curves of nmtalign and of the toolkits."""
+    # A shell lets its background jobs ignore this signal, and their children would, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     say(f"{in_words(machine)}; {', '.join(f'{minutes:g}' for minutes in given['minutes'])} min each")
     toolkits: dict[str, _Measure] = {} if given["peers_only"] else {"nmtalign": partial(_ours, task)}
     toolkits |= {recipe.note: partial(_theirs, task, recipe, environments / recipe.name) for recipe in recipes}
@@ -70,7 +72,7 @@ def _ours(task: Task, minutes: float) -> dict[str, Any]:
     own.write_text("", encoding="utf-8")
     command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
     command += ["--preset", SIZES[task.texts.size.name][0], "--epochs", "0", "--max-time", f"{60 * minutes:g}s"]
-    command += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--quiet"]
+    command += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--restart", "--quiet"]
     began = time.perf_counter()
     call(command, "nmtalign", task)
     seconds = time.perf_counter() - began

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,7 +55,7 @@ class Task:
     threads: int
 
     def job(self, name: str) -> Job:
-        """Returns the job of another toolkit, in a folder `name` that does not exist yet or is from an earlier run."""
+        """Returns the job of another toolkit, whose folder has this name."""
         return Job(self.texts, self.texts.folder / name, self.sentences, self.threads)
 
 
@@ -188,8 +189,9 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
 
 
 def their_training(recipe: Recipe, bin_folder: Path, job: Job, training: Training) -> list[str]:
-    """Returns the command that trains another toolkit; writes its configuration into the job's folder."""
-    job.folder.mkdir(exist_ok=True)
+    """Returns the command that trains another toolkit. Empties the job's folder and writes the configuration there."""
+    shutil.rmtree(job.folder, ignore_errors=True)
+    job.folder.mkdir()
     command = recipe.train_command(bin_folder, job)
     path = job.folder / "config.yaml"
     config = json.loads(path.read_text(encoding="utf-8"))
