@@ -31,7 +31,7 @@ _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor h
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
 _OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
 _TINY = 1e-30  # the least scale
-_MISSING = (AttributeError, NotImplementedError, RuntimeError)  # what a product raises that PyTorch does not have
+_MISSING = (AttributeError, NotImplementedError, RuntimeError)  # raised by a product that this build of PyTorch lacks
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign
 
 

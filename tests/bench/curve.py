@@ -5,11 +5,7 @@ it saved last. nmtalign trains with its preset and `--max-time`, because its sch
 the time. The others have the sizes of that preset, and the settings of `quality_recipes.py`.
 """
 
-import contextlib
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import in_words
-from bench.peers import PeerError, install, softly
-from bench.quality import Task, call, limits, our_translation, their_training, their_translation
-from bench.quality_recipes import QUALITY_RECIPES
+from bench.peers import PeerError, install, limits, softly
+from bench.quality import Task, call, our_training, our_translation, their_training, their_translation
+from bench.quality_recipes import ENDLESS, QUALITY_RECIPES
 from bench.recipes import Recipe
 from bench.report import Table, figure, say, show, write_json
-from bench.watch import complaint_in
+from bench.watch import watch
 from bench.workload import SIZES
 from nmtalign.text.tokenizer import Tokenizers
 
-ENDLESS = 10**6  # updates
 SAVING = 60.0  # seconds that a toolkit may take to save its model
 
 _Measure = Callable[[float], dict[str, Any]]  # argument: minutes
@@ -68,14 +63,9 @@ def _measure(task: Task, reference: Sequence[str], translations: _Measure, minut
 
 def _ours(task: Task, minutes: float) -> dict[str, Any]:
     folder = task.texts.folder / f"ours-{minutes:g}"
-    own = Path(f"{folder}.toml")
-    own.write_text("", encoding="utf-8")
-    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
-    command += ["--preset", SIZES[task.texts.size.name][0], "--epochs", "0", "--max-time", f"{60 * minutes:g}s"]
-    command += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--restart", "--quiet"]
-    began = time.perf_counter()
-    call(command, "nmtalign", task)
-    seconds = time.perf_counter() - began
+    options = ["--preset", SIZES[task.texts.size.name][0], "--epochs", "0", "--max-time", f"{60 * minutes:g}s"]
+    options += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--restart", "--quiet"]
+    seconds = our_training(task, folder, "nmtalign", "", options)
     translates = our_translation(task, folder, task.texts.file("test", "src"), task.training.beam)
     return {"seconds": seconds, "lines": call(translates, "nmtalign", task)}
 
@@ -85,40 +75,13 @@ def _theirs(task: Task, recipe: Recipe, folder: Path, minutes: float) -> dict[st
     job = task.job(f"{recipe.name}-{minutes:g}")
     command = their_training(recipe, folder / "bin", job, replace(task.training, updates=ENDLESS))
     say(f"{recipe.name}: {minutes:g} min")
-    seconds = _train_for(60 * minutes, command, recipe.name, job.folder, limits(task, recipe.name))
-    return {"seconds": seconds, "lines": their_translation(task, recipe, folder / "bin", job)}
-
-
-def _train_for(seconds: float, command: Sequence[str], name: str, folder: Path, limits: Mapping[str, str]) -> float:
-    """Runs a training that would not end, stops it after `seconds`, and returns the seconds until it has ended."""
-    log = folder / "log"
+    own, stop = limits(recipe.name, task.threads), QUALITY_RECIPES[recipe.name].stop
     began = time.perf_counter()
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=dict(limits),
-            start_new_session=True,
-        )
-        try:
-            process.wait(timeout=seconds)
-            ended = True
-        except subprocess.TimeoutExpired:
-            ended = False
-        finally:
-            process.send_signal(QUALITY_RECIPES[name].stop)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=SAVING)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if ended:
-        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        raise PeerError(f"{name}: its training ended with {process.returncode}: {complaint_in(said)}")
-    return time.perf_counter() - began
+    seen = watch(command, None, 60 * minutes, job.folder, own, stop=stop, saving=SAVING)
+    if seen.exit_code is not None:
+        raise PeerError(f"{recipe.name}: its training ended with {seen.exit_code}: {seen.complaint}")
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "lines": their_translation(task, recipe, folder / "bin", job)}
 
 
 def curve_table(results: Mapping[str, Any]) -> Table:

@@ -85,12 +85,17 @@ def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[s
     own = job.folder / recipe.name
     own.mkdir()
     say(f"{recipe.note}, {seconds:g} s")
-    threads = str(job.threads)
     command = recipe.train_command(folder / "bin", Job(job.texts, own, job.sentences, job.threads))
-    # Marian's threads are workers; further threads of its matrix library would multiply their number.
-    inside = "1" if recipe.name == "marian" else threads
-    seen = watch(command, recipe.rate, seconds, own, {"OMP_NUM_THREADS": inside, "MKL_NUM_THREADS": inside})
+    seen = watch(command, recipe.rate, seconds, own, limits(recipe.name, job.threads))
     return {"note": recipe.note, **_figures(recipe.note, seen, recipe.help_command(folder / "bin"))}
+
+
+def limits(name: str, threads: int) -> dict[str, str]:
+    """Returns the environment variables of a toolkit, which are added to the others."""
+    # Marian's threads are workers; further threads of its matrix library would multiply their number.
+    inside = "1" if name == "marian" else str(threads)
+    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
+    return {"OMP_NUM_THREADS": inside, "MKL_NUM_THREADS": inside, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
 
 
 def install(recipe: Recipe, folder: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import ROOT, describe_machine, environment, in_words
-from bench.peers import PeerError, chosen, install, softly
+from bench.peers import PeerError, chosen, install, limits, softly
 from bench.quality_recipes import CLIP_NORM, QUALITY_RECIPES, Training
 from bench.recipes import Job, Recipe
 from bench.report import Table, figure, say, show, write_json
@@ -162,6 +162,16 @@ def our_settings(task: Task, name: str) -> str:
     )
 
 
+def our_training(task: Task, model: Path, name: str, settings: str, options: Sequence[str]) -> float:
+    """Runs `nmtalign train` with the text of a workspace file and with options; returns its seconds."""
+    own = Path(f"{model}.toml")
+    own.write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(model), "--config", str(own)]
+    began = time.perf_counter()
+    call([*command, *options], name, task)
+    return time.perf_counter() - began
+
+
 def our_translation(task: Task, model: Path, text: Path, beam: int) -> list[str]:
     """Returns the command that translates tokens with a model of nmtalign."""
     command = [sys.executable, "-m", "nmtalign", "translate", "-m", str(model), str(text), "--beam", str(beam)]
@@ -174,12 +184,7 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     budget = ["--max-updates", str(training.updates), "--epochs", "0", "--max-time", "1000h", "--patience", "0"]
     budget += ["--validate-every", str(training.updates), "--seed", str(training.seed)]
     options = [*training_options(task.texts.size, task.sentences, task.threads), *OURS[name], *budget]
-    own = folder.with_suffix(".toml")
-    own.write_text(our_settings(task, name), encoding="utf-8")
-    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(folder), "--config", str(own)]
-    began = time.perf_counter()
-    call([*command, *options], name, task)
-    seconds = time.perf_counter() - began
+    seconds = our_training(task, folder, name, our_settings(task, name), options)
     lines = call(our_translation(task, folder, task.texts.file("test", "src"), training.beam), name, task)
     curves = read_curves(folder)
     if curves.best is None:
@@ -205,8 +210,7 @@ def their_translation(task: Task, recipe: Recipe, bin_folder: Path, job: Job) ->
     source = task.texts.file("test", "src")
     command = QUALITY_RECIPES[recipe.name].translate(bin_folder, job, task.training, source)
     lines = call(command, recipe.name, task, source)
-    output = job.folder / "output"
-    return output.read_text(encoding="utf-8").splitlines() if output.exists() else lines
+    return job.output.read_text(encoding="utf-8").splitlines() if job.output.exists() else lines
 
 
 def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -232,21 +236,13 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     return figures
 
 
-def limits(task: Task, name: str) -> dict[str, str]:
-    """Returns the environment variables of a toolkit."""
-    # Marian's threads are workers; further threads of its matrix library would multiply their number.
-    threads = "1" if name == "marian" else str(task.threads)
-    # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed.
-    own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
-    return {**environment(), **own}
-
-
 def call(
     command: Sequence[str], name: str, task: Task, stdin: Path | None = None, *, errors: bool = False
 ) -> list[str]:
     """Returns the lines of its stdout, with `errors` also of stderr; raises PeerError if it failed."""
     say(f"{name}: {' '.join(Path(part).name for part in command[:4])} ...")
-    given, extra = stdin.read_bytes() if stdin else b"", limits(task, name)
+    given = stdin.read_bytes() if stdin else b""
+    extra = {**environment(), **limits(name, task.threads)}
     done = subprocess.run(list(command), input=given, capture_output=True, cwd=task.texts.folder, env=extra)
     out, err = (text.decode("utf-8", "replace").splitlines() for text in (done.stdout, done.stderr))
     if done.returncode:

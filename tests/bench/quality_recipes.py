@@ -14,6 +14,7 @@ from typing import Any
 from bench.recipes import Job
 
 CLIP_NORM = 1.0
+ENDLESS = 10**6  # updates of a training that is stopped
 SAVE_EVERY = 50  # updates; for a toolkit that does not save when it is stopped
 LONGEST = 100  # words of a translation
 BATCH = 128  # sentences of a translation; 32 are slower in both
@@ -93,7 +94,7 @@ def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
     model = saved[-1] if saved else job.folder / "model.pt"
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),
-        *("-output", str(job.folder / "output"), "-beam_size", str(training.beam), "-length_penalty", "avg"),
+        *("-output", str(job.output), "-beam_size", str(training.beam), "-length_penalty", "avg"),
         *("-batch_size", str(BATCH), "-batch_type", "sents", "-max_length", str(LONGEST), "-ban_unk_token"),
     ]
 

@@ -36,6 +36,11 @@ class Job:
         """Whether both sides have the same words."""
         return self.texts.words[0] == self.texts.words[1]
 
+    @property
+    def output(self) -> Path:
+        """The translations of a toolkit that cannot write to stdout."""
+        return self.folder / "output"
+
     def file(self, part: str, side: str) -> str:
         """Returns the path of a text file."""
         return str(self.texts.file(part, side))

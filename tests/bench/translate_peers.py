@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import ROOT, environment
-from bench.peers import PeerError, chosen, install, softly
+from bench.peers import PeerError, chosen, install, limits, softly
 from bench.recipes import Job, Recipe
 from bench.report import Table, figure, say, times
 from bench.texts import Texts
-from bench.translate_recipes import BATCH, COMMANDS, keep_open, output_file
+from bench.translate_recipes import BATCH, COMMANDS, keep_open
 from bench.watch import complaint_in
 
 PATIENCE = 600.0  # seconds until a call is ended
@@ -65,19 +65,15 @@ def _run(recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[.
     """Trains for one update, to get a model of the right size, and translates with it."""
     install(recipe, environment_folder)
     say(recipe.note)
-    inside = 1 if recipe.name == "marian" else job.threads  # Marian's threads are workers
-    limits = {"OMP_NUM_THREADS": str(inside), "MKL_NUM_THREADS": str(inside)}
-    limits["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = (
-        "1"  # OpenNMT-py reads its own pickled model, which older versions of PyTorch allowed
-    )
+    own = limits(recipe.name, job.threads)
     small = dataclasses.replace(job, texts=_few(job))
-    _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, limits)
+    _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, own)
     keep_open(job)
 
     def translate(lines: Path, beam: int) -> list[str]:
         command = COMMANDS[recipe.name](environment_folder / "bin", job, lines, beam)
-        said = _call(command, recipe.name, job.folder, limits, lines)
-        return output_file(job).read_text(encoding="utf-8").splitlines() if output_file(job).exists() else said
+        said = _call(command, recipe.name, job.folder, own, lines)
+        return job.output.read_text(encoding="utf-8").splitlines() if job.output.exists() else said
 
     return {"note": recipe.note, **measure(recipe.name, translate)}
 

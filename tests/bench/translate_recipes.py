@@ -42,7 +42,7 @@ def _opennmt(bin_folder: Path, job: Job, text: Path, beam: int) -> list[str]:
     length = str(job.texts.longest)
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(job.folder / "model_step_1.pt"), "-src", str(text)),
-        *("-output", str(output_file(job)), "-beam_size", str(beam), "-gpu", "-1"),
+        *("-output", str(job.output), "-beam_size", str(beam), "-gpu", "-1"),
         *("-batch_size", str(BATCH), "-batch_type", "sents", "-min_length", length, "-max_length", length),
     ]
 
@@ -66,11 +66,6 @@ def keep_open(job: Job) -> None:
             weights = dict(saved)
         weights["decoder_ff_logit_l2_b"][0, 0] = -1e4
         np.savez(path, **weights)
-
-
-def output_file(job: Job) -> Path:
-    """Returns the output file of a toolkit that cannot write to stdout."""
-    return job.folder / "output"
 
 
 COMMANDS: dict[str, Command] = {"joeynmt": _joeynmt, "opennmt": _opennmt, "marian": _marian}

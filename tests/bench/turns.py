@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.peers import PeerError, softly
-from bench.quality import EQUAL, OURS, Task, limits, our_settings, our_translation, their_training
-from bench.quality_recipes import QUALITY_RECIPES
+from bench.machine import environment
+from bench.peers import PeerError, limits, softly
+from bench.quality import EQUAL, OURS, Task, our_settings, our_translation, their_training
+from bench.quality_recipes import ENDLESS, QUALITY_RECIPES
 from bench.recipes import Recipe
 from bench.report import Table, figure, percent, say
 from bench.texts import training_options
@@ -28,7 +29,6 @@ from bench.workload import SIZES
 
 UPDATES = 10  # per report of the training
 REPORTS = 6
-ENDLESS = 10**6  # updates
 TIMES = ("wall", "cpu")
 
 Rates = dict[str, dict[str, float]]  # by measurement: {"wall": per second, "cpu": per second of processor time}
@@ -88,7 +88,7 @@ def their_program(task: Task, recipe: Recipe, bin_folder: Path) -> Program:
     def translate(text: Path, beam: int) -> list[str]:
         return how.translate(bin_folder, trained, replace(task.training, beam=beam), text)
 
-    output = trained.folder / "output"
+    output = trained.output
     recurrent = task.texts.size.model.architecture == "recurrent"
     name = recipe.note if recurrent else recipe.note.partition(",")[0]  # a Transformer's encoder has the full size
     return Program(name, train, recipe.rate, translate, output if output.exists() else None, recipe.name)
@@ -101,7 +101,7 @@ def take_turns(programs: Iterable[Program], task: Task) -> dict[str, dict[str, A
 
 def _measure(program: Program, task: Task) -> dict[str, Any]:
     say(program.name)
-    threads = limits(task, program.toolkit)
+    threads = limits(program.toolkit, task.threads)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         found["training"] = _training(program, Path(folder), threads)
@@ -137,7 +137,8 @@ def _translation(
         raise ValueError("this program does not translate")
     command = program.translate(text, beam)
     began, used = time.perf_counter(), _cpu_of_children()
-    done = subprocess.run(command, input=text.read_bytes(), capture_output=True, cwd=task.texts.folder, env=dict(extra))
+    given = {**environment(), **extra}
+    done = subprocess.run(command, input=text.read_bytes(), capture_output=True, cwd=task.texts.folder, env=given)
     seconds = {"wall": time.perf_counter() - began, "cpu": _cpu_of_children() - used}
     if done.returncode:
         said = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()

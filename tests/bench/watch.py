@@ -43,15 +43,18 @@ def complaint_in(lines: Sequence[str]) -> str:
 
 def watch(
     command: Sequence[str],
-    pattern: str,
+    pattern: str | None,
     seconds: float,
     folder: Path | None = None,
     extra: dict[str, str] | None = None,
     matches: int | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+    saving: float = 10.0,
 ) -> Watched:
     """Runs a program until `seconds` after its first line that matches `pattern`, or until `matches` lines match.
 
-    `extra` is added to its environment.
+    Without a pattern the seconds count from its start. `extra` is added to its environment. The program gets the signal
+    `stop`, and is killed if it has not ended `saving` seconds later.
     """
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -69,9 +72,9 @@ def watch(
     reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
     reader.start()
     try:
-        return _follow(process, lines, re.compile(pattern), began, seconds, matches)
+        return _follow(process, lines, re.compile(pattern) if pattern else None, began, seconds, matches)
     finally:
-        _end(process)
+        _end(process, stop, saving)
         reader.join(timeout=5)
 
 
@@ -86,7 +89,7 @@ def _read(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str | None
 def _follow(
     process: "subprocess.Popen[str]",
     lines: "queue.SimpleQueue[str | None]",
-    pattern: re.Pattern[str],
+    pattern: re.Pattern[str] | None,
     began: float,
     seconds: float,
     matches: int | None,
@@ -94,7 +97,7 @@ def _follow(
     seen = Watched()
     while True:
         now = time.perf_counter() - began
-        deadline = seen.matches[0][0] + seconds if seen.matches else PATIENCE
+        deadline = seen.matches[0][0] + seconds if seen.matches else PATIENCE if pattern else seconds
         if now > deadline or (matches is not None and len(seen.matches) >= matches):
             return seen
         try:
@@ -106,19 +109,19 @@ def _follow(
             seen.exit_code = process.wait()
             return seen
         seen.last_lines = [*seen.last_lines[-20:], line]
-        if found := pattern.search(line):
+        if pattern and (found := pattern.search(line)):
             seen.matches.append((time.perf_counter() - began, found[1]))
             seen.cpu_seconds.append(sum(tree_cpu_seconds(process.pid).values()))
             seen.peak_mb = max(seen.peak_mb, tree_mb(process.pid))
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: "subprocess.Popen[str]", stop: signal.Signals, saving: float) -> None:
     """Ends the program and its children."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in (stop, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10)
+            process.wait(timeout=saving)
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # any remaining children
