@@ -33,12 +33,14 @@ class Activations:
     `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
     bf16. With `static_shapes`, which a GPU always has, no shape depends on the content of the masks: the host never
     waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too. With
-    `sparse_gradients` the gradients of the embeddings contain only the words of the batch.
+    `sparse_gradients` the gradients of the embeddings contain only the words of the batch. With `soft_attention` the
+    loss of a model with marginal or hard attention is that of soft attention.
     """
 
     dtype: torch.dtype | None = None
     static_shapes: bool = False
     sparse_gradients: bool = False
+    soft_attention: bool = False
 
 
 DEFAULT = Activations()
@@ -190,8 +192,10 @@ class TranslationModel(nn.Module):
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
         weights = None if run.weights is None else run.weights.transpose(0, 1)
-        drawn = Alternatives.sampled(weights) if self._draws and weights is not None else None
-        outputs = self._outputs(run, target, drawn or self._alternatives(run), None if static else target_mask)
+        draws = self._draws and not how.soft_attention
+        drawn = Alternatives.sampled(weights) if draws and weights is not None else None
+        alternatives = drawn or (None if how.soft_attention else self._alternatives(run))
+        outputs = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
@@ -266,7 +270,8 @@ class TranslationModel(nn.Module):
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
         words = torch.cat([no_word, words])
-        if self.config.input_feeding == "posterior" and isinstance(self.decoder, RecurrentDecoder):
+        feeds = self.config.input_feeding == "posterior" and not how.soft_attention
+        if feeds and isinstance(self.decoder, RecurrentDecoder):
             return self.decoder.unroll(memory, words, feed=self.readout.posterior_feed(memory.values, words, target))
         return self.decoder.unroll(memory, words)
 

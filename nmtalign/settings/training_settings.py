@@ -302,6 +302,12 @@ class TrainingConfig:
     guided_reading: GuidedReading = setting(
         "current", "shifted: guide the step that has the word as its input.", ALIGNMENT
     )
+    soft_start: float = setting(
+        0.0,
+        "Share of the budget in which marginal or hard attention learns as soft attention first, which is faster.",
+        ALIGNMENT,
+        below=1,
+    )
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
     seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE, common=True)

@@ -177,13 +177,14 @@ class Trainer:
     def _update(self, group: MinibatchGroup, batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
         position = self.position
+        softly = self._schedule.starts_softly(position, self._done())
         position.update += 1
         self.world.begin(position.update)
         self.updates_done += 1
         self._meters.begin(position.seconds)
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         rate = self._schedule.rate(position, self._done(), self._batches_in_epoch)
-        self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate)))
+        self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate, softly)))
 
     def _count(self, lag: int = 0) -> None:
         """Counts the updates except the last `lag`, which a GPU may still be computing."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -213,14 +213,18 @@ class Updater:
         """`notice` is called with one line if training is slower than it could be."""
         self._config, self._world, self._parameters = config, world, list(model.parameters())
         self._descent = Descent(optimizer, config.clip_norm)
-        loss: Objective = (
-            BothLoss(model, config, how)
-            if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how, config.r_drop)
-        )
-        self._compute: Callable[[Batch, float], Tensor] = EagerLoss(loss, world.device)
-        if world.device.type == "cuda":
-            self._compute = GraphedLoss(model, loss, self._compute, notice)
+
+        def computing(how: Activations) -> Callable[[Batch, float], Tensor]:
+            loss: Objective = (
+                BothLoss(model, config, how)
+                if isinstance(model, BothWays)
+                else BatchLoss(model, config.label_smoothing, Guidance.of(config), how, config.r_drop)
+            )
+            eager = EagerLoss(loss, world.device)
+            return GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager
+
+        self._compute = computing(how)
+        self._compute_softly = computing(replace(how, soft_attention=True))
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
         """The rows of each planned minibatch that this process computes.
@@ -229,19 +233,29 @@ class Updater:
         """
         return (mine for indices in plan if len(mine := self._world.share(indices)))
 
-    def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
-        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
-        minibatches = self.gradient(group, batches)
+    def update(
+        self, group: MinibatchGroup, batches: Iterator[Batch], rate: float, softly: bool = False
+    ) -> UpdateOutcome:
+        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite.
+
+        `softly` trains marginal or hard attention as soft attention.
+        """
+        minibatches = self.gradient(group, batches, softly)
         return UpdateOutcome(group, minibatches, self._descent.step(rate))
 
-    def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
+    def gradient(
+        self, group: MinibatchGroup, batches: Iterator[Batch], softly: bool = False
+    ) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters.
 
         Returns the minibatches of this process, each with the sums of its loss.
         """
         weight = 1 / group.denominator(self._config.loss_normalization)
         mine = sum(1 for _ in self.shares(group.plan))
-        minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, mine)]
+        if not softly:
+            self._compute_softly = self._compute  # the graphs of the soft start are not needed again
+        compute = self._compute_softly
+        minibatches = [(batch, compute(batch, weight)) for batch in islice(batches, mine)]
         self._world.reduce(self._parameters)
         return minibatches
 

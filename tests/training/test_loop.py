@@ -182,6 +182,35 @@ def test_settings_that_do_not_go_with_r_drop_are_refused(reversal, tmp_path, mod
         train(reversal, tmp_path / "model", replace(CONFIG, r_drop=1.0, **training), **model)
 
 
+@pytest.mark.parametrize("kind", ["marginal", "hard"])
+def test_a_soft_start_trains_soft_attention_and_resumes_exactly(reversal, tmp_path, kind):
+    soft = train(reversal, tmp_path / "soft", CONFIG, dropout=0.2)
+    config, model = replace(CONFIG, soft_start=0.5), {"dropout": 0.2, "attention_kind": kind}
+    whole = train(reversal, tmp_path / "whole", config, **model)
+    losses = [[event.loss for event in events if isinstance(event, Progressed)] for events in (soft, whole)]
+    assert losses[0][:2] == losses[1][:2]
+    assert losses[0][2:] != losses[1][2:]
+    (notice,) = (event.text for event in whole if isinstance(event, Noticed) and "soft" in event.text)
+    assert notice == "soft attention was trained until update 6 (soft_start)"
+    for stop_at in (3, 9):
+        parts = tmp_path / f"parts-{stop_at}"
+        assert not train(reversal, parts, config, stop_at=stop_at, **model)[-1].complete
+        assert train(reversal, parts, config, **model)[0].resumed
+        assert same(weights(tmp_path / "whole"), weights(parts))
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "why"),
+    [
+        ({}, {}, "only marginal and hard attention can start as soft attention"),
+        ({"attention_kind": "marginal"}, {"max_updates": 0}, "the start is a share of a limit"),
+    ],
+)
+def test_settings_that_do_not_go_with_a_soft_start_are_refused(reversal, tmp_path, model, training, why):
+    with pytest.raises(UsageError, match=why):
+        train(reversal, tmp_path / "model", replace(CONFIG, soft_start=0.5, **training), **model)
+
+
 def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translations(tmp_path):
     generator = np.random.default_rng(3)
     words = [f"w{number}" for number in generator.zipf(1.3, 1200) % 90]

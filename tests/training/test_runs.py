@@ -70,9 +70,9 @@ def test_runs_of_earlier_versions_go_on_unless_a_later_setting_says_otherwise(re
         {"bidirectional": False, "reverse_source": True},
     ):
         assert fingerprint_of(reversal, ModelConfig(**changed), TrainingConfig()) != now
-    for changed in ({"bpe_dropout": 0.1}, {"r_drop": 1.0}, {"learning_rate": 0.1}):
+    for changed in ({"bpe_dropout": 0.1}, {"r_drop": 1.0}, {"soft_start": 0.5}, {"learning_rate": 0.1}):
         assert fingerprint_of(reversal, ModelConfig(), TrainingConfig(**changed)) != now
     assert fingerprint_of(reversal, ModelConfig(), TrainingConfig(average=3)) == now  # changes no update
-    later = {*LATER, "bpe_dropout", "r_drop", "average"}
+    later = {*LATER, "bpe_dropout", "r_drop", "soft_start", "average"}
     monkeypatch.setattr(runs, "asdict", lambda config: {k: v for k, v in asdict(config).items() if k not in later})
     assert fingerprint_of(reversal, ModelConfig(), TrainingConfig()) == now
