@@ -51,6 +51,10 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     plan = setup.plan(position.epoch)
     saved, times = _measure(setup, plan, seconds)
     update_seconds = sorted(times)[len(times) // 2]
+    if config.soft_start and not position.soft_ended:
+        soft_times = _measure(setup, plan, seconds / 2, softly=True)[1]
+        timed, soft_seconds = bool(config.max_time), sorted(soft_times)[len(soft_times) // 2]
+        update_seconds = mean_seconds(config.soft_start, soft_seconds, update_seconds, timed)
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
@@ -71,7 +75,19 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     )
 
 
-def _measure(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> tuple[int, list[float]]:
+def mean_seconds(share: float, first: float, later: float, timed: bool) -> float:
+    """The mean time of an update if updates take `first` seconds in a share of the budget, and `later` after it.
+
+    The budget is a number of updates, or a time if it is `timed`.
+    """
+    if timed:
+        return 1 / (share / first + (1 - share) / later)
+    return share * first + (1 - share) * later
+
+
+def _measure(
+    setup: TrainingSetup, plan: Sequence[Indices], seconds: float, softly: bool = False
+) -> tuple[int, list[float]]:
     """(bytes that the largest batch saves for its gradient, seconds of further updates)."""
     setup.model.train()
     largest = max(plan, key=lambda indices: _positions(setup, indices))
@@ -81,18 +97,18 @@ def _measure(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> t
     times, end = list[float](), time.perf_counter() + seconds
     for group in cut_groups(setup.pairs, plan, setup.config.accumulate):
         began = time.perf_counter()
-        _update(setup, group.plan)
+        _update(setup, group.plan, softly)
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
     return saved.bytes, times[len(times) // 2 :]  # the first updates of each shape are slow
 
 
-def _update(setup: TrainingSetup, plan: Sequence[Indices]) -> None:
+def _update(setup: TrainingSetup, plan: Sequence[Indices], softly: bool = False) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
     for group in cut_groups(setup.pairs, plan, len(plan)):
         batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete(0))
-        _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU
+        _ = setup.updater.update(group, batches, 0.0, softly).norm  # waits for a GPU
 
 
 def _positions(setup: TrainingSetup, indices: Indices) -> int:

@@ -252,9 +252,7 @@ class Updater:
         """
         weight = 1 / group.denominator(self._config.loss_normalization)
         mine = sum(1 for _ in self.shares(group.plan))
-        if not softly:
-            self._compute_softly = self._compute  # the graphs of the soft start are not needed again
-        compute = self._compute_softly
+        compute = self._compute_softly if softly else self._compute
         minibatches = [(batch, compute(batch, weight)) for batch in islice(batches, mine)]
         self._world.reduce(self._parameters)
         return minibatches
