@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 
 import torch
 from torch import Tensor
@@ -49,12 +50,13 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     setup.build(advice.append)
     position = load_state(found, setup.model, setup.optimizer) if found else Position()
     plan = setup.plan(position.epoch)
-    saved, times = _measure(setup, plan, seconds)
-    update_seconds = sorted(times)[len(times) // 2]
+    setup.model.train()
+    saved = _saved_bytes(setup, plan)
+    times = _update_times(setup, plan, seconds)
+    update_seconds = median_high(times)
     if config.soft_start and not position.soft_ended:
-        soft_times = _measure(setup, plan, seconds / 2, softly=True)[1]
-        timed, soft_seconds = bool(config.max_time), sorted(soft_times)[len(soft_times) // 2]
-        update_seconds = mean_seconds(config.soft_start, soft_seconds, update_seconds, timed)
+        soft_seconds = median_high(_update_times(setup, plan, seconds / 2, softly=True))
+        update_seconds = mean_seconds(config.soft_start, soft_seconds, update_seconds, timed=bool(config.max_time))
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
@@ -85,15 +87,17 @@ def mean_seconds(share: float, first: float, later: float, timed: bool) -> float
     return share * first + (1 - share) * later
 
 
-def _measure(
-    setup: TrainingSetup, plan: Sequence[Indices], seconds: float, softly: bool = False
-) -> tuple[int, list[float]]:
-    """(bytes that the largest batch saves for its gradient, seconds of further updates)."""
-    setup.model.train()
+def _saved_bytes(setup: TrainingSetup, plan: Sequence[Indices]) -> int:
+    """The bytes that the largest batch saves for its gradient."""
     largest = max(plan, key=lambda indices: _positions(setup, indices))
     saved = _Saved(setup)
     with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
         _update(setup, [largest])
+    return saved.bytes
+
+
+def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float, softly: bool = False) -> list[float]:
+    """The seconds of each of some updates; `softly` trains soft attention, as at a soft start."""
     times, end = list[float](), time.perf_counter() + seconds
     for group in cut_groups(setup.pairs, plan, setup.config.accumulate):
         began = time.perf_counter()
@@ -101,7 +105,7 @@ def _measure(
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
-    return saved.bytes, times[len(times) // 2 :]  # the first updates of each shape are slow
+    return times[len(times) // 2 :]  # the first updates of each shape are slow
 
 
 def _update(setup: TrainingSetup, plan: Sequence[Indices], softly: bool = False) -> None:
