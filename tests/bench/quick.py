@@ -1,5 +1,6 @@
 """`bench quick`: training, search, alignment, links and start-up on this machine in less than three minutes."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -72,20 +73,23 @@ def _search(model: Path, texts: Texts, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _link(folder: Path, threads: int) -> dict[str, Any]:
-    """Seconds of `nmtalign link`, the complete program, on the sample corpus."""
+    """Seconds of `nmtalign link`, the complete program, on the sample corpus, and the error rate of its links."""
 
-    def nmtalign(*arguments: str) -> None:
+    def nmtalign(*arguments: str) -> str:
         command = [sys.executable, "-m", "nmtalign", *arguments]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment())
         if done.returncode:
             raise NmtalignError(f"nmtalign {' '.join(arguments)}: {done.stderr.strip().splitlines()[-1]}")
+        return done.stdout
 
     nmtalign("sample", "sample", "--pairs", str(PAIRS))
-    texts = ["sample/train.en", "sample/train.fr"]
+    texts = ["sample/train.tok.en", "sample/train.tok.fr"]
     began = time.perf_counter()
-    nmtalign("link", *texts, "-o", "aligner", "--threads", str(threads))
+    links = nmtalign("link", *texts, "-o", "aligner", "--threads", str(threads))
     seconds = time.perf_counter() - began
-    return {"seconds": seconds, "pairs_per_second": PAIRS / seconds}
+    (folder / "links.txt").write_text(links)
+    found = json.loads(nmtalign("aer", "links.txt", "sample/train.align", "--format", "json"))
+    return {"seconds": seconds, "pairs_per_second": PAIRS / seconds, "aer": found["aer"]}
 
 
 def _table(results: dict[str, Any]) -> Table:
@@ -104,6 +108,7 @@ def _table(results: dict[str, Any]) -> Table:
     table.rows.append(["alignment of given pairs, `small`", f"{figure(align['pairs_per_second'])} pairs/s", share])
     row, rate = f"`nmtalign link`, {PAIRS:,} pairs", f"{figure(link['seconds'], 1)} s"
     table.rows.append([row, rate, f"{figure(link['pairs_per_second'])} pairs/s"])
+    table.rows.append(["alignment error rate of its links", f"{figure(100 * link['aer'], 1)}%", ""])
     table.rows += [[name, f"{figure(seconds, 2)} s", ""] for name, seconds in results["startup"].items()]
     table.note = f"{in_words(results['machine'])}\nrandom words, {LENGTH} per sentence; links: sample corpus"
     return table

@@ -187,6 +187,7 @@ def test_quick_measures_each_kind_of_work(bench, tmp_path):
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["training"]["times_loop"] > 0
     assert found["search"]["fp32"]["sentences_per_second"] > 0
+    assert 0 <= found["link"]["aer"] < 0.1
     assert all(seconds > 0 for seconds in found["startup"].values())
 
 
