@@ -141,7 +141,7 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
     updates, settings = _small_corpus(name)
     batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
     if words * epochs > _LARGE:
-        dropout = min(preset(name)["dropout"], _LARGE_DROPOUT)
+        dropout = min(preset(name).get("dropout", 0.0), _LARGE_DROPOUT)
         return {"dropout": dropout, "epochs": max(_FEWEST_EPOCHS, round(_LARGE / words, 1))}
     if words * epochs >= updates * batch_size:
         more = words < _MEDIUM and name != "tiny" and preset(name)["dropout"] < _MEDIUM_DROPOUT

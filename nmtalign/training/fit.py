@@ -1,6 +1,5 @@
 """The settings of a preset for the size of a corpus. This module needs no PyTorch."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from nmtalign.model_files import read_settings
 from nmtalign.settings.definition import Layer
 from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
-_BUDGET = {"epochs", "validate_every"}  # a run may change them at any time
 _FORMER = {"order": "look-update-generate"}  # of the presets in earlier versions
 
 
@@ -27,17 +26,15 @@ def fit_preset(
 ) -> tuple[Layer, ...]:
     """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
 
-    A run of an earlier version keeps the settings that the preset had then, so that it can resume. A training that
-    starts from another model gets none: this model has learned from another corpus before.
+    A run keeps the preset's own value of each setting that an earlier version did not fit to the corpus, so that it can
+    resume. A training that starts from another model gets none: this model has learned from another corpus before.
     """
     if any(given.get("init_from") for _, given in layers):
         return layers
     words = count_words(corpus)
     values, begun = dict(fitted_to_corpus(preset, words)), {} if restart else _begun(folder, preset, corpus)
     former = {name: value for name, value in _FORMER.items() if begun.get(name) == value}
-    if values and begun and _began_with_preset(begun, preset, values):
-        shorter = values.get("epochs", math.inf) < settings_of_preset(preset)["epochs"]
-        values = {} if shorter else {name: value for name, value in values.items() if name in _BUDGET}
+    values = {name: value for name, value in values.items() if begun.get(name) != _unfitted(preset, name)}
     added: list[Layer] = []
     if values:
         added.append((f"preset {preset} for a corpus of {words:,} words", values))
@@ -56,7 +53,7 @@ def _begun(folder: Path, preset: str, corpus: Corpus) -> Mapping[str, Any]:
     return {**run["model"], **run["training"]} if same else {}
 
 
-def _began_with_preset(begun: Mapping[str, Any], name: str, fitted: Mapping[str, Any]) -> bool:
-    """Whether a run began with a version that did not fit the preset to the corpus."""
-    settings = settings_of_preset(name)
-    return all(begun.get(key) == settings.get(key) for key in set(fitted) & set(settings) - _BUDGET)
+def _unfitted(preset: str, name: str) -> Any:
+    """The value of a setting that a preset has for a corpus of any size."""
+    default = getattr(TrainingConfig if hasattr(TrainingConfig, name) else ModelConfig, name)
+    return settings_of_preset(preset).get(name, default)

@@ -36,7 +36,7 @@ def sizes(corpus, **changes):
     )
 
 
-def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False):
+def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False, preset="tiny"):
     """Runs a training and returns its recorded events.
 
     `stop_at` asks it to stop as a signal would, at the progress report of that update.
@@ -49,7 +49,7 @@ def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False):
         if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
             trainer.stop("interrupted")
 
-    trainer = Trainer(corpus, folder, "tiny", sizes, config, listen, restart)
+    trainer = Trainer(corpus, folder, preset, sizes, config, listen, restart)
     trainer.run()
     return events
 

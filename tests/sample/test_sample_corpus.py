@@ -91,7 +91,8 @@ def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "epochs"), [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 9), (20_000, 6), (100_000, 2)]
+    ("pairs", "epochs"),
+    [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 9), (20_000, 6), (100_000, 2), (1_000_000, 2)],
 )
 def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: int) -> None:
     (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")

@@ -53,16 +53,39 @@ def test_a_training_from_another_model_keeps_the_preset(reversal, tmp_path):
     assert fit_preset(layers, "tiny", reversal, tmp_path / "model") == layers
 
 
-def test_a_run_of_an_earlier_version_keeps_its_batches(reversal, tmp_path):
-    """It began with the preset's values; with others it could not resume."""
+@pytest.mark.parametrize("name", ["small", "tiny"])
+def test_every_size_of_corpus_has_settings(name):
+    for words in (1, 10**5, 5 * 10**5, 10**6, 10**7 + 1, 10**8, 10**10):
+        epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
+        assert 3 <= epochs <= 200
+        assert epochs == 3 or epochs * words <= 1.1e8
+
+
+def test_a_run_of_an_earlier_version_keeps_its_settings(reversal, tmp_path):
+    """It began with the preset's own values, and with the defaults of other settings; otherwise it could not resume."""
     layers = (("preset tiny", preset("tiny")),)
-    values = {name: preset("tiny")[name] for name in ("batch_size", "learning_rate")}
+    values = {name: preset("tiny")[name] for name in ("batch_size", "learning_rate", "epochs")}
     train(reversal, tmp_path, sizes(reversal), replace(CONFIG, **values, max_updates=1, batch_unit="tokens"))
-    fitted = fit_preset(layers, "tiny", reversal, tmp_path)[1][1]
-    assert set(fitted) == {"epochs", "validate_every"}
-    assert "batch_size" in fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1]
+    assert set(fit_preset(layers, "tiny", reversal, tmp_path)[1][1]) == {"validate_every"}
+    whole = fitted_to_corpus("tiny", count_words(reversal))
+    assert fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1] == whole
     other = SimpleNamespace(splits=reversal.splits, hash="another corpus")
-    assert "batch_size" in fit_preset(layers, "tiny", other, tmp_path)[1][1]
+    assert fit_preset(layers, "tiny", other, tmp_path)[1][1] == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "begun", "kept"),
+    [
+        ("small", 500_000, {"dropout": 0.3, "learning_rate": 0.002, "batch_size": 1000}, {"dropout": 0.3}),
+        ("tiny", 20_000_000, {"dropout": 0.0, "epochs": 5.0}, {"epochs": 5.0}),
+    ],
+    ids=["an earlier version fitted the dropout only", "fewer epochs of a large corpus"],
+)
+def test_a_run_keeps_what_was_fitted_when_it_began(name, words, begun, kept, reversal, tmp_path, monkeypatch):
+    monkeypatch.setattr("nmtalign.training.fit.count_words", lambda corpus: words)
+    model = replace(sizes(reversal), dropout=begun.pop("dropout"))
+    train(reversal, tmp_path, model, replace(CONFIG, **begun, max_updates=1), preset=name)
+    assert fit_preset((("preset", preset(name)),), name, reversal, tmp_path)[1][1] == kept
 
 
 def test_a_run_of_an_earlier_version_keeps_its_order(reversal, tmp_path):
