@@ -17,7 +17,7 @@ def test_the_paper_presets_never_change(words):
 
 @pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
 def test_a_fitted_to_corpus_gets_more_updates(name, updates, enough):
-    assert "batch_size" not in fitted_to_corpus(name, enough)
+    assert "epochs" not in fitted_to_corpus(name, enough)
     for words in (enough - 1, enough // 2, enough // 5, enough // 10):
         found = fitted_to_corpus(name, words)
         assert found["batch_size"] <= preset(name)["batch_size"]
@@ -33,6 +33,12 @@ def test_larger_corpora_need_less_dropout_and_fewer_epochs():
     read = [words * fitted_to_corpus("small", words)["epochs"] for words in (6 * 10**6, 10**7, 2 * 10**7)]
     assert read == pytest.approx([1e8] * 3, rel=0.01)
     assert fitted_to_corpus("small", 10**10)["epochs"] == 3
+
+
+def test_small_learns_faster_on_a_medium_corpus():
+    for words, faster in ((300_000, True), (10**6 - 1, True), (10**6, False), (10**7, False)):
+        assert (fitted_to_corpus("small", words).get("learning_rate") == 0.004) == faster
+        assert "learning_rate" not in fitted_to_corpus("transformer", words)
 
 
 def test_the_budget_of_a_preset_in_words():
