@@ -12,6 +12,7 @@ from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.presets import preset as settings_of_preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
+_BUDGET = {"epochs", "validate_every"}
 _FORMER = {"order": "look-update-generate"}  # of the presets in earlier versions
 
 
@@ -27,14 +28,17 @@ def fit_preset(
     """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
 
     A run keeps the preset's own value of each setting that an earlier version did not fit to the corpus, so that it can
-    resume. A training that starts from another model gets none: this model has learned from another corpus before.
+    resume; only its budget may grow. A training that starts from another model gets no such settings: this model has
+    learned from another corpus before.
     """
     if any(given.get("init_from") for _, given in layers):
         return layers
     words = count_words(corpus)
     values, begun = dict(fitted_to_corpus(preset, words)), {} if restart else _begun(folder, preset, corpus)
     former = {name: value for name, value in _FORMER.items() if begun.get(name) == value}
-    values = {name: value for name, value in values.items() if begun.get(name) != _unfitted(preset, name)}
+    longer = values.get("epochs", 0) > _unfitted(preset, "epochs")  # for which any run may continue
+    kept = {name for name in values if begun.get(name) == _unfitted(preset, name)} - (_BUDGET if longer else set())
+    values = {name: value for name, value in values.items() if name not in kept}
     added: list[Layer] = []
     if values:
         added.append((f"preset {preset} for a corpus of {words:,} words", values))

@@ -72,7 +72,7 @@ def test_a_run_of_an_earlier_version_keeps_its_settings(reversal, tmp_path):
     layers = (("preset tiny", preset("tiny")),)
     values = {name: preset("tiny")[name] for name in ("batch_size", "learning_rate", "epochs")}
     train(reversal, tmp_path, sizes(reversal), replace(CONFIG, **values, max_updates=1, batch_unit="tokens"))
-    assert set(fit_preset(layers, "tiny", reversal, tmp_path)[1][1]) == {"validate_every"}
+    assert set(fit_preset(layers, "tiny", reversal, tmp_path)[1][1]) == {"epochs", "validate_every"}
     whole = fitted_to_corpus("tiny", count_words(reversal))
     assert fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1] == whole
     other = SimpleNamespace(splits=reversal.splits, hash="another corpus")
