@@ -114,8 +114,12 @@ _SMALL_CORPUS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "small": (5000, {"dropout": 0.3, "validate_every": "250"}),
     "tiny": (2000, {"dropout": 0.3, "label_smoothing": 0.1, "learning_rate": 0.01, "validate_every": "200"}),
 }
-_MEDIUM, _MEDIUM_DROPOUT = 1_000_000, 0.3  # fewer target words than this still need more dropout than the presets have
-_MEDIUM_SMALL: Mapping[str, Any] = {"learning_rate": 4e-3, "batch_size": 800}  # measured with the preset "small" only
+_MEDIUM = 1_000_000  # fewer target words than this still need more dropout than most presets have
+_MEDIUM_CORPUS: Mapping[str, Mapping[str, Any]] = {
+    "small": {"dropout": 0.3, "learning_rate": 4e-3, "batch_size": 800},
+    "tiny": {},
+    "transformer-tiny": {},  # it always has this dropout
+}
 # A preset reads no more words than `_LARGE`, as long as it reads each `_FEWEST_EPOCHS` times.
 _LARGE, _LARGE_DROPOUT = 100_000_000, 0.1
 _FEWEST_EPOCHS = 3.0
@@ -146,9 +150,7 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
         dropout = min(preset(name).get("dropout", 0.0), _LARGE_DROPOUT)
         return {"dropout": dropout, "epochs": max(_FEWEST_EPOCHS, round(_LARGE / words, 1))}
     if words * epochs >= updates * batch_size:
-        more = words < _MEDIUM and name != "tiny" and preset(name)["dropout"] < _MEDIUM_DROPOUT
-        faster = _MEDIUM_SMALL if name == "small" else {}
-        return {"dropout": _MEDIUM_DROPOUT, **faster} if more else {}
+        return _MEDIUM_CORPUS.get(name, {"dropout": 0.3}) if words < _MEDIUM else {}
     batch_size = max(_SMALLEST_BATCH, round(words * epochs / updates))
     epochs = min(_MOST_EPOCHS, max(epochs, math.ceil(updates * batch_size / max(1, words))))
     return {**settings, "batch_size": batch_size, "epochs": epochs}

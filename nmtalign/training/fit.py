@@ -36,7 +36,7 @@ def fit_preset(
     words = count_words(corpus)
     values, begun = dict(fitted_to_corpus(preset, words)), {} if restart else _begun(folder, preset, corpus)
     former = {name: value for name, value in _FORMER.items() if begun.get(name) == value}
-    longer = values.get("epochs", 0) > _unfitted(preset, "epochs")  # for which any run may continue
+    longer = values.get("epochs", 0) > _unfitted(preset, "epochs")  # any run may continue for more epochs
     kept = {name for name in values if begun.get(name) == _unfitted(preset, name)} - (_BUDGET if longer else set())
     values = {name: value for name, value in values.items() if name not in kept}
     added: list[Layer] = []

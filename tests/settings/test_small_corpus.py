@@ -16,7 +16,7 @@ def test_the_paper_presets_never_change(words):
 
 
 @pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
-def test_a_fitted_to_corpus_gets_more_updates(name, updates, enough):
+def test_a_small_corpus_gets_more_updates(name, updates, enough):
     assert "epochs" not in fitted_to_corpus(name, enough)
     for words in (enough - 1, enough // 2, enough // 5, enough // 10):
         found = fitted_to_corpus(name, words)
@@ -39,6 +39,7 @@ def test_small_learns_faster_on_a_medium_corpus():
     for words, faster in ((300_000, True), (10**6 - 1, True), (10**6, False), (10**7, False)):
         assert (fitted_to_corpus("small", words).get("learning_rate") == 0.004) == faster
         assert "learning_rate" not in fitted_to_corpus("transformer", words)
+        assert not fitted_to_corpus("tiny", words)
 
 
 def test_the_budget_of_a_preset_in_words():
@@ -89,8 +90,9 @@ def test_a_run_of_an_earlier_version_keeps_its_settings(reversal, tmp_path):
 )
 def test_a_run_keeps_what_was_fitted_when_it_began(name, words, begun, kept, reversal, tmp_path, monkeypatch):
     monkeypatch.setattr("nmtalign.training.fit.count_words", lambda corpus: words)
-    model = replace(sizes(reversal), dropout=begun.pop("dropout"))
-    train(reversal, tmp_path, model, replace(CONFIG, **begun, max_updates=1), preset=name)
+    training = {key: value for key, value in begun.items() if key != "dropout"}
+    model = replace(sizes(reversal), dropout=begun["dropout"])
+    train(reversal, tmp_path, model, replace(CONFIG, **training, max_updates=1), preset=name)
     assert fit_preset((("preset", preset(name)),), name, reversal, tmp_path)[1][1] == kept
 
 
