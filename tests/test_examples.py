@@ -70,6 +70,17 @@ def test_small_corpus(shell, workspace, tmp_path):
     assert len((tmp_path / "out-small.fr").read_text().splitlines()) == 40
 
 
+def test_distill(shell, workspace, tmp_path, monkeypatch):
+    monkeypatch.setitem(shell.environment, "SUBWORDS", "100")
+    parts = [workspace / name for name in ("dev", "dev", "test")]
+    output = shell("distill.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
+    rows = [line.split()[0] for line in output.splitlines() if line.startswith(("teacher", "student"))]
+    assert rows == ["teacher1", "teachers", "student"]
+    for language, second in (("en", workspace / "dev.en"), ("fr", tmp_path / "taught.fr")):
+        texts = [path.read_text() for path in (workspace / f"dev.{language}", second)]
+        assert (tmp_path / f"twice.{language}").read_text() == "".join(texts)
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_adapt(shell, workspace, tmp_path, monkeypatch, keep):
     parts = [workspace / name for name in ("dev", "test", "test", "dev")]

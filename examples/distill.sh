@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A better model of a small corpus: two models translate the training text, and a third model learns from them (distillation).
+# Usage: distill.sh TRAIN DEV TEST SRC TGT [options of `nmtalign train`]
+#   TRAIN, DEV and TEST are file names without the language. For train.en and train.fr give `train ... en fr`.
+#   The variable SUBWORDS is the number of subwords; if your text is too small for 8,000, prep names the largest number.
+#   An interrupted script continues if you start it again with the same arguments.
+set -euo pipefail
+train=$1 dev=$2 test=$3 src=$4 tgt=$5
+shift 5
+recipe=(--preset tiny --order update-look-generate --shared-embeddings)
+large=(--hidden 256 --embedding 192 --maxout 192)
+small=(--hidden 192 --embedding 128 --maxout 128)
+
+# The two teachers. Different sizes and dropouts make different errors.
+nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary unigram --size "${SUBWORDS:-8000}" --joint \
+    -o data-teachers/
+nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${large[@]}" --dropout 0.35 --epochs 21 "$@"
+nmtalign train data-teachers/ -o teacher2/ "${recipe[@]}" "${small[@]}" --dropout 0.2 --epochs 10 "$@"
+nmtalign translate -m teacher1/ -m teacher2/ "$train.$src" -o "taught.$tgt" --resume
+
+# The student learns from each sentence twice: from its real translation, and from that of its teachers.
+awk 1 "$train.$src" "$train.$src" > "twice.$src" # like cat, but each file ends with a line break
+awk 1 "$train.$tgt" "taught.$tgt" > "twice.$tgt"
+nmtalign prep "twice.$src" "twice.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary-from data-teachers/ -o data-student/
+nmtalign train data-student/ -o student/ "${recipe[@]}" "${large[@]}" --dropout 0.25 --epochs 11 "$@"
+
+nmtalign translate -m teacher1/ < "$test.$src" > "out-teacher1.$tgt"
+nmtalign translate -m teacher1/ -m teacher2/ < "$test.$src" > "out-teachers.$tgt"
+nmtalign translate -m student/ < "$test.$src" > "out-student.$tgt"
+nmtalign score teacher1="out-teacher1.$tgt" teachers="out-teachers.$tgt" student="out-student.$tgt" -r "$test.$tgt" \
+    --metrics multi-bleu --lowercase
