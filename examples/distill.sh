@@ -11,7 +11,7 @@ recipe=(--preset tiny --order update-look-generate --shared-embeddings)
 large=(--hidden 256 --embedding 192 --maxout 192)
 small=(--hidden 192 --embedding 128 --maxout 128)
 
-# The two teachers. Different sizes and dropouts make different errors.
+# The two teachers differ in size and dropout.
 nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary unigram --size "${SUBWORDS:-8000}" --joint \
     -o data-teachers/
 nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${large[@]}" --dropout 0.35 --epochs 21 "$@"
