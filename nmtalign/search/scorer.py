@@ -3,6 +3,7 @@
 Beam search, sampling and forced decoding ask a scorer for one step after the other.
 """
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
+_LOWEST = -1e30  # below any log-probability except -inf
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class _EnsembleSession(Session):
 
     def __init__(self, sessions: Sequence[Session], average: Average) -> None:
         self.device = sessions[0].device
-        self._sessions, self._average = sessions, average
+        self._sessions, self._average, self._buffer = sessions, average, _ReusedBuffers()
 
     def step(self, choice: Choice | None) -> None:
         """See `Session`."""
@@ -253,12 +255,18 @@ class _EnsembleSession(Session):
 
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         """See `Session`."""
-        each = torch.stack([session.log_probs(rows) for session in self._sessions])
+        each = [session.log_probs(rows) for session in self._sessions]
+        count = len(each)
         if self._average == "log":
-            mean = each.mean(0)
+            mean = functools.reduce(Tensor.add_, each).div_(count)
             return mean, mean.logsumexp(-1, keepdim=True)
-        total = each.logsumexp(0)
-        return total, torch.full_like(total[:, :1], math.log(len(self._sessions)))
+        # torch.logsumexp over the models takes five times as long, and torch.logaddexp rounds by a number's position.
+        (largest,) = self._buffer.take(1, (len(each[0]), each[0].shape[1]), each[0])
+        torch.clamp(functools.reduce(torch.maximum, each), min=_LOWEST, out=largest)
+        for log_probs in each:
+            log_probs.sub_(largest).exp_()
+        total = functools.reduce(Tensor.add_, each).log_().add_(largest)
+        return total, torch.full_like(total[:, :1], math.log(count))
 
 
 def no_finite_probability() -> NmtalignError:

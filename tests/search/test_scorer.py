@@ -102,7 +102,10 @@ def test_an_improbable_word_has_its_true_log_probability(kind):
         model.readout.output_bias[3] -= 400
     expected, _ = tables.forced(model, [2, 3], [4, 3])
     assert expected[1] < -380
-    assert tables.walk(tables.scorer_of(model), [2, 3], [4, 3])[0] == pytest.approx(expected, rel=1e-6, abs=1e-5)
+    scorer = tables.scorer_of(model)
+    for alone_or_together in (scorer, Ensemble([scorer] * 3), Ensemble([scorer] * 3, "log")):
+        found, _ = tables.walk(alone_or_together, [2, 3], [4, 3])
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
