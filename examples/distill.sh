@@ -11,12 +11,17 @@ recipe=(--preset tiny --order update-look-generate --shared-embeddings)
 large=(--hidden 256 --embedding 192 --maxout 192)
 small=(--hidden 192 --embedding 128 --maxout 128)
 
-# The two teachers differ in size and dropout.
+# The two teachers differ only in their seeds. They train at the same time, and each has half of the processor.
+cores=$(getconf _NPROCESSORS_ONLN)
+each=("${small[@]}" --dropout 0.2 --epochs 10 --threads $(((cores + 1) / 2)))
 nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary unigram --size "${SUBWORDS:-8000}" --joint \
     -o data-teachers/
-nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${large[@]}" --dropout 0.35 --epochs 21 "$@"
-nmtalign train data-teachers/ -o teacher2/ "${recipe[@]}" "${small[@]}" --dropout 0.2 --epochs 10 "$@"
-nmtalign translate -m teacher1/ -m teacher2/ "$train.$src" -o "taught.$tgt" --resume
+nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${each[@]}" "$@" --seed 1 --quiet &
+trap 'kill $! && wait $! || true' EXIT # if the script ends early, the first teacher saves its state
+nmtalign train data-teachers/ -o teacher2/ "${recipe[@]}" "${each[@]}" "$@" --seed 2
+wait $!
+trap - EXIT
+nmtalign translate -m teacher1/ -m teacher2/ "$train.$src" --beam 5 -o "taught.$tgt" --resume
 
 # The student learns from each sentence twice: from its real translation, and from that of its teachers.
 awk 1 "$train.$src" "$train.$src" > "twice.$src" # like cat, but each file ends with a line break
