@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.command_line import environment_with_nmtalign
 
 from nmtalign.cli.app import main
 from nmtalign.reproduction.experiments import SCALES, ablations
@@ -164,11 +165,7 @@ def test_the_commands_of_the_report_give_its_numbers(reproduce, folder, tmp_path
     commands = report.rsplit("```sh\n", 1)[1].split("```")[0]
     wanted = "prep train translate translate score score align aer"
     assert [line.split()[1] for line in commands.splitlines()] == wanted.split()
-    shim = tmp_path_factory.mktemp("bin") / "nmtalign"
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nmtalign "$@"\n')
-    shim.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    environment["PATH"] = f"{shim.parent}{os.pathsep}{environment['PATH']}"
+    environment = environment_with_nmtalign(tmp_path_factory.mktemp("bin"))
     done = subprocess.run(
         ["bash", "-euc", commands], cwd="reproduction", env=environment, capture_output=True, text=True
     )

@@ -13,9 +13,14 @@ from faults import campaign
 from faults.campaign import Part, run_part, write_table
 from faults.processes import Ended, run_python
 
+SLOW_CAMPAIGNS = ["fuzzing", "environment", "concurrency"]
+
 
 @pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
-@pytest.mark.parametrize("name", ["kills", "disks", "mutations", "fuzzing", "texts", "environment", "concurrency"])
+@pytest.mark.parametrize(
+    "name",
+    ["kills", "disks", "mutations", "texts", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_CAMPAIGNS)],
+)
 def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     """It runs in a process that imports nmtalign once and forks the commands."""
     result = run_python("-m", "faults", "--only", name, "--quick", "--seed", "1", cwd=tmp_path)

@@ -50,7 +50,8 @@ def parts(workspace: Workspace) -> list[Part]:
         "lexicon": _lexicon,
     }
     return [
-        Part(f"texts: {name}", partial(attempt, workspace), full=100, quick=1) for name, attempt in attempts.items()
+        Part(f"texts: {name}", partial(attempt, workspace), full=100, quick=int(name != "link"))
+        for name, attempt in attempts.items()
     ]
 
 
