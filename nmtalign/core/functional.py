@@ -80,8 +80,7 @@ def product(
     if isinstance(weight, Int8Weight):
         weight = weight.matrix
     if isinstance(weight, Int8Matrix):
-        found = weight.product(rows, out)
-        return found if addend is None else found.add_(addend)
+        return weight.product(rows, addend, out)
     if addend is None:
         return torch.matmul(rows, weight.mT, out=out)
     if weight.dim() == 2:

@@ -55,19 +55,25 @@ class Int8Matrix:
         """Some of the rows."""
         return Int8Matrix(self.numbers[rows], self.scales[rows])
 
-    def product(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """x W^T in float32: x (..., in) to (..., out); with a matrix (D, out, in) x (D, B, in) to (D, B, out)."""
+    def product(self, x: Tensor, addend: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """x W^T (+ addend) in float32: x (..., in) to (..., out), or x (D, B, in) to (D, B, out) with D matrices.
+
+        An addend has the shape of the result or is one row (out,). Fills and returns `out`, if it is given.
+        """
         if self.numbers.dim() > 2:
-            return torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
+            found = torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
+            return found if addend is None else found.add_(addend)
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
         steps = (rows / scale).round_()
         result = x.new_empty(len(rows), len(self)) if out is None else out
-        if _packs():
-            torch.mul(self.packed_product(steps), scale, out=result)
-        else:
-            self.plain_product(steps, scale, result)
-        return result.view(*x.shape[:-1], len(self))
+        sums = self.packed_product(steps) if _packs() else self.plain_product(steps, result)
+        shape = *x.shape[:-1], len(self)
+        if addend is not None and not _needs_gradient(addend):
+            added = addend if addend.dim() == 1 else addend.reshape(result.shape)
+            return torch.addcmul(added, sums, scale, out=result).view(shape)
+        found = torch.mul(sums, scale, out=result).view(shape)
+        return found if addend is None else found.add_(addend)
 
     @cached_property
     def _directions(self) -> tuple["Int8Matrix", ...]:
@@ -88,13 +94,13 @@ class Int8Matrix:
         )
         return found
 
-    def plain_product(self, steps: Tensor, scale: Tensor, result: Tensor) -> None:
-        """Fills the result (N, out) with the products of steps (N, in) and a scale (N, 1)."""
+    def plain_product(self, steps: Tensor, result: Tensor) -> Tensor:
+        """As `packed_product`; fills and returns the result (N, out)."""
         narrow = steps.to(torch.int8)
         for first in range(0, len(self), _OUTPUTS):
             outputs = slice(first, first + _OUTPUTS)
-            part = result[:, outputs]
-            part.copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs]).mul_(scale)
+            result[:, outputs].copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs])
+        return result
 
 
 class Int8Weight(Tensor):
@@ -134,8 +140,7 @@ class Int8Weight(Tensor):
 
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x W^T + bias in eight bits."""
-        found = self.matrix.product(x)
-        return found if bias is None else found.add_(bias)
+        return self.matrix.product(x, bias)
 
     def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> "Int8Weight":
         """The weight itself, whose products in eight bits do not need it."""
@@ -195,15 +200,15 @@ def _packs() -> bool:
     numbers = (torch.arange(2048 * 512) % 127 - 63).to(torch.int8).view(2048, 512)
     matrix = Int8Matrix(numbers, torch.linspace(0.5, 1.5, 2048))
     steps = (torch.arange(96 * 512) * 37 % 255 - 127.0).view(96, 512)
-    scale, result = torch.ones(96, 1), torch.empty(96, 2048)
+    result = torch.empty(96, 2048)
     try:
         packed = matrix.packed_product(steps)
     except _MISSING:
         return False
     if not int8_is_fast():
         return True
-    matrix.plain_product(steps, scale, result)
-    ways = (lambda: matrix.packed_product(steps)), (lambda: matrix.plain_product(steps, scale, result))
+    matrix.plain_product(steps, result)
+    ways = (lambda: matrix.packed_product(steps)), (lambda: matrix.plain_product(steps, result))
     with_packed, plain = (min(_seconds(way) for _ in range(5)) for way in ways)
     return with_packed < plain and torch.equal(packed, result)
 

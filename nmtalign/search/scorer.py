@@ -19,13 +19,14 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import CopyColumns, known_words
 from nmtalign.core.functional import product
 from nmtalign.core.inference import Inference
-from nmtalign.core.int8 import Int8Matrix, outputs_of
-from nmtalign.core.readout import CHUNK_CELLS, slices
+from nmtalign.core.int8 import Int8Matrix, Int8Weight, outputs_of
+from nmtalign.core.readout import slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
+PART_CELLS = 3 << 19  # logits that are computed together, because they fit into the processor's cache
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
 _LOWEST = -1e30  # below any log-probability except -inf
 
@@ -82,7 +83,7 @@ class Session(ABC):
     def parts(self) -> list[slice]:
         """All rows, in parts that fit into the processor's cache; one part on a GPU."""
         rows, width = self.shape
-        return list(slices(rows, width, CHUNK_CELLS if self.device.type == "cpu" else rows * width))
+        return list(slices(rows, width, PART_CELLS if self.device.type == "cpu" else rows * width))
 
 
 class Scorer(Protocol):
@@ -119,6 +120,7 @@ class _ModelSession(Session):
         self._memory = inference.encode(source, mask)
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
+        self._by_parts = isinstance(self._weight, Int8Weight)
         self._bias = inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
@@ -144,7 +146,7 @@ class _ModelSession(Session):
             self._state, previous = self._state.select(choice.rows), choice.words
         found = self._inference.step(self._memory, self._state, previous)
         self._state, self._features, self.weights, self._gate, self._log_weights = found
-        if self._log_weights is None:
+        if self._log_weights is None and not self._by_parts:
             (buffer,) = self._product_buffer.take(1, (len(self._features), len(self._weight)), self._features)
             self._products = product(self._features, self._weight, out=buffer)
 
@@ -156,9 +158,10 @@ class _ModelSession(Session):
     def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
         """See `Session`."""
         if self._log_weights is None:
-            products = self._products[rows]
-            logits, normalised = self._softmax_buffers.take(2, (len(products), self._bias.shape[1]), self._bias)
-            self._softmax(products, self._bias_of(rows), logits, normalised)
+            features, products = self._features[rows], None if self._by_parts else self._products[rows]
+            logits, normalised = self._softmax_buffers.take(2, (len(features), self._bias.shape[1]), self._bias)
+            self._fill(logits, features, products, self._bias_of(rows))
+            torch.log_softmax(logits, -1, out=normalised)
             # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is
             # the logarithm of the sum.
             log_sums = logits[:, :1] - normalised[:, :1]
@@ -174,14 +177,16 @@ class _ModelSession(Session):
     def _mixture(self, rows: slice, log_weights: Tensor) -> Tensor:
         """The log-probabilities (r, U) of some rows, whose alternatives have log_weights (R, C)."""
         width, count = self._bias.shape[1], log_weights.shape[1]
-        most = CHUNK_CELLS if self.device.type == "cpu" else len(log_weights) * count * width
+        most = PART_CELLS if self.device.type == "cpu" else len(log_weights) * count * width
         (mixed,) = self._product_buffer.take(1, (rows.stop - rows.start, width), self._bias)
         for part in slices(len(mixed), count * width, most):
             own, found = slice(rows.start + part.start, rows.start + part.stop), mixed[part]
             bias, weights = self._bias_of(own), log_weights[own]
-            products = product(self._features[own].flatten(0, 1), self._weight)
-            logits, probs = self._softmax_buffers.take(2, (len(products), width), self._bias)
-            self._softmax(products, bias if bias.dim() == 1 else bias.repeat_interleave(count, 0), logits, probs, False)
+            features = self._features[own].flatten(0, 1)
+            products = None if self._by_parts else product(features, self._weight)
+            logits, probs = self._softmax_buffers.take(2, (len(features), width), self._bias)
+            self._fill(logits, features, products, bias if bias.dim() == 1 else bias.repeat_interleave(count, 0))
+            torch.softmax(logits, -1, out=probs)
             each = probs.view(-1, count, width)
             torch.bmm(weights.exp()[:, None], each, out=found[:, None])  # sums of logarithms would take twice as long
             lost = (found < _SMALLEST) & (bias > -torch.inf)
@@ -199,12 +204,18 @@ class _ModelSession(Session):
         one = first == last
         return self._bias[first if one else torch.arange(rows.start, rows.stop, device=self.device) // each]
 
-    def _softmax(self, products: Tensor, bias: Tensor, logits: Tensor, normalised: Tensor, log: bool = True) -> None:
-        """Fills logits and their softmax, or its logarithm, (r, U) from products (r, K)."""
-        width = products.shape[1]
-        torch.add(products, bias[..., :width], out=logits[:, :width])
+    def _fill(self, logits: Tensor, features: Tensor, products: Tensor | None, bias: Tensor) -> None:
+        """Fills logits (r, U) of features (r, F) from their products (r, K) with the weight.
+
+        Products in eight bits are None: they are computed here, while their part of the rows is in the processor's
+        cache. In float32 one product of all rows of a step is faster.
+        """
+        width = len(self._weight)
+        if products is None:
+            product(features, self._weight, bias[..., :width], out=logits[:, :width])
+        else:
+            torch.add(products, bias[..., :width], out=logits[:, :width])
         logits[:, width:] = bias[..., width:]  # the places of the source
-        (torch.log_softmax if log else torch.softmax)(logits, -1, out=normalised)
 
 
 class _ReusedBuffers:

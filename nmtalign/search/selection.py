@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.readout import CHUNK_CELLS
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array, Flags, Integers, SearchOptions
-from nmtalign.search.scorer import Session
+from nmtalign.search.scorer import PART_CELLS, Session
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
@@ -127,7 +126,7 @@ def best_continuations(
     """
     sentences, rows = open_totals.shape
     width = session.shape[1]
-    most = max(1, CHUNK_CELLS // (rows * width)) if open_totals.device.type == "cpu" else sentences
+    most = max(1, PART_CELLS // (rows * width)) if open_totals.device.type == "cpu" else sentences
     # More blocks than are examined must exist, so that both ways find `count` continuations.
     use_blocks = width >= min_width and rows * stride > count + _SPARE
     found = []
