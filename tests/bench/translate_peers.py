@@ -24,7 +24,7 @@ from bench.watch import complaint_in
 
 PATIENCE = 600.0  # seconds until a call is ended
 LONGER = 3.0  # seconds that the lines must take; else there are four times as many
-PRECISIONS = {"nmtalign, fp32": "fp32", "nmtalign, bf16": "bf16"}
+PRECISIONS = {f"nmtalign, {precision}": precision for precision in ("fp32", "bf16", "int8")}
 
 
 # Translates a text file with a beam size; returns the output lines.

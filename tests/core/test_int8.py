@@ -146,6 +146,23 @@ def test_both_ways_to_multiply_are_exact(rows, inputs, monkeypatch):
     torch.testing.assert_close(*found, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.parametrize("shape", [(300,), (5, 300)])
+def test_an_addend_is_added_and_keeps_its_gradient(shape, packs, monkeypatch):
+    monkeypatch.setattr(module, "_packs", lambda: packs)
+    torch.manual_seed(0)
+    matrix, rows, addend = Int8Matrix.of(torch.randn(300, 128)), torch.randn(5, 128), torch.randn(shape)
+    expected, wide = matrix.product(rows) + addend, torch.zeros(5, 310)
+    torch.testing.assert_close(product(rows, matrix, addend), expected)
+    product(rows, matrix, addend, out=wide[:, :300])
+    torch.testing.assert_close(wide[:, :300], expected)
+    assert not wide[:, 300:].any()
+    found = product(rows, matrix, addend.requires_grad_())
+    found.sum().backward()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(addend.grad, torch.full(shape, 5.0 if len(shape) == 1 else 1.0))
+
+
 def test_the_faster_way_is_chosen_only_if_it_gives_the_same_numbers(monkeypatch):
     """On a processor with VNNI, where both ways are timed."""
     seconds = iter([1.0] * 5 + [2.0] * 5)
