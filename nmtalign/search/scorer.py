@@ -20,13 +20,13 @@ from nmtalign.core.copying import CopyColumns, known_words
 from nmtalign.core.functional import product
 from nmtalign.core.inference import Inference
 from nmtalign.core.int8 import Int8Matrix, Int8Weight, outputs_of
-from nmtalign.core.readout import slices
+from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array
 
 Average = Literal["probability", "log"]
-PART_CELLS = 3 << 19  # logits that are computed together, because they fit into the processor's cache
+_INT8_PART_CELLS = 3 << 19  # logits of a part in eight bits, whose products are not kept beside it
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
 _LOWEST = -1e30  # below any log-probability except -inf
 
@@ -49,6 +49,7 @@ class Session(ABC):
     """
 
     device: torch.device
+    part_cells: int = CHUNK_CELLS  # logits that are processed together on a CPU
     weights: Tensor | None = None  # (R, Tx) of the latest step, exactly 0 at padding; None without attention
 
     @abstractmethod
@@ -83,7 +84,7 @@ class Session(ABC):
     def parts(self) -> list[slice]:
         """All rows, in parts that fit into the processor's cache; one part on a GPU."""
         rows, width = self.shape
-        return list(slices(rows, width, PART_CELLS if self.device.type == "cpu" else rows * width))
+        return list(slices(rows, width, self.part_cells if self.device.type == "cpu" else rows * width))
 
 
 class Scorer(Protocol):
@@ -121,6 +122,7 @@ class _ModelSession(Session):
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
+        self.part_cells = _INT8_PART_CELLS if self._by_parts else CHUNK_CELLS
         self._bias = inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
@@ -177,7 +179,7 @@ class _ModelSession(Session):
     def _mixture(self, rows: slice, log_weights: Tensor) -> Tensor:
         """The log-probabilities (r, U) of some rows, whose alternatives have log_weights (R, C)."""
         width, count = self._bias.shape[1], log_weights.shape[1]
-        most = PART_CELLS if self.device.type == "cpu" else len(log_weights) * count * width
+        most = self.part_cells if self.device.type == "cpu" else len(log_weights) * count * width
         (mixed,) = self._product_buffer.take(1, (rows.stop - rows.start, width), self._bias)
         for part in slices(len(mixed), count * width, most):
             own, found = slice(rows.start + part.start, rows.start + part.stop), mixed[part]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array, Flags, Integers, SearchOptions
-from nmtalign.search.scorer import PART_CELLS, Session
+from nmtalign.search.scorer import Session
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
@@ -126,7 +126,7 @@ def best_continuations(
     """
     sentences, rows = open_totals.shape
     width = session.shape[1]
-    most = max(1, PART_CELLS // (rows * width)) if open_totals.device.type == "cpu" else sentences
+    most = max(1, session.part_cells // (rows * width)) if open_totals.device.type == "cpu" else sentences
     # More blocks than are examined must exist, so that both ways find `count` continuations.
     use_blocks = width >= min_width and rows * stride > count + _SPARE
     found = []
