@@ -93,8 +93,9 @@ def _pytorch(torch: Any) -> dict[str, Any]:
 
 def _precision(setting: str, fastest: str, device: str) -> str:
     """A default precision, and which is the fastest."""
-    why = f"{device} computes products in {fastest} fastest"
-    return f"{fastest} ({why})" if setting == "auto" else f"{setting} (the default; --precision auto: {why})"
+    if setting == "auto":
+        return f"{fastest} (the fastest on {device})"
+    return f"{setting} (the default; --precision auto: {fastest}, the fastest on {device})"
 
 
 def _words_per_second(dtype: "torch.dtype | None") -> int:

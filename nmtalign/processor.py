@@ -19,10 +19,8 @@ def bf16_is_fast() -> bool:
     A processor without any of them imitates bf16, several times as slowly as fp32. False if the system does not tell.
     """
     facts = cpu_facts()
-    flags = facts.get("flags", "").split()
-    if "amx_bf16" in flags and _allowed(_WITH_AMX):
-        return True
-    return "avx512_bf16" in flags and "AMD" in facts.get("vendor_id", "") and _allowed(_WITH_BF16)
+    amd = "AMD" in facts.get("vendor_id", "")
+    return _has_amx() or (amd and "avx512_bf16" in facts.get("flags", "").split() and _allowed(_WITH_BF16))
 
 
 def int8_is_fast() -> bool:
@@ -35,10 +33,19 @@ def int8_is_fast() -> bool:
 
 
 def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
-    """The precision in which the processor translates and aligns fastest, with its own instructions."""
-    if bf16_is_fast():
+    """The precision in which the processor translates and aligns fastest, with its own instructions.
+
+    bf16 with AMX, else int8 with VNNI: on AMD's processors, which have both VNNI and bf16, int8 is the faster one.
+    """
+    if _has_amx():
         return "bf16"
-    return "int8" if int8_is_fast() else "fp32"
+    if int8_is_fast():
+        return "int8"
+    return "bf16" if bf16_is_fast() else "fp32"
+
+
+def _has_amx() -> bool:
+    return "amx_bf16" in cpu_facts().get("flags", "").split() and _allowed(_WITH_AMX)
 
 
 def _allowed(names: Iterable[str]) -> bool:

@@ -32,8 +32,8 @@ MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
 DEVICE_HELP = "Device: auto is cuda if PyTorch sees a GPU, else cpu; mps is Apple's GPU (untested)."
 PRECISION_HELP = "Precision of matrix products; auto is bf16 where it is faster than fp32, else fp32."
 INFERENCE_PRECISION_HELP = (
-    "Precision of matrix products; auto is bf16 where that is fast, else int8 where the processor has instructions for "
-    "it, else fp32."
+    "Precision of matrix products; auto is bf16 on a GPU or with AMX, else int8 if the processor has instructions for "
+    "it (VNNI), else fp32."
 )
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
