@@ -24,7 +24,8 @@ FIRST = ("--initialisation", "xavier", "--metric", "loss")
 
 def unpack(version, folder):
     with tarfile.open(GOLDEN / f"{version}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        archive.extractall(folder)
 
 
 @pytest.fixture(params=VERSIONS_READ)
