@@ -35,11 +35,9 @@ def int8_is_fast() -> bool:
 def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
     """The precision in which the processor translates and aligns fastest, with its own instructions.
 
-    bf16 with AMX, else int8 with VNNI: on AMD's processors, which have both VNNI and bf16, int8 is the faster one.
+    On AMD's processors with both VNNI and bf16, int8 is the faster one. Small models (`tiny`) may be faster in fp32.
     """
-    if _has_amx():
-        return "bf16"
-    if int8_is_fast():
+    if int8_is_fast() and not _has_amx():
         return "int8"
     return "bf16" if bf16_is_fast() else "fp32"
 

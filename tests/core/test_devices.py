@@ -139,24 +139,25 @@ def test_auto_is_bf16_only_where_it_is_faster(vendor, flags, isa, bf16, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("vendor", "flags", "isa", "fastest"),
+    ("vendor", "flags", "isa", "fastest", "trained_in_bf16"),
     [
-        ("GenuineIntel", "avx2 avx512f avx512_vnni avx512_bf16", "", "int8"),
-        ("GenuineIntel", "avx2 avx512f avx512_vnni amx_bf16", "", "bf16"),
-        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE_VNNI", "int8"),
-        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE", "fp32"),
-        ("GenuineIntel", "avx2 avx_vnni", "", "int8"),
-        ("GenuineIntel", "avx2", "", "fp32"),
-        ("AuthenticAMD", "avx2 avx512f avx512_vnni avx512_bf16", "", "int8"),
-        ("AuthenticAMD", "avx2 avx512f avx512_bf16", "", "bf16"),
-        ("", "", "", "fp32"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni avx512_bf16", "", "int8", False),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni amx_bf16", "", "bf16", True),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE_VNNI", "int8", False),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE", "fp32", False),
+        ("GenuineIntel", "avx2 avx_vnni", "", "int8", False),
+        ("GenuineIntel", "avx2", "", "fp32", False),
+        ("AuthenticAMD", "avx2 avx512f avx512_vnni avx512_bf16", "", "int8", True),
+        ("AuthenticAMD", "avx2 avx512f avx512_bf16", "", "bf16", True),
+        ("", "", "", "fp32", False),
     ],
 )
-def test_auto_is_the_fastest_precision_of_a_search(vendor, flags, isa, fastest, monkeypatch):
+def test_auto_is_the_fastest_precision_of_a_search(vendor, flags, isa, fastest, trained_in_bf16, monkeypatch):
     monkeypatch.setattr(processor, "cpu_facts", lambda: {"vendor_id": vendor, "flags": flags})
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
     assert inference_precision("auto", torch.device("cpu")) == fastest
     assert inference_precision("fp32", torch.device("cpu")) == "fp32"
+    assert picks_bf16("auto", torch.device("cpu")) == trained_in_bf16  # training has no int8
 
 
 def test_int8_is_for_the_processor(int8, monkeypatch):
