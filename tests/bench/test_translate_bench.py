@@ -1,5 +1,6 @@
 """Tests the translation benchmark at tiny sizes: compares its naive decoder with nmtalign's, and runs all parts."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -248,7 +249,7 @@ def run_toolkit(tmp_path, recipe):
 
 
 def test_a_toolkit_is_given_lines_until_they_take_a_while(tmp_path, monkeypatch):
-    found = run_toolkit(tmp_path, fake_toolkit(tmp_path, monkeypatch))
+    found = run_toolkit(tmp_path, fake_toolkit(tmp_path, monkeypatch))["fake"]
     assert found["words"] == 2
     assert 0 < found["rates"][3] < 500
     table = translate_peers.peers_table({"nmtalign, fp32": {"rates": {1: 900.0, 3: 600.0}}, "fake": found})
@@ -257,11 +258,26 @@ def test_a_toolkit_is_given_lines_until_they_take_a_while(tmp_path, monkeypatch)
     assert table.rows[1][2].endswith(" x")
 
 
+def test_a_toolkit_translates_in_all_its_ways(tmp_path, monkeypatch):
+    recipe = fake_toolkit(tmp_path, monkeypatch, FAKE.replace("'a b'", "' '.join(['a', *sys.argv[2:]])"))
+    monkeypatch.setitem(translate_peers.WAYS, "fake", {"": (), ", int8": ("packed", "8")})
+    found = run_toolkit(tmp_path, recipe)
+    assert {name: figures["words"] for name, figures in found.items()} == {"fake": 1, "fake, int8": 3}
+    assert found["fake, int8"]["note"] == "Fake 1, int8"
+
+
+def test_a_toolkit_that_cannot_train_is_not_timed(tmp_path, monkeypatch):
+    recipe = fake_toolkit(tmp_path, monkeypatch)
+    failing = dataclasses.replace(recipe, train_command=lambda folder, job: [sys.executable, "-c", "exit(3)"])
+    [(name, figures)] = run_toolkit(tmp_path, failing).items()
+    assert (name, list(figures)) == ("fake", ["failed"])
+
+
 def test_a_toolkit_that_drops_lines_fails_alone(tmp_path, monkeypatch):
     recipe = fake_toolkit(tmp_path, monkeypatch, "print('a b')")
-    found = translate_peers.softly(lambda: run_toolkit(tmp_path, recipe))
-    assert found == {"failed": "fake: 50 lines in, 1 out"}
-    table = translate_peers.peers_table({"nmtalign, fp32": {"failed": "nmtalign: no"}, "fake": found})
+    found = run_toolkit(tmp_path, recipe)
+    assert found == {"fake": {"note": "Fake 1", "failed": "fake: 50 lines in, 1 out"}}
+    table = translate_peers.peers_table({"nmtalign, fp32": {"failed": "nmtalign: no"}, **found})
     assert table.note.splitlines() == ["nmtalign: no", "fake: 50 lines in, 1 out"]
 
 

@@ -19,7 +19,7 @@ from bench.peers import PeerError, chosen, install, limits, softly
 from bench.recipes import Job, Recipe
 from bench.report import Table, figure, say, times
 from bench.texts import Texts
-from bench.translate_recipes import BATCH, COMMANDS, keep_open
+from bench.translate_recipes import BATCH, COMMANDS, WAYS, keep_open
 from bench.watch import complaint_in
 
 PATIENCE = 600.0  # seconds until a call is ended
@@ -47,7 +47,7 @@ def run_peers(given: Mapping[str, Any], texts: Texts, model: Path) -> dict[str, 
             job = Job(texts, folder / recipe.name, BATCH, given["threads"], once=True)
             job.folder.mkdir()
             environments = given["peer_env"] or ROOT / ".venv-peers"
-            found[recipe.name] = softly(partial(_run, recipe, environments / recipe.name, job, measure))
+            found |= _run(recipe, environments / recipe.name, job, measure)
     return found
 
 
@@ -61,21 +61,37 @@ def _ours(folder: Path, model: Path, precision: str, threads: int, text: Path, b
     return _call(command, "nmtalign", folder)
 
 
-def _run(recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """Trains for one update, to get a model of the right size, and translates with it."""
-    install(recipe, environment_folder)
-    say(recipe.note)
+def _run(
+    recipe: Recipe, environment_folder: Path, job: Job, measure: Callable[..., dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Trains for one update, to get a model of the right size, and translates with it in all the toolkit's ways.
+
+    Returns the figures of each way by name.
+    """
     own = limits(recipe.name, job.threads)
-    small = dataclasses.replace(job, texts=_few(job))
-    _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, own)
-    keep_open(job)
 
-    def translate(lines: Path, beam: int) -> list[str]:
-        command = COMMANDS[recipe.name](environment_folder / "bin", job, lines, beam)
-        said = _call(command, recipe.name, job.folder, own, lines)
-        return job.output.read_text(encoding="utf-8").splitlines() if job.output.exists() else said
+    def train() -> dict[str, Any]:
+        install(recipe, environment_folder)
+        say(recipe.note)
+        small = dataclasses.replace(job, texts=_few(job))
+        _call(recipe.train_command(environment_folder / "bin", small), recipe.name, job.folder, own)
+        keep_open(job)
+        return {}
 
-    return {"note": recipe.note, **measure(recipe.name, translate)}
+    failed = softly(train)
+    if failed:
+        return {recipe.name: failed}
+    found = {}
+    for way, options in WAYS.get(recipe.name, {"": ()}).items():
+
+        def translate(lines: Path, beam: int, options: Sequence[str] = options) -> list[str]:
+            command = [*COMMANDS[recipe.name](environment_folder / "bin", job, lines, beam), *options]
+            said = _call(command, recipe.name, job.folder, own, lines)
+            return job.output.read_text(encoding="utf-8").splitlines() if job.output.exists() else said
+
+        name = recipe.name + way
+        found[name] = {"note": recipe.note + way, **softly(partial(measure, name, translate))}
+    return found
 
 
 def _few(job: Job) -> Texts:

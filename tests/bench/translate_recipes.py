@@ -69,3 +69,5 @@ def keep_open(job: Job) -> None:
 
 
 COMMANDS: dict[str, Command] = {"joeynmt": _joeynmt, "opennmt": _opennmt, "marian": _marian}
+# The ways in which a toolkit translates, if there are several: additional options by what a table adds to its name.
+WAYS: dict[str, dict[str, tuple[str, ...]]] = {"marian": {"": (), ", int8": ("--gemm-type", "packed8")}}
