@@ -36,14 +36,15 @@ def own_option(help: str, metavar: str | None = None, names: str = "", panel: st
     return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
 
 
-_MODEL = "[dim]\\[default: the workspace's, or model/][/dim]."
+DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
+MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
 ConfigOption = Annotated[
     Path | None,
     own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
 ]
-ModelOption = Annotated[Path | None, own_option(f"Model directory {_MODEL}", "DIR", "--model -m")]
+ModelOption = Annotated[Path | None, own_option(f"Model directory {MODEL_DEFAULT}", "DIR", "--model -m")]
 ModelsOption = Annotated[
-    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {_MODEL}", "DIR", "--model -m")
+    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
 ]
 WhichOption = Annotated[
     Literal["best", "last"], own_option("Weights of the best validation, or the last ones.", panel=MACHINE)

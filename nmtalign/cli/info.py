@@ -11,10 +11,10 @@ from nmtalign.errors import FormatError
 
 
 def info(
-    path: Annotated[Path, own_argument("PATH", "Model directory, folder of prep, or alignment file.")],
+    path: Annotated[Path, own_argument("PATH", "Model directory, folder of prep, folder of link, or alignment file.")],
     format: Annotated[Literal["text", "json"], own_option("Format of the description.")] = "text",
 ) -> None:
-    """Describe a model, a prepared corpus or an alignment file, and check it for damage.
+    """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 
     Examples:
 

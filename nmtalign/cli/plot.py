@@ -23,7 +23,7 @@ Alignments = Annotated[
     list[Path] | None,
     own_argument(
         "[NAME=]ALIGNMENTS.h5...",
-        "Files of `nmtalign align` or `translate --alignments`; several are drawn side by side "
+        "Files of `nmtalign align` or `translate --save-alignments`; several are drawn side by side "
         "[dim](default: alignments.h5)[/dim]. With --training model directories or their train.jsonl.",
     ),
 ]

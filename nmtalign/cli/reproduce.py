@@ -48,8 +48,7 @@ def reproduce(
     """
     choose_wait_policy()
     bound_caches()
-    from nmtalign.reproduction.experiments import EqualBudget
-    from nmtalign.reproduction.experiments import scale as named_scale
+    from nmtalign.reproduction.experiments import SCALES, EqualBudget
     from nmtalign.reproduction.plan import ReproductionRequest, make_plan
 
     settings = chosen.settings
@@ -57,7 +56,7 @@ def reproduce(
     budgets += [EqualBudget("words", settings.words)] if settings.words else []
     budgets += [EqualBudget("hours", settings.hours)] if settings.hours else []
     request = ReproductionRequest(
-        scale=named_scale(settings.scale),
+        scale=SCALES[settings.scale],
         budget=budgets[0] if budgets else None,
         folder=output,
         sentences=line_numbers("sentences", settings.sentences),

@@ -111,7 +111,7 @@ def score(
     outputs = _Outputs(html, plot, save_translation)
     with Signals(), chosen.naming():
         request = _request(chosen, inputs, _segment_files(segment_scores or []), search)
-        _check(request, chosen.layers[-1][1], search, attention_from)
+        _check(request, chosen.typed, search, attention_from)
         outputs.check(request)
         sources = _attention_sources(request, model, attention_from or [])
         result = _run(outputs.extended(request), quiet)

@@ -81,8 +81,9 @@ def score_pairs(
     """Score given translations: print the log-probability of each pair, one per line.
 
     A translation has the log-probability and score that translate printed, if the tokens are the same: write and read
-    them with --tokenized. With a penalty option the score is printed too. A target without words is scored as </s>
-    only; a pair of blank lines has 0. An n-best list is written with the feature nmtalign= -3.21 added.
+    them with --tokenized. With a penalty option (such as --length-penalty) it prints the score in place of the
+    log-probability; --format json has both. A target without words is scored as </s> only; a pair of blank lines has 0.
+    An n-best list is written with the feature nmtalign= -3.21 added.
 
     Examples:
 
@@ -110,7 +111,7 @@ def score_pairs(
 
         translator = Translator(load_models(folders, chosen.settings, which), chosen.settings, alignments=False)
     say(*translator.notices())
-    as_score = any(name in chosen.layers[-1][1] for name in _PENALTIES)  # a penalty is given as an option
+    as_score = any(name in chosen.typed for name in _PENALTIES)  # a penalty is given as an option
     lines: Iterator[tuple[str, ScoredPair]]
     if n_best_list:
         found = score_n_best_list(translator, target, source, feature, rescore, word_scores)

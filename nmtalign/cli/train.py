@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmtalign.cli.common import QuietOption, choose_wait_policy, clock, notifier, own_argument, own_option
+from nmtalign.cli.common import (
+    DATA_DEFAULT,
+    MODEL_DEFAULT,
+    QuietOption,
+    choose_wait_policy,
+    clock,
+    notifier,
+    own_argument,
+    own_option,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
 from nmtalign.errors import UsageError
@@ -26,8 +35,11 @@ if TYPE_CHECKING:
     from nmtalign.training.loop import Trainer
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, own_argument("DATA", "Folder of `nmtalign prep`.")]
-Output = Annotated[Path | None, own_option("Model directory, new or to resume.", "DIR", "-o --output")]
+Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
+Output = Annotated[
+    Path | None,
+    own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output"),
+]
 _BUDGETS = "; ".join(f"{name} ({budget_of(name)})" for name in PRESETS)
 Preset = Annotated[
     str | None, own_option(f"Sizes and budget: {_BUDGETS} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")

@@ -46,9 +46,11 @@ SaveAlignments = Annotated[
 ]
 SaveAlignmentsOf = Annotated[
     Literal["best", "n-best"],
-    own_option("Translations in that file: the best of each line, or all of --n-best.", panel=TEXT),
+    own_option("Translations in the file of --save-alignments: the best of each line, or all of --n-best.", panel=TEXT),
 ]
-Weights = Annotated[Literal["float16", "float32"], own_option("Type of the weights in that file.", panel=TEXT)]
+Weights = Annotated[
+    Literal["float16", "float32"], own_option("Type of the weights in the file of --save-alignments.", panel=TEXT)
+]
 PrefixFile = Annotated[
     Path | None, own_option("The beginning of each translation, line by line.", "FILE", panel=SEARCH)
 ]

@@ -20,7 +20,7 @@ Alignments = Annotated[
     list[Path] | None,
     own_argument(
         "ALIGNMENTS.h5...",
-        "Files of `nmtalign align` or `translate --alignments`; several can be compared side by side "
+        "Files of `nmtalign align` or `translate --save-alignments`; several can be compared side by side "
         "[dim](default: alignments.h5)[/dim].",
     ),
 ]

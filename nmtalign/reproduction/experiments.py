@@ -93,14 +93,6 @@ SCALES: Mapping[str, Scale] = {
 }
 
 
-def scale(name: str) -> Scale:
-    """Returns the scale of that name; raises UsageError if there is none."""
-    try:
-        return SCALES[name]
-    except KeyError:
-        raise UsageError(f"--scale {name}: choose one of {', '.join(SCALES)}") from None
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A model, or a model with another search: the differences from its preset."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
+from nmtalign.data.corpus_checks import with_vocabulary
 from nmtalign.errors import UsageError
 from nmtalign.reproduction.experiments import (
     BASELINE,
@@ -21,10 +22,11 @@ from nmtalign.reproduction.experiments import (
 )
 from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
-from nmtalign.settings.presets import preset, translate_config
+from nmtalign.settings.presets import OF_VOCABULARIES, preset, translate_config
 from nmtalign.settings.reproduce_settings import ReproduceConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
+from nmtalign.text.languages import language_code, suffix_language
 
 PathPair = tuple[Path, Path]
 TOGETHER = "together"  # the name of all test sets as one
@@ -161,6 +163,7 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
     base_prep = workspace.resolve(PrepConfig, "prep", {})
     if prepared:
         workspace, base_prep = _of_corpus(workspace, Corpus.open(prepared))
+    base_prep = with_vocabulary(base_prep, languages(workspace))
     systems: list[SystemPlan] = []
     for experiment in _experiments(request):
         try:
@@ -175,9 +178,21 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
         if system.prep not in corpora.values():
             if prepared:
                 raise UsageError(f"{system.name} needs other vocabularies: name the train text under [corpus]")
+            if base_prep.vocabulary_from and {*system.experiment.prep} & {*OF_VOCABULARIES}:
+                raise UsageError(f"{system.name} needs other vocabularies: remove vocabulary_from from [prep]")
             corpora[system.name] = system.prep
     scoring = workspace.resolve(ScoreConfig, "score", {})
     return ReproductionPlan(request, workspace, tuple(systems), corpora, tests, scoring, prepared)
+
+
+def languages(workspace: Workspace) -> tuple[str, str]:
+    """Returns the languages of source and target: those of the workspace, or the endings of the training files."""
+    named = workspace.source_language, workspace.target_language
+    source, target = (
+        language_code(language) if language else suffix_language(path)
+        for language, path in zip(named, workspace.file_pairs.get("train", (Path(), Path())), strict=True)
+    )
+    return source, target
 
 
 def _of_corpus(workspace: Workspace, corpus: Corpus) -> tuple[Workspace, PrepConfig]:

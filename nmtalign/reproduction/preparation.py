@@ -14,27 +14,16 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.reproduction.experiments import Settings
-from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
+from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan, languages
+from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import definitions
-from nmtalign.settings.presets import preset
+from nmtalign.settings.presets import OF_VOCABULARIES, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import Workspace
-from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.untrusted import read_json
 
 SETTINGS = "settings"  # the folder of the nmtalign.toml files, within the folder of the report
 _IDENTITY = "made-of.json"  # a file in each corpus that records its texts and settings
 _FEWEST = 10  # updates between validations, at least
-
-
-def languages(workspace: Workspace) -> tuple[str, str]:
-    """Returns the languages of source and target: those of the workspace, or the endings of the training files."""
-    named = workspace.source_language, workspace.target_language
-    source, target = (
-        language_code(language) if language else suffix_language(path)
-        for language, path in zip(named, workspace.file_pairs.get("train", (Path(), Path())), strict=True)
-    )
-    return source, target
 
 
 def text_hashes(plan: ReproductionPlan) -> dict[str, str]:
@@ -138,12 +127,9 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
     source, target = languages(workspace)
     model = {name: value for name, value in vars(system.model).items() if not definitions(ModelConfig)[name].internal}
     training = vars(with_budget(plan, system, Corpus.open(plan.corpus_folder(system)), plan.seeds[0]))
-    search, scoring = (
-        {name: value for name, value in vars(config).items() if value is not None}
-        for config in (system.search, plan.scoring)
-    )
-    if system.search.lexicon:
-        search["lexicon"] = path_from(path, Path(system.search.lexicon))
+    prep, search, scoring = (_section(path, config) for config in (system.prep, system.search, plan.scoring))
+    if system.prep.vocabulary_from:
+        prep = {name: value for name, value in prep.items() if name not in OF_VOCABULARIES}
     texts: dict[str, Any] = {
         name: [path_from(path, side) for side in pair] for name, pair in workspace.file_pairs.items()
     }
@@ -158,7 +144,7 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
         },
         "corpus": texts,
         "corpus.tests": {name: [path_from(path, side) for side in pair] for name, pair in workspace.tests.items()},
-        "prep": vars(system.prep),
+        "prep": prep,
         "train": {"preset": system.experiment.preset, **model, **training},
         "translate": search,
         "score": scoring,
@@ -169,6 +155,16 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
         for name, settings in sections.items():
             if settings:
                 stream.write((f"\n[{name}]\n" if name else "") + _assignments(settings))
+
+
+def _section(file: Path, config: PrepConfig | TranslateConfig | ScoreConfig) -> dict[str, Any]:
+    """The settings that have a value, with paths relative to the folder of the file."""
+    known = definitions(type(config))
+    return {
+        name: path_from(file, Path(value)) if value and known[name].is_path else value
+        for name, value in vars(config).items()
+        if value is not None
+    }
 
 
 def path_from(file: Path, path: Path) -> str:

@@ -112,21 +112,23 @@ def lengths(results: Results, folder: Path) -> Iterator[Block]:
         caption = f"{metric} by words of the source, {scored.test.name}"
         yield Figure(file, caption, breakdown_svg(scored.paper, metric))
         if not any(system.experiment.system for system in results.plan.systems):  # else it is in their table
-            yield _length_table(scored, results.plan.baseline.name)
+            yield _length_table(scored)
 
 
-def _length_table(scored: Scored, baseline: str) -> DataTable:
+def _length_table(scored: Scored) -> DataTable:
     systems = scored.paper.systems
-    head = ["words", "sentences"]
-    for system in systems:
-        head += [system.name] if system.name == baseline else [system.name, "p"]
+    baseline = systems[0]
+    head = ["words", "sentences", baseline.name]
+    for system in systems[1:]:
+        head += [system.name, "p"]
     rows = []
     for parts in zip(*(system.everything.breakdowns[0].parts for system in systems), strict=True):
         cells = [parts[0].label, number(parts[0].sentences, 0)]
         for system, part in zip(systems, parts, strict=True):
-            cells += [score(part, -1)] if system.name == baseline else [score(part, -1), p_value(part, parts[0], -1)]
+            cells += [score(part, -1)] if system is baseline else [score(part, -1), p_value(part, parts[0], -1)]
         rows.append(cells)
-    return DataTable(head, rows, f"{scored.test.name}: {scored.paper.metrics[-1]} by length; p is against {baseline}")
+    caption = f"{scored.test.name}: {scored.paper.metrics[-1]} by length; p is against {baseline.name}"
+    return DataTable(head, rows, caption)
 
 
 def heat_maps(results: Results, folder: Path) -> Iterator[Block]:
@@ -183,7 +185,7 @@ def side_by_side(results: Results) -> Iterator[Block]:
 
 
 def curves(results: Results, folder: Path) -> Iterator[Block]:
-    """Loss, perplexity, dev BLEU and speed during the training of the article's models, in the colours of Figure 2."""
+    """Loss, perplexity, dev BLEU and speed during the training of the models, in the colours of Figure 2."""
     names, seed = by_name(results.scored[0].paper), results.plan.seeds[0]
     drawn = {name: results.curves[name, seed] for name in names if (name, seed) in results.curves}
     if not drawn:
@@ -193,5 +195,5 @@ def curves(results: Results, folder: Path) -> Iterator[Block]:
     draw_curves(list(drawn.values()), list(drawn), folder / file)
     with usual_settings(list(drawn), "svg"):
         svg = svg_for_page(curve_figure(list(drawn.values()), list(drawn)), "learning curves")
-    caption = "Learning curves of the paper's models; a ring is the validation whose weights were kept"
+    caption = f"Learning curves of {', '.join(drawn)}; a ring is the validation whose weights were kept"
     yield Figure(file, caption, svg)

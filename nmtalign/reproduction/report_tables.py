@@ -130,7 +130,7 @@ def table_one(results: Results) -> Iterator[Block]:
         head = ["model"]
         for metric in report.metrics:
             head += [metric, f"{metric}, no unknown word"]
-        head += [f"p against {results.plan.baseline.name}", "paper", "paper, no unknown word"]
+        head += [f"p against {report.systems[0].name}", "paper", "paper, no unknown word"]
         names = [system.name for system in results.plan.of_paper]
         rows = [_row_one(found.get(name), name, report, PAPER[name]) for name in names]
         rows += [_row_one(None, name, report, row) for name, row in OTHERS.items()]
@@ -154,9 +154,7 @@ def _row_one(system: SystemReport | None, name: str, report: Report, paper: Pape
 
 def systems(results: Results) -> Iterator[Block]:
     """The systems around the article: their settings, and for each test set BLEU, BLEU by length, AER, speed, size."""
-    compared = [
-        system for system in results.plan.compared if any(one.experiment.system for one in results.plan.systems)
-    ]
+    compared = results.plan.compared if any(one.experiment.system for one in results.plan.systems) else ()
     if not compared:
         return
     yield Heading("Systems")
@@ -168,7 +166,7 @@ def systems(results: Results) -> Iterator[Block]:
             "system",
             *scored.paper.metrics,
             f"{metric}, no unknown word",
-            f"p against {results.plan.baseline.name}",
+            f"p against {scored.paper.systems[0].name}",
         ]
         head += [f"{part.label} words" for part in parts] + ["AER"] * bool(results.rates)
         head += ["words/s", "updates", "hours", "parameters"]

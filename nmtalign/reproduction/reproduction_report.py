@@ -50,7 +50,7 @@ def write_report(results: Results) -> Path:
     with disk_errors(figures):
         for old in figures.glob("*.png"):
             old.unlink()
-    for system in results.outcome.translated():
+    for system in _with_settings(results):
         write_settings(plan, system)
     document = make_document(results)
     texts = {"report.md": to_markdown(document), "report.html": to_page(document), "settings.json": _facts(results)}
@@ -128,6 +128,12 @@ def _whole_command(plan: ReproductionPlan) -> str:
     return shlex.join([*parts, "-o", path_from(file, request.folder)])
 
 
+def _with_settings(results: Results) -> list[SystemPlan]:
+    """The systems that have a settings file: those that have translated, and those whose models they share."""
+    names = {name for system in results.outcome.translated() for name in (system.name, system.trained_as)}
+    return [system for system in results.plan.systems if system.name in names]
+
+
 def _steps(results: Results) -> Iterator[str]:
     """Yields the commands prep, train, translate, score, align and aer that lead to the same numbers."""
     plan, systems = results.plan, results.outcome.translated()
@@ -135,9 +141,11 @@ def _steps(results: Results) -> Iterator[str]:
         first = next((system for system in systems if plan.corpus_folder(system).name == name), None)
         if first and not plan.prepared:
             yield f"nmtalign prep {_config(first.name)}"
+    described = _with_settings(results)
     for system, seed in plan.models():
         other = "" if seed == plan.seeds[0] else f" -o {_shown(plan, plan.model_folder(system, seed))} --seed {seed}"
-        yield f"nmtalign train {_config(system.name)}{other}"
+        if system in described:
+            yield f"nmtalign train {_config(system.name)}{other}"
     for test, (source, _) in plan.tests.items():
         for system in systems:
             model = _shown(plan, plan.model_folder(system, plan.seeds[0]))

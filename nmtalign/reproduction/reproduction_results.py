@@ -17,8 +17,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.experiments import FLAGSHIP
-from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan
-from nmtalign.reproduction.preparation import languages
+from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan, languages
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems

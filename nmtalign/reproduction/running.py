@@ -3,7 +3,6 @@
 import dataclasses
 import gc
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 
 from nmtalign.data.corpus import Corpus
+from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, disk_errors
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
@@ -229,13 +229,13 @@ class Reproduction:
     def _train_side_by_side(self, outcome: Outcome) -> None:
         """Trains several models at the same time; `_train` then finds them complete."""
         plan, keys, jobs = self._plan, dict[str, Key](), list[TrainingJob]()
-        threads = max(1, (plan.request.flags.get("threads") or os.cpu_count() or 1) // plan.request.jobs)
         for system, seed in plan.models():
             if (system.name, seed) in outcome.failures:
                 continue
             write_settings(plan, system)
             folder = plan.model_folder(system, seed)
             name = folder.name if len(plan.seeds) > 1 else system.name
+            threads = max(1, worker_count(system.training.threads) // plan.request.jobs)
             where = ("--config", str(settings_file(plan, system)), "-o", str(folder))
             jobs.append(TrainingJob(name, ("train", *where, "--seed", str(seed), "--threads", str(threads))))
             keys[name] = system.name, seed

@@ -32,7 +32,7 @@ def untracked(doing: str, total: float) -> Iterator[None]:
 
 
 def ignore(message: str) -> None:
-    """Tells nobody."""
+    """Ignores the message."""
 
 
 def texts_to_score(

@@ -117,7 +117,7 @@ class _Service:
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
 
     async def translate(self, request: Request) -> Response:
-        """POST /translate: LibreTranslate's format; each line of a text is translated as a sentence of its own."""
+        """POST /translate: LibreTranslate's format; each line of a text is translated as a separate sentence."""
         query = libre_query(*await self._body(request))
         texts = [[Line(line.removesuffix("\r")) for line in text.split("\n")] for text in query.texts]
         lines = [line for text in texts for line in text]
@@ -282,5 +282,5 @@ async def _refuse_for_now(request: Request, error: Exception) -> Response:
 
 
 async def _leave(request: Request, error: Exception) -> Response:
-    """The client has gone: the answer is for a log alone."""
+    """The client has gone: only a log could show this answer."""
     return Response(status_code=499)

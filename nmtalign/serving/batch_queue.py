@@ -1,4 +1,4 @@
-"""A queue of lines from many requests: one thread takes them in batches, so that it alone uses the models.
+"""A queue of lines from many requests: one thread takes them in batches, so that no other thread uses the models.
 
 A request that comes while nothing waits starts at once. Requests that wait while the thread works are merged, if they
 need the same work.
@@ -61,7 +61,7 @@ class _QueuedLines:
 
 
 class BatchQueue:
-    """Does the work of jobs in a thread of its own, which starts with the first job."""
+    """Does the work of jobs in a separate thread, which starts with the first job."""
 
     def __init__(self, max_items: int) -> None:
         self._max_items = max_items

@@ -49,7 +49,9 @@ class AlignConfig:
     threshold: float = setting(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, common=True, at_most=1)
     reading: Reading = setting(
         "auto",
-        "Decoder step whose weights align a word; occlusion: the effect of each source word in their place.",
+        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
+        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
+        "shifted for two.",
         ALIGNMENT,
         common=True,
     )
@@ -98,7 +100,7 @@ class LinkConfig:
     )
     tokenized: bool = setting(
         False,
-        "The texts are tokenised: split them only at spaces. This is noticed by free commas, too.",
+        "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
         TEXT,
         common=True,
         flags="--tokenized/--raw",

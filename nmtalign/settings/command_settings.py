@@ -71,7 +71,10 @@ class PrepConfig:
         metavar="MODEL|DATA",
     )
     max_length: int = setting(
-        50, "Drop pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", TEXT, common=True
+        50,
+        "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
+        TEXT,
+        common=True,
     )
     clean: bool = setting(
         False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, common=True
@@ -150,7 +153,9 @@ class TranslateConfig:
     temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
     seed: int = seed_setting("Seed of sampling.", SAMPLING)
-    ensemble: Literal["probability", "log"] = setting("probability", "What several models average.", SEARCH)
+    ensemble: Literal["probability", "log"] = setting(
+        "probability", "Whether several models average probabilities or log-probabilities.", SEARCH
+    )
     allow_unk: bool = setting(False, "Let the search generate <unk>.", UNKNOWN)
     replace_unk: bool = setting(
         False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN, common=True
@@ -245,7 +250,10 @@ class ScoreConfig:
         0, "Print the N sentences in which the first two systems differ most.", TABLES, common=True
     )
     draw_attention: bool = setting(
-        False, "Draw the attention of the systems in these sentences.", TABLES, flags="--attention/--no-attention"
+        False,
+        "Draw the attention of the systems in the sentences of --differences.",
+        TABLES,
+        flags="--attention/--no-attention",
     )
     metrics: str = setting(
         "",

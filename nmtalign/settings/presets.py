@@ -1,4 +1,4 @@
-"""Presets: the four models of Bahdanau et al. (2015) and two smaller ones; and what settings imply for others."""
+"""Presets: the models of Bahdanau et al. (2015), smaller ones, and other systems; what settings imply for others."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,7 +157,7 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
 
 
 def budget_of(name: str) -> str:
-    """The budget of a preset in words, such as "20 epochs, on a small corpus at least 5,000 updates"."""
+    """The budget of a preset in words, such as "20 epochs, on a small corpus 5,000 updates"."""
     values = preset(name)
     if "max_updates" in values:
         return f"{values['max_updates']:,} updates"

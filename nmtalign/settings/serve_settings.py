@@ -39,7 +39,11 @@ class ServeConfig:
     max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, common=True, at_least=1)
     time_limit: str = setting("60s", "Longest time of a request.", LIMITS, common=True, form=seconds, metavar="TIME")
     shutdown_time: str = setting(
-        "20s", "Time in which a server that ends answers what waits.", LIMITS, form=seconds, metavar="TIME"
+        "20s",
+        "After Ctrl-C or SIGTERM, answer waiting requests for at most this time.",
+        LIMITS,
+        form=seconds,
+        metavar="TIME",
     )
 
     def __post_init__(self) -> None:

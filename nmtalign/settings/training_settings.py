@@ -110,7 +110,10 @@ class ModelConfig:
     )
     attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
     attention_span: AttentionSpan = setting(
-        "global", "local: a window around the target word's number (m) or a predicted position (p).", ATTENTION
+        "global",
+        "local-m attends to a window around the number of the step, local-p around a predicted position (Luong et al. "
+        "2015).",
+        ATTENTION,
     )
     attention_window: int = setting(
         10, "Source words on each side of the position of local attention.", ATTENTION, at_least=1, at_most=10**6
@@ -121,7 +124,12 @@ class ModelConfig:
         "by the posterior weights of its word (marginal attention).",
         MODEL,
     )
-    readout: ReadoutKind = setting("maxout", "From the state to the softmax; attentional is Luong's.", MODEL)
+    readout: ReadoutKind = setting(
+        "maxout",
+        "Layer between the decoder's state and the softmax: maxout (the paper), attentional (Luong et al. 2015), or "
+        "direct (none).",
+        MODEL,
+    )
     attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
     coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
     bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
@@ -267,7 +275,9 @@ class TrainingConfig:
     window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
     shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
     max_length: int = setting(
-        50, "Skip pairs with more tokens on either side, or 10 times as many bytes; 0 keeps all.", BATCHES
+        50,
+        "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
+        BATCHES,
     )
     bpe_dropout: float = setting(
         0.0,

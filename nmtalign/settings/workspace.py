@@ -26,7 +26,10 @@ _PAIRS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Workspace:
-    """The content of nmtalign.toml; relative paths start at the folder of the file."""
+    """The content of nmtalign.toml. Relative paths start at the folder of the file.
+
+    If the file does not name `data` and `model`, they are folders in the current folder.
+    """
 
     file: Path | None = None
     source_language: str | None = None

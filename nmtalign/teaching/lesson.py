@@ -218,5 +218,7 @@ def _direction(loaded: LoadedModel) -> str:
 
 def _is_explained(config: ModelConfig) -> bool:
     """Whether a model is an RNNsearch or an RNNencdec: one layer of gated units per direction, in a paper's order."""
-    recurrent = config.architecture == "recurrent" and not config.copy and config.attention_kind == "soft"
-    return recurrent and config.order != "update-look-generate" and config.cell in ("paper", "cudnn")
+    recurrent = config.architecture == "recurrent" and config.cell in ("paper", "cudnn")
+    attention = config.attention_kind == "soft" and config.attention_span == "global" and not config.copy
+    fed = config.input_feeding == "context" and config.readout == "maxout"
+    return recurrent and attention and fed and config.order != "update-look-generate"

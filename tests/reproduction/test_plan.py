@@ -1,6 +1,7 @@
 """What is trained: settings are resolved, models are shared, budgets become updates, mistakes are one line."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import UsageError
 from nmtalign.reproduction.experiments import SCALES, EqualBudget, Experiment, ablations, chosen_ablations
 from nmtalign.reproduction.plan import ReproductionRequest, make_plan
-from nmtalign.reproduction.preparation import Corpora, with_budget
+from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.settings.presets import PRESETS
 from nmtalign.settings.workspace import Workspace, load_workspace
 
@@ -79,7 +80,7 @@ def test_every_ablation_that_was_asked_for_changes_one_thing(texts, scale):
             assert system.model.attention_temperature**2 == pytest.approx(system.model.hidden, rel=0.01)
         elif system.name == "loss-sum":
             assert system.model == base.model  # its first weights, too: only the training is the paper's
-        elif system.name != "words-many":
+        else:
             assert len(differs) == 1, (system.name, differs)
 
 
@@ -111,6 +112,41 @@ def test_an_ablation_with_an_unknown_setting_is_named(texts, monkeypatch):
     monkeypatch.setattr("nmtalign.reproduction.plan.chosen_ablations", lambda names, scale: [wrong])
     with pytest.raises(UsageError, match='ablation magic: attention = "sorcery": must be one of'):
         make_plan(ReproductionRequest(SCALES["tiny"]), texts)
+
+
+def test_a_vocabulary_chosen_by_the_language_is_the_same_as_one_that_is_named(texts):
+    sections = {**texts.sections, "prep": {"vocabulary": "auto", "shortlist": "30000"}}
+    plan = make_plan(
+        ReproductionRequest(SCALES["paper"], models="RNNsearch-50", ablations="vocabulary"),
+        dataclasses.replace(texts, sections=sections),
+    )
+    assert plan.named("words-many").trained_as == "RNNsearch-50"
+    assert {system.prep.vocabulary for system in plan.systems} == {"word", "bpe"}
+
+
+def test_the_vocabularies_of_a_model_go_with_no_other_vocabulary(texts):
+    given = dataclasses.replace(texts, sections={**texts.sections, "prep": {"vocabulary_from": "model"}})
+    assert make_plan(ReproductionRequest(SCALES["tiny"]), given).systems
+    with pytest.raises(UsageError, match="words-few needs other vocabularies: remove vocabulary_from"):
+        make_plan(ReproductionRequest(SCALES["tiny"], ablations="vocabulary"), given)
+
+
+def test_the_files_of_settings_name_all_files_from_their_own_folder(workspace, plan):
+    (workspace / "terms.tsv").write_text("old\tvieux\n")
+    file = workspace / "nmtalign.toml"
+    file.write_text(file.read_text().replace("[translate]", '[translate]\nglossary = "terms.tsv"'))
+    made = plan(models="RNNsearch-50")
+    Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
+    [system] = made.systems
+    write_settings(made, system)
+    glossary = load_workspace(settings_file(made, system)).section("translate")[1]["glossary"]
+    assert Path(glossary).resolve() == (workspace / "terms.tsv").resolve()
+    adopting = dataclasses.replace(system.prep, vocabulary_from=str(made.base_corpus))
+    other = dataclasses.replace(system, prep=adopting)
+    write_settings(dataclasses.replace(made, systems=(other,), corpora={"corpus": adopting}), other)
+    prep = load_workspace(settings_file(made, system)).section("prep")[1]
+    assert Path(prep["vocabulary_from"]).resolve() == made.base_corpus.resolve()
+    assert not {"vocabulary", "shortlist", "size"} & prep.keys()
 
 
 def test_unknown_names_are_refused(texts):

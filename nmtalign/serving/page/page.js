@@ -113,9 +113,10 @@
 
   const translate = async () => {
     if (!text.value.trim() || button.disabled) return;
+    const chosen = model.selectedOptions[0]?.dataset;
+    if (!chosen) return tell("The models are not loaded yet. Reload the page.", true);
     button.disabled = true;
     tell("Translating …");
-    const chosen = model.selectedOptions[0].dataset;
     const query = new URLSearchParams({ source: chosen.source, target: chosen.target });
     if (withAlignments[model.value]) query.set("alignment", "soft");
     if (beam.value) query.set("beam", beam.value);
