@@ -185,10 +185,7 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
 
 
 def lock(stream: IO[bytes] | int) -> bool:
-    """Locks an open file or folder until it is closed; returns False if another process has locked it.
-
-    Without locks it returns True.
-    """
+    """Locks an open file or folder until it is closed. False: another process has it. Without locks it returns True."""
     if fcntl is not None:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,8 +198,10 @@ def lock(stream: IO[bytes] | int) -> bool:
 
 def is_left_behind(path: Path) -> bool:
     """Returns whether the process that made and locked a file has ended; False on a system without locks."""
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        return fcntl is not None and lock(stream)
+    with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files that are open for writing
+        if fcntl is not None:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
     return False
 
 
@@ -269,13 +268,14 @@ class PartialFile:
 
     def set_aside(self) -> None:
         """Renames FILE.partial to FILE.partial.old and opens an empty FILE.partial."""
-        with disk_errors(self.partial):
-            self.rename(self.old)
+        self.rename(self.old)
         self.open()
 
     def rename(self, path: Path) -> None:
-        """Renames FILE.partial and closes it."""
-        self._end(lambda: self.partial.replace(path))
+        """Waits until the disk has FILE.partial, renames it and closes it."""
+        with disk_errors(self.partial):
+            os.fsync(self.stream.fileno())
+            self._end(lambda: self.partial.replace(path))
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it if it is empty, or with `remove`."""
@@ -331,9 +331,7 @@ def _lock_folder(folder: Path, made: list[Path]) -> int | None:
         if not lock(descriptor):
             os.close(descriptor)
             made.clear()  # the folder belongs to the process with the lock, even if it is empty
-            raise UsageError(
-                f"{folder}: another process is training there; wait until it has ended, or give another folder"
-            )
+            raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another one")
         if _is_at(descriptor, folder):
             return descriptor
         os.close(descriptor)  # this lock is on a folder that was removed

@@ -199,6 +199,13 @@ def plain_attributes(path: Path, name: str = "/") -> dict[str, Any]:
         return _plain_attributes(file[name])
 
 
+def format_of(path: Path) -> object:
+    """Returns the attribute `format` of the root ("" without one), or None for a file that cannot be read."""
+    with contextlib.suppress(*_DAMAGE), _Guarded(path) as stream, h5py.File(stream, "r") as file:
+        return file.attrs.get("format", "")
+    return None
+
+
 def _plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
     count = h5a.get_num_attrs(node.id)
     if count > _MOST_ATTRIBUTES:

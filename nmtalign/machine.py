@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.processor import cpu_facts
+from nmtalign.processor import control_group, cpu_facts, lines_of, usable_cores
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -46,7 +46,7 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     versions, missing = _requirements()
     facts: dict[str, Any] = {
         "processor": {"name": _processor_name(root), "instructions": instructions(root)},
-        "cores": {"usable": _usable_cores(root), "present": os.cpu_count() or 1},
+        "cores": {"usable": usable_cores(root), "present": os.cpu_count() or 1},
         "memory": _memory(root),
         "disk": _disk(folder),
         "versions": {"nmtalign": __version__, "Python": platform.python_version(), **versions},
@@ -177,20 +177,10 @@ def instructions(root: Path = Path("/")) -> str:
     return ", ".join(name for name, (test, names) in _INSTRUCTIONS.items() if flags & {test, *names})
 
 
-def _usable_cores(root: Path) -> float:
-    """The cores that this process may use: its affinity, or the quota of its control group if that is smaller."""
-    found = [float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)]
-    for text in _limits(root, "cpu.max", "cpu/cpu.cfs_quota_us"):
-        quota, period = [*text.split(), "100000"][:2]
-        if quota.isdigit():
-            found.append(int(quota) / int(period))
-    least = round(min(found), 2)
-    return int(least) if least == int(least) else least
-
-
 def _memory(root: Path) -> dict[str, float]:
     """Total and free memory in GB, within the limit of the control group; empty where the system reports nothing."""
-    found = {name: int(rest.split()[0]) * 1024 for name, _, rest in map(_parted, _lines(root / "proc/meminfo")) if rest}
+    lines = map(_parted, lines_of(root / "proc/meminfo"))
+    found = {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest}
     total, free = found.get("MemTotal", 0), found.get("MemAvailable")
     if not total and sys.platform == "win32":
         status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX
@@ -198,29 +188,21 @@ def _memory(root: Path) -> dict[str, float]:
         total, free = status[1], status[2]
     if not total and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    used = [int(text) for text in _limits(root, "memory.current", "memory/memory.usage_in_bytes")]
-    for number, text in enumerate(_limits(root, "memory.max", "memory/memory.limit_in_bytes")):
-        if text.isdigit() and int(text) < total:
-            total = int(text)
-            free = min(free or total, max(0, total - used[number])) if number < len(used) else free
-    return {name: round(value / _GB, 1) for name, value in (("free_gb", free), ("total_gb", total)) if value}
-
-
-def _limits(root: Path, name: str, old_name: str) -> list[str]:
-    """The texts of a file of the control group of this process and of the groups that contain it."""
-    base = root / "sys/fs/cgroup"
-    own = next((line[3:] for line in _lines(root / "proc/self/cgroup") if line.startswith("0::")), "/")
-    folder = base / own.strip("/")
-    groups = [folder, *(parent for parent in folder.parents if parent == base or base in parent.parents)]
-    return [text for path in (*(group / name for group in groups), base / old_name) for text in _lines(path)[:1]]
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file of the system; none where there is no such file."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    for limit, used, kept in zip(
+        control_group(root, "memory.max", "memory/memory.limit_in_bytes"),
+        control_group(root, "memory.current", "memory/memory.usage_in_bytes"),
+        control_group(root, "memory.stat", "memory/memory.stat"),
+        strict=True,
+    ):
+        if limit and limit[0].isdigit() and int(limit[0]) < total:
+            total = int(limit[0])
+            facts = dict(line.split(maxsplit=1) for line in kept if len(line.split()) == 2)
+            # What was read from files, which the system can drop; "total_" in the first version of control groups.
+            cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
+            left = max(0, total - int(used[0]) + cache) if used else total
+            free = left if free is None else min(free, left)
+    known = {"free_gb": free, "total_gb": total or None}
+    return {name: round(value / _GB, 1) for name, value in known.items() if value is not None}
 
 
 def _parted(line: str) -> tuple[str, str, str]:

@@ -207,7 +207,8 @@ def export_model(model: Path, folder: Path, weights: StoredWeights = "fp32", for
     """Writes a copy of a model without the files of its training; `folder` appears only when it is complete.
 
     The copy has the best weights: exactly, or with `weights` = int8 in eight bits (`nmtalign.tensor_file.int8_rows`).
-    Every other file of the model is copied, too, except HDF5 files and symbolic links that config.json does not name.
+    The other files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json
+    does not name.
     An earlier export in `folder` is replaced with `force`; any other folder with files is never replaced. Raises
     UsageError for such a folder, FormatError for a damaged model.
     """

@@ -1,11 +1,11 @@
-"""What the processor is and what it multiplies fast, as the system tells; imports no PyTorch."""
+"""The processor: its name, its cores, and the precision in which it multiplies fastest. Imports no PyTorch."""
 
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the most instructions that oneDNN, which multiplies, may use
+_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # limit the instructions of oneDNN, PyTorch's library for products
 _WITH_BF16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")
 _WITH_VNNI = (*_WITH_BF16, "VNNI")
 _WITH_AMX = ("ALL", "DEFAULT", "AMX", "AVX10")
@@ -60,3 +60,34 @@ def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:
         return {}
     parts = (line.partition(":") for line in text.strip().split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in parts}
+
+
+def usable_cores(root: Path = Path("/")) -> float:
+    """The cores that this process may use: its affinity, or the quota of its control group if that is smaller."""
+    found = [float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)]
+    for lines in control_group(root, "cpu.max", "cpu/cpu.cfs_quota_us"):
+        quota, period = [*lines[0].split(), "100000"][:2] if lines else ("max", "")
+        if quota.isdigit():
+            found.append(int(quota) / int(period))
+    least = round(min(found), 2)
+    return int(least) if least == int(least) else least
+
+
+def control_group(root: Path, name: str, old_name: str) -> list[list[str]]:
+    """The lines of a file of the control group of this process and of the groups that contain it.
+
+    The last element is the file of a system with the first version of control groups; a missing file has no lines.
+    """
+    base = root / "sys/fs/cgroup"
+    own = next((line[3:] for line in lines_of(root / "proc/self/cgroup") if line.startswith("0::")), "/")
+    folder = base / own.strip("/")
+    groups = [folder, *(parent for parent in folder.parents if parent == base or base in parent.parents)]
+    return [*(lines_of(group / name) for group in groups), lines_of(base / old_name)]
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file of the system; none where there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

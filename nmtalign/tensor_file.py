@@ -35,7 +35,7 @@ CHUNK = 8 << 20  # bytes that are hashed at a time
 DIGEST_PREFIX = b'{"__metadata__":{"sha256":"'  # the beginning of the header of a file of tensors
 BLANK_DIGEST = b"0" * 64
 DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # the offset of the digest in the file
-_LONGEST_HEADER = 16 << 20  # bytes; the header of the largest model has a few thousand
+_LONGEST_HEADER, _MOST_DIMENSIONS = 16 << 20, 8  # bytes: the header of the largest model has a few thousand
 _SCALE = ".scale"  # ends the name of the scales of an int8 matrix
 OF_THE_FILE = ("sha256", "format", "format_version", "weights")  # metadata that describe the file, not its content
 _EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # the metadata of weights without a checksum
@@ -279,7 +279,9 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     """Reads the record of one tensor; raises ValueError, KeyError or TypeError if it is inconsistent."""
     (dtype, size_of_one), shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     sizes = all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, end))
-    if not sizes or end - begin != math.prod(shape) * size_of_one:
+    # The product of a million sizes would take an hour, and PyTorch counts the numbers of a tensor in 64 bits.
+    few = sizes and len(shape) <= _MOST_DIMENSIONS and math.prod(filter(None, shape)) < 2**63
+    if not few or end - begin != math.prod(shape) * size_of_one:
         raise ValueError
     return _Entry(dtype, tuple(shape), begin, end)
 
@@ -346,12 +348,10 @@ def start_checksum(stream: FileIO) -> None:
 
 
 def checksum_of(stream: FileIO) -> Checksum:
-    """The checksum of an open file of tensors: the one that `check_ahead` has started, or a new one."""
-    check = _ahead.pop(_identity(stream), None)
-    if check is None:
-        check = Checksum(stream)
-        check.start()
-    return check
+    """The checksum of an open file of tensors, which `start_checksum` may have started."""
+    if _identity(stream) not in _ahead:
+        start_checksum(stream)
+    return _ahead.pop(_identity(stream))
 
 
 def _identity(stream: FileIO) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Files are complete or absent."""
 
 import contextlib
+import errno
 import fcntl
 import gzip
 import os
@@ -149,6 +150,29 @@ def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
     sweep(tmp_path / "missing")
 
 
+def test_where_files_cannot_be_locked_none_is_taken_for_left_behind(tmp_path, monkeypatch):
+    (tmp_path / ".model.1.partial").write_text("")
+    monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "No locks available")))
+    sweep(tmp_path)
+    assert (tmp_path / ".model.1.partial").exists()
+
+
+def test_a_file_is_renamed_only_once_the_disk_has_it(tmp_path, monkeypatch):
+    def refuses(number):
+        raise OSError(errno.EIO, "Input/output error")
+
+    file = PartialFile(tmp_path / "links")
+    file.open()
+    file.write(b"0-0\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuses)
+        with pytest.raises(ResourceError, match=r"links.partial: cannot write"):
+            file.rename(file.path)
+    assert not file.path.exists()
+    file.rename(file.path)
+    assert file.path.read_bytes() == b"0-0\n"
+
+
 def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
     (tmp_path / "there").mkdir()
     folder = tmp_path / "there" / "new" / "model"
@@ -167,7 +191,7 @@ def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
 
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
     with alone_in(tmp_path / "model"):
-        with pytest.raises(UsageError, match="another process is training there"), alone_in(tmp_path / "model"):
+        with pytest.raises(UsageError, match="another process is working in this folder"), alone_in(tmp_path / "model"):
             pass
         assert (tmp_path / "model").is_dir()
         with alone_in(tmp_path / "other"):

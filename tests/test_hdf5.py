@@ -21,7 +21,7 @@ from nmtalign.alignment.export_formats import text_lines
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.hdf5 import damage, seal
+from nmtalign.hdf5 import damage, format_of, seal
 from nmtalign.settings.command_settings import PrepConfig
 
 Edit = Callable[[Path], AbstractContextManager[h5py.File]]
@@ -331,6 +331,18 @@ def test_a_heap_of_texts_without_an_end_is_refused(kind: str, read: Any, size: i
         seal(path)
         with pytest.raises(FormatError, match="damaged"):
             read(path)
+
+
+def test_the_format_of_any_file(corpus: Path, tmp_path: Path) -> None:
+    assert format_of(corpus) == "nmtalign corpus"
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        assert not file.attrs
+    assert format_of(tmp_path / "other.h5") == ""
+    data = corpus.read_bytes()
+    first = data.index(b"GCOL") + 16
+    (tmp_path / "damaged.h5").write_bytes(data[:first] + struct.pack("<H6xQ", 1, 2**64 - 16) + data[first + 16 :])
+    for path in (tmp_path / "damaged.h5", tmp_path / "missing.h5", Path(__file__)):
+        assert format_of(path) is None
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])

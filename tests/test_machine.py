@@ -7,7 +7,10 @@ from importlib import metadata
 import pytest
 
 from nmtalign import machine
+from nmtalign.data import pipeline
+from nmtalign.data.pipeline import worker_count
 from nmtalign.machine import describe_machine
+from nmtalign.processor import usable_cores
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +42,26 @@ def test_the_limits_of_control_groups_count(root):
     assert {"AVX2", "AMX"} <= set(facts["processor"]["instructions"].split(", "))
     assert facts["cores"]["usable"] == 0.5
     assert facts["memory"] == {"free_gb": 3.0, "total_gb": 4.0}
+
+
+def test_what_was_read_from_files_counts_as_free_memory(root):
+    stat = root / "sys/fs/cgroup/pod/memory.stat"
+    stat.write_text("anon 100000000\ninactive_file 600000000\n")
+    assert describe_machine(root=root)["memory"]["free_gb"] == 3.6
+    (stat.parent / "memory.current").write_text("4700000000\n")
+    facts = describe_machine(root=root)
+    assert facts["memory"]["free_gb"] == 0
+    assert any("memory" in one["problem"] or "free" in one["problem"] for one in facts["problems"])
+
+
+def test_there_are_no_more_processes_than_cores(monkeypatch, root):
+    monkeypatch.setattr(pipeline, "usable_cores", lambda: usable_cores(root))
+    assert worker_count(0) == 1
+    (root / "sys/fs/cgroup/pod/cpu.max").write_text("max 100000\n")
+    (root / "sys/fs/cgroup/cpu").mkdir()
+    (root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").write_text("70000\n")  # the first version of control groups
+    assert usable_cores(root) == 0.7
+    assert (worker_count(0), worker_count(3)) == (1, 3)
 
 
 def test_a_system_without_these_files(tmp_path):
@@ -94,7 +117,7 @@ def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
 
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(machine, "_usable_cores", lambda root: 8)
+    monkeypatch.setattr(machine, "usable_cores", lambda root: 8)
     monkeypatch.setattr(machine, "_disk", lambda folder: {"free_gb": 0.5})
     torch.set_num_threads(1)
     found = {one["problem"]: one["fix"] for one in describe_machine(root=tmp_path)["problems"]}

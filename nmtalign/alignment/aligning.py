@@ -17,7 +17,7 @@ from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.devices import precision_notices, use_threads
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
@@ -165,9 +165,10 @@ class AlignmentRun:
     file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` returns
     how many.
 
-    The texts have one sentence per line, plain or .gz. `models` and `config` are those of `align`. With `resume` the
-    summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as usual
-    in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is aligned.
+    The texts have one sentence per line, plain or compressed. `models` and `config` are those of `align`. With `resume`
+    the summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as
+    usual in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is
+    aligned.
     The first `done` pairs are left out, because the caller has their records.
     `notify` is called with warnings. Raises also InputError for texts of unequal length and gold links that do not fit,
     ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts or models, or if
@@ -216,7 +217,7 @@ class AlignmentRun:
         except NmtalignError as refused:
             error = refused
         if isinstance(error, NmtalignError):
-            raise type(error)(f"{error}{self.left()}") from None
+            raise with_more(error, self.left()) from None
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         for record in self._records(self.summary.done_before):
@@ -339,7 +340,7 @@ def _block(shard: Shard | None, source: Path, target: Path) -> range:
         return range(sys.maxsize)
     for path in (source, target):
         if not path.is_file():
-            raise UsageError(f"a shard needs files, because their lines are counted first: {shown(path)} is none")
+            raise UsageError(f"{shown(path)}: a shard needs a regular file, because its lines are counted first")
     return shard.block(sum(1 for _ in read_pairs(source, target)))
 
 

@@ -43,6 +43,7 @@ from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import AerConfig
 from nmtalign.text.lines import read_lines, shown
+from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.version import __version__
 
 ORDERS = ("monotone", "reordered")
@@ -232,9 +233,10 @@ def compare_links(
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
-    A file is text in Pharaoh's or NAACL's format, plain or .gz, `-` for stdin, or an alignment file. `config` tells how
-    the files are read. `source` and `target` are the texts, with words between spaces. Raises InputError naming file
-    and line, FormatError for a damaged alignment file, UsageError for a choice of links without an alignment file.
+    A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. `config`
+    tells how the files are read. `source` and `target` are the texts, with words between spaces. Raises InputError
+    naming file and line, FormatError for a damaged alignment file, UsageError for a choice of links without an
+    alignment file.
     """
     config = config or AerConfig()
     method, threshold = config.links_method, config.threshold
@@ -245,7 +247,8 @@ def compare_links(
         read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
         for _, path in links
     ]
-    texts = {shown(path): [line.split() for line in read_lines(path)] for path in (source, target) if path}
+    split = SpacedWords().tokenize
+    texts = {shown(path): [split(line) for line in read_lines(path)] for path in (source, target) if path}
     pairs = common_length([*files, answers], {name: len(lines) for name, lines in texts.items()})
     holder = next((file for file in [*files, answers] if file.words is not None), None)
     words = _side(source, texts, holder, 0), _side(target, texts, holder, 1)

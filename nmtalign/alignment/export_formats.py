@@ -30,6 +30,7 @@ from nmtalign.alignment.layout import DATASETS
 from nmtalign.alignment.links import AlignmentRecord, format_links
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_path, atomic_text
+from nmtalign.text.lines import escaped_breaks
 
 TextFormat = Literal["pharaoh", "json", "marian"]
 ExportFormat = Literal["pharaoh", "json", "marian", "numpy"]
@@ -95,9 +96,7 @@ def _groups(record: AlignmentRecord, dtype: str) -> str:
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns an object on one line without any line separator of Unicode; numbers that are not finite become null."""
     known = {"id": record.sentence_id, "rank": record.rank, "source": record.source, "target": record.target}
-    text = json.dumps(known, ensure_ascii=False)
-    if not text.isascii():
-        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+    text = escaped_breaks(json.dumps(known, ensure_ascii=False))
     rows = ", ".join(f"[{', '.join(map(_json_number, row))}]" for row in _texts(record.weights, dtype))
     log_probs = ", ".join(map(_json_number, _texts(record.token_log_probs[None], "float32")[0]))
     log_prob = json.dumps(record.log_prob) if math.isfinite(record.log_prob) else "null"

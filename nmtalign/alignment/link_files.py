@@ -231,7 +231,7 @@ def read_links(
     method: LinkMethod | None = None,
     threshold: float | None = None,
 ) -> LinkFile:
-    """Reads a text of links (plain or .gz, `-` for stdin), or the links of an alignment file.
+    """Reads a text of links (plain or compressed, `-` for stdin), or the links of an alignment file.
 
     Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. `method`
     and `threshold` choose other links of an alignment file than the stored ones, as `AlignmentRecord.links`; texts

@@ -40,7 +40,7 @@ from nmtalign.settings.definition import seconds
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 from nmtalign.untrusted import read_json
 
 _WORK, _LINKS, _RECORD, _STATE = "work", "links.tsv", "link.json", "learned.safetensors"
@@ -261,9 +261,10 @@ def _is_unfinished(path: Path) -> bool:
 
 def _checked(pairs: Iterable[tuple[str, str]], path: Path) -> Iterator[tuple[str, str]]:
     """Yields pairs; raises InputError for one that is too long to be aligned, before time is spent on the others."""
+    split = SpacedWords().tokenize
     for number, (source, target) in enumerate(pairs):
         if len(source) * len(target) > MOST_CELLS_OF_PAIR:  # as many words have more characters
-            sizes = [sum(map(len, map(pieces_of, line.split()))) for line in (source, target)]
+            sizes = [sum(map(len, map(pieces_of, split(line)))) for line in (source, target)]
             if sizes[0] * sizes[1] > MOST_CELLS_OF_PAIR:
                 raise InputError(f"{path}: {too_long(number, sizes[0], sizes[1])}")
         yield source, target

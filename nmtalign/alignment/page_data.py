@@ -8,8 +8,9 @@ Blocks come in pairs for the same entries; each is compressed (raw deflate) and 
 |         | (1 if weights have the row and the column of `</s>`), `log_prob`, `aer` (null without gold links), |
 |         | `source` and `target` (the words, each followed by a line feed)                                    |
 | weights | 4 bytes, little-endian: the length of the JSON that follows, a list per column: `links`, `sure`,   |
-|         | `possible` (flat: i, j, i, j ...; null without gold links), `surprise` (see below), `drawn` (0 if  |
-|         | the weights were left out); then the matrices, one byte per weight, row by row                     |
+|         | `possible` (flat: i, j, i, j ...; null without gold links), `surprise` (see below), `entropy` (of  |
+|         | each row, in nats), `drawn` (0 if the weights were left out); then the matrices, one byte per      |
+|         | weight, row by row                                                                                 |
 
 A byte b stands for the weight b / 255, so a weight is off by at most 0.002. A surprise is the negative natural
 logarithm of the probability of a target word in twentieths, or 255 if it is not known; `</s>` comes last. The browser

@@ -16,9 +16,9 @@ exchanged; each source word has at most one.
 | grow-diag-final-and | the same, but neither word of a link that is added after grow-diag may have a link            |
 
 Links are visited by target word, then by source word, including the links added on the way, and the places around a
-link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal, which has no grow-diag-strict:
-this is the grow-diagonal of published tables that were made with lilt/alignment-scripts. Those scripts and fast_align's
-atools visit the links by source word instead; where several links compete for the same words, they may choose others.
+link in the order of `_NEIGHBOURS`. So the results are exactly those of Moses's symal. symal has no grow-diag-strict,
+which is the "grow-diagonal" of published tables made with lilt/alignment-scripts. Those scripts and fast_align's atools
+visit the links by source word instead; where several links compete for the same words, they may choose others.
 
 Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+1) with the row and the column of
 `</s>`, which means NULL, or (Ty, Tx) without. A row of F sums to 1 (the source of target word j), and so does a

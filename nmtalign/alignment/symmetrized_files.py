@@ -43,7 +43,7 @@ def symmetrize_files(
     threshold: float | None = None,
     backward_order: BackwardOrder | None = None,
 ) -> DirectionCounts:
-    """Joins two texts of links in Pharaoh's format (plain or .gz, `-` for stdin), or two alignment files, pair by pair.
+    """Joins two texts of links in Pharaoh's format (`-` for stdin), or two alignment files, pair by pair.
 
     `output` is a text, a function that takes its lines, or for two alignment files an alignment file (.h5). `threshold`
     is the smallest weight of a link of alignment files: of the result for soft methods, of each direction for methods

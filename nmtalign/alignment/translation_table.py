@@ -132,7 +132,7 @@ def make_lexicon(
 def _tokenizers(model: Path | None, config: LexiconConfig, links: bool) -> Tokenizers:
     """Returns how texts become words: as the text of a model or a corpus, or at spaces.
 
-    Links count complete words, and those of a subword model are separated by spaces; so are those of a bytes model.
+    Links count words between spaces if the model has subwords or bytes, so its texts are then split at spaces.
     """
     if config.tokenized:
         return Tokenizers.spaced()
@@ -197,10 +197,13 @@ def _add(
 
 
 def stored_links(path: Path, every: int = 1) -> Iterator[LinkedPair]:
-    """Yields the records of an alignment file, or every n-th one, without weights; FormatError if it is damaged."""
+    """Yields the best record of each sentence of an alignment file, or of every n-th one, without weights.
+
+    Raises FormatError if the file is damaged.
+    """
     with AlignmentFile(path) as file:
         for pair in file.links():
-            if pair.sentence_id % every == 0:
+            if pair.rank == 0 and pair.sentence_id % every == 0:
                 yield pair
 
 

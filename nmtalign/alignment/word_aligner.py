@@ -107,7 +107,7 @@ def load_aligner(folder: Path) -> "WordAligner":
         if facts["kind"] != _KIND:
             raise ValueError
         return WordAligner(folder, _model(tensors), _jumps(tensors), facts)
-    except (KeyError, ValueError):
+    except (KeyError, RuntimeError, TypeError, ValueError):
         raise FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again") from None
 
 

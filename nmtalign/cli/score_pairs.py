@@ -81,9 +81,8 @@ def score_pairs(
     """Score given translations: print the log-probability of each pair, one per line.
 
     A translation has the log-probability and score that translate printed, if the tokens are the same: write and read
-    them with --tokenized. With a penalty option (such as --length-penalty) it prints the score in place of the
-    log-probability; --format json has both. A target without words is scored as </s> only; a pair of blank lines has 0.
-    An n-best list is written with the feature nmtalign= -3.21 added.
+    them with --tokenized. --length-penalty or another penalty prints the score in place of the log-probability. A
+    target without words is scored as </s> only; blank lines have 0. An n-best list gets the feature nmtalign= -3.21.
 
     Examples:
 

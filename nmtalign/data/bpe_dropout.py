@@ -12,7 +12,7 @@ from nmtalign.settings.definition import SettingError
 from nmtalign.text.tokenizer import WORD_START, SentencePieces
 from nmtalign.text.vocabulary import UNK, UNK_ID, Vocabulary
 
-_SEEDS = 2**32 - 1  # sentencepiece takes the number after these for "no seed"
+_SEEDS = 2**32 - 1  # seeds are 0 to 2^32 - 2; for sentencepiece, 2^32 - 1 means "no seed"
 
 
 class BpeDropout:

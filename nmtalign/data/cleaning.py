@@ -52,7 +52,7 @@ _BROKEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ue000-\uf8ff]|[ÃÂ][\x80-\xbf]|Ã[€ƒˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|â€|"
     "(?:[ÐÑ][\x80-\xbf€-™Ѐ-џ]){3}"
 )
-_MARKUP = re.compile(r"</?[A-Za-z!][^<>]{0,1000}>|(?:https?://|www\.)\S+|\S+@\S+\.\S+")
+_MARKUP = re.compile(r"</?[A-Za-z!][^<>]{0,1000}>|(?:https?://|www\.)\S+|(?<![^\s>])[^\s@<>]++@\S+\.\S+")
 _SIGN_OF_MARKUP = re.compile(r"<|://|www\.|@")
 
 

@@ -26,13 +26,13 @@ import numpy.typing as npt
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.model_files import kind_of
+from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.untrusted import parse_json
 
 CORPUS_FILE = "corpus.h5"
-VOCABULARY_FILES = ("source.vocabulary.txt", "target.vocabulary.txt")
+VOCABULARY_FILES = SOURCE_VOCABULARY, TARGET_VOCABULARY
 
 FORMAT, FORMAT_VERSION = "nmtalign corpus", 1
 SPLITS = ("train", "dev", "test")

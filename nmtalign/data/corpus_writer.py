@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +20,7 @@ from nmtalign.data.pair_spool import PairSpool, Summary
 from nmtalign.data.screening import NO_TRANSLATION, RawText
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, is_left_behind, lock, make_folder, sha256_of
-from nmtalign.hdf5 import created, seal
+from nmtalign.hdf5 import created, format_of, seal
 from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -164,9 +163,8 @@ def _held(name: str, old: Any, new: Any) -> bool:
 
 def _check_is_corpus(path: Path) -> None:
     """Raises UsageError for a readable HDF5 file that is no corpus."""
-    with contextlib.suppress(OSError, RuntimeError), h5py.File(path, "r") as file:
-        if file.attrs.get("format") != FORMAT:
-            raise UsageError(f"{path}: is another HDF5 file; give another folder with -o, or --force to replace it")
+    if format_of(path) not in (FORMAT, None):
+        raise UsageError(f"{path}: is another HDF5 file; give another folder with -o, or --force to replace it")
 
 
 def publish(work: Path, folder: Path) -> None:

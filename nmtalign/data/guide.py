@@ -84,7 +84,7 @@ def _word_of_token(
 
 
 def read_guide(path: Path, corpus: Corpus) -> Guide:
-    """Reads a file of links (plain or .gz) for the training pairs of a corpus.
+    """Reads a file of links (plain or compressed) for the training pairs of a corpus.
 
     Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
     file whose number of lines is not that of the training text; FormatError for a corpus that has no line numbers.

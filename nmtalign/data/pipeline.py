@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.errors import ResourceError
+from nmtalign.processor import usable_cores
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.spacing import Counts
 from nmtalign.text.tokenizer import Tokenizers
@@ -86,9 +87,7 @@ class Chunk(NamedTuple):
 
 def worker_count(asked: int) -> int:
     """The number of processes: `asked`, or for 0 one per core that this process may use."""
-    if asked:
-        return asked
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or max(1, int(usable_cores()))
 
 
 def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, step: int = 0) -> Chunk:

@@ -33,13 +33,12 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError, pair_of_sizes
+from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
 from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
-
-PathPair = tuple[Path, Path | None]
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.

@@ -126,7 +126,7 @@ class Frequencies:
         vocabulary: Vocabulary | None = None,
         only: Collection[str] | None = None,
     ) -> "Frequencies":
-        """Counts the words of a training text, plain or .gz.
+        """Counts the words of a training text, plain or compressed.
 
         With a vocabulary of words, all others are unknown. With `only` (a set), other words are not counted, so that
         memory does not grow with the text. Raises InputError if the text is missing or not UTF-8.

@@ -24,12 +24,24 @@ def shown(path: Path) -> str:
     return "standard input" if path == STDIN else str(path)
 
 
+def escaped_breaks(text: str) -> str:
+    """JSON with the characters escaped that some readers take for line breaks: U+2028, U+2029 and U+0085."""
+    if text.isascii():
+        return text
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+
+
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yields pairs (source line, target line); raises UsageError for anything else."""
     for number, pair in enumerate(pairs, 1):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise UsageError(f"pair {number}: {str(pair)[:60]!r} is not a pair of lines; give (source, target)")
-        yield pair
+        try:
+            source, target = pair
+            if isinstance(pair, str) or not (isinstance(source, str) and isinstance(target, str)):
+                raise TypeError
+        except (TypeError, ValueError):
+            wrong = f"pair {number}: {str(pair)[:60]!r} is not a pair of lines; give (source, target)"
+            raise UsageError(wrong) from None
+        yield source, target
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -104,8 +116,8 @@ def decode_lenient(raw: bytes) -> tuple[str, bool]:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line remain.
 
-    Raises InputError naming file and line: the file is missing, damaged (gzip), not UTF-8, or has a line that is longer
-    than `LONGEST_LINE`.
+    Raises InputError naming file and line: the file is missing, damaged (compressed), not UTF-8, or has a line that is
+    longer than `LONGEST_LINE`.
     """
     for number, raw in enumerate(raw_lines(path), 1):
         yield decode_line(path, number, raw)
@@ -132,7 +144,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with their ends, without a byte order mark.
 
-    Raises InputError if the file is missing or damaged (gzip), or has a line that is longer than `LONGEST_LINE`.
+    Raises InputError if the file is missing or damaged (compressed), or has a line that is longer than `LONGEST_LINE`.
     """
     with reading(path) as stream:
         lines = bounded_lines(stream, path)

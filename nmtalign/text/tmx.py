@@ -23,7 +23,7 @@ _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `open_byte
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of `hi` is part of the sentence.
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
-_BREAKS = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
+_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n][ \t\r\n]*")  # takes linear time also for a million blanks
 _BLOCK = 1 << 16
 _NAMED = 10  # languages that an error lists
 

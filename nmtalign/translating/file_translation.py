@@ -17,7 +17,7 @@ import numpy as np
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import merge_log_probs, merge_pieces
-from nmtalign.errors import InputError, NmtalignError
+from nmtalign.errors import InputError, NmtalignError, with_more
 from nmtalign.files import disk_errors, sha256_of, stays_in_place, stream_number
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.direction import InputCheck
@@ -172,7 +172,7 @@ class FileTranslation:
                         self._output.finish()
         except NmtalignError as error:
             if self.lines and isinstance(self._output, ResumableOutput):
-                raise type(error)(f"{error}{self.left()}") from None
+                raise with_more(error, self.left()) from None
             raise
 
     @contextlib.contextmanager

@@ -108,7 +108,7 @@ class Inputs:
             return range(sys.maxsize)
         for path in self.paths:
             if not are_files(path):
-                raise UsageError(f"a shard needs files, because their lines are counted first: {shown(path)} is a pipe")
+                raise UsageError(f"{shown(path)}: a shard needs a regular file, because its lines are counted first")
         return self.shard.block(sum(map(_count_lines, self.paths)))
 
     def count(self) -> int:

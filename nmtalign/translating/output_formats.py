@@ -22,6 +22,7 @@ import numpy as np
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
 from nmtalign.search.hypotheses import Array
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.lines import escaped_breaks
 from nmtalign.text.tokenizer import Subwords, Tokenizers
 from nmtalign.text.vocabulary import EOS
 from nmtalign.translating.translation import Alternative, ScoredPair, Translation
@@ -181,8 +182,7 @@ def one_line(value: Mapping[str, Any]) -> str:
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
     # Surrogates, which UTF-8 cannot encode, and characters that some readers take for line breaks, are escaped.
     if not text.isascii():
-        text = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+        text = escaped_breaks(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
     return text
 
 

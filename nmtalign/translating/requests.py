@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.sentences import SentenceSplitter
@@ -47,9 +48,11 @@ class RequestReader:
         """The line with this number, from 0.
 
         The prefix and the phrases of the request belong to its first piece, those of the glossary to the piece that
-        contains the term. A phrase of both is required once.
+        contains the term. A phrase of both is required once. Raises UsageError for what is not a line.
         """
         request = line if isinstance(line, Request) else Request(line)
+        if not isinstance(request.text, str):
+            raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; give text or a Request")
         prefix = self._target.tokenize(request.prefix) if request.prefix else []
         given = [self._target.tokenize(phrase) for phrase in request.phrases]
         encode, copying = self._loaded.target_vocabulary.encode, self._loaded.model.config.copy

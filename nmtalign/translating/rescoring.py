@@ -79,7 +79,8 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     """
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
-    with Workers(translator.loaded.device, ahead=available or isinstance(pairs, Sequence)) as workers:
+    available = available or isinstance(pairs, Sequence)
+    with Workers(translator.loaded.device, ahead=available) as workers:
         read = windows(checked_pairs(pairs), max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
         for results in workers.read_ahead(scorer.window(window, workers) for window in read):
             yield from results

@@ -3,14 +3,13 @@
 import contextlib
 import gzip
 import itertools
-import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from nmtalign.errors import FormatError, InputError
+from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, keep_mode
 from nmtalign.text.lines import open_bytes
 
@@ -83,11 +82,13 @@ class ResumableOutput(PartialFile):
 
         Returns True if a FILE.partial that was not empty was renamed to FILE.partial.old, which `finish` removes.
         """
+        self.open()  # which locks it: another run may have begun since `look_back`
         if self.found == self.path:
-            with atomic_path(self.partial) as temporary, temporary.open("wb") as stream:
-                stream.writelines(self.entries())
-        self.open()
-        if self.found == self.partial:
+            if not self.is_empty():
+                raise UsageError(f"{self.partial}: another run has begun to write this file; repeat the command")
+            for entry in self.entries():
+                self.write(entry)
+        elif self.found == self.partial:
             self.cut(sum(map(len, self.entries())))
         replaced = self.found is None and not self.is_empty()
         if replaced:
@@ -98,7 +99,6 @@ class ResumableOutput(PartialFile):
         """Renames FILE.partial to FILE."""
         with disk_errors(self.path):
             keep_mode(self.stream.fileno(), self.path)
-            os.fsync(self.stream.fileno())
             if self.path.suffix == ".gz":
                 self._compress()
                 self.close(remove=True)

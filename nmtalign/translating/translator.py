@@ -127,7 +127,7 @@ class Translator:
 
         A sequence is read in windows. Any other iterable is read by a separate thread, so that a single line is
         translated at once and many lines are sorted into batches. `settings` apply only to these lines. Raises
-        UsageError for a wrong setting, and for a text instead of a list of lines.
+        UsageError for a wrong setting, for a text instead of a list of lines, and for what is not a line.
         """
         if isinstance(lines, str):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
@@ -320,7 +320,8 @@ def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: W
 
 
 def _characters(line: str | Request) -> int:
-    return len(line.text if isinstance(line, Request) else line)
+    text = line.text if isinstance(line, Request) else line
+    return len(text) if isinstance(text, str) else 1  # `RequestReader.read` refuses what is not a line
 
 
 def _changed_settings(config: TranslateConfig) -> dict[str, Any]:

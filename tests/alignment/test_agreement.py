@@ -226,6 +226,7 @@ def test_a_strangers_file_is_refused(aligner: WordAligner, tmp_path: Path) -> No
         {"target.words": tensors["target.words"][5:]},
         {"source.null": tensors["target.null"]},
         {"source.occurrences": tensors["target.occurrences"]},
+        {"source.words": tensors["source.words"].to(torch.bfloat16)},
     ]
     for change in changes:
         save_tensors(tmp_path / ALIGNER, {**tensors, **change}, facts)

@@ -192,6 +192,13 @@ def test_stored_alignments_give_their_words_and_links(tmp_path: Path) -> None:
     assert len(list(stored_links(tmp_path / "a.h5", every=2))) == 1
 
 
+def test_only_the_best_of_several_translations_is_counted(tmp_path: Path) -> None:
+    with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
+        for rank, word in enumerate(("chat", "chien")):
+            writer.append(["cat"], [word], np.eye(2), -1.0, sentence_id=0, rank=rank)
+    assert [pair[1] for pair in stored_links(tmp_path / "a.h5")] == [("chat",)]
+
+
 def texts_and_links(folder: Path, links: str) -> tuple[tuple[Path, Path], Path]:
     for name, text in (("in", "the cat\n\nthe dog .\n"), ("out", "le chat\n\nle chien .\n"), ("links", links)):
         (folder / name).write_text(text)

@@ -86,6 +86,17 @@ def test_every_reading_gives_the_count_by_hand(aer: Run, arguments: tuple[str, .
     assert {name: record[name] for name in counts} == counts
 
 
+def test_words_are_those_of_link_and_align(aer: Run, folder: Path) -> None:
+    (folder / "in.en").write_text("a\u00a0b c\u2028 d e\ne\nf g h\n")  # four words between ASCII blanks
+    code, out, err = aer("links", "gold", "-s", "in.en", "-t", "out.fr", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["pairs"] == 3
+    (folder / "in.en").write_text("a\u00a0b\u00a0c d\ne\nf g h\n")  # two words: the links 2-1 and 3-3 are outside
+    code, _, err = aer("links", "gold", "-s", "in.en", "-t", "out.fr")
+    assert code == 3
+    assert "outside" in err
+
+
 def test_the_table_and_its_signature(aer: Run) -> None:
     code, out, _ = aer("links", "numbered", "--alpha", "0.4")
     assert code == 0

@@ -109,7 +109,7 @@ def test_a_pipe_has_no_blocks_but_a_file_on_stdin_has(random_model, texts) -> No
     done = run_nmtalign(*arguments, cwd=texts, stdin=b"the fox\n")
     assert done.returncode == 2
     assert done.stderr.decode().splitlines() == [
-        "nmtalign: error: a shard needs files, because their lines are counted first: standard input is a pipe"
+        "nmtalign: error: standard input: a shard needs a regular file, because its lines are counted first"
     ]
     assert run_nmtalign(*arguments, texts / "in.en", cwd=texts).stdout.count(b"\n") == 3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.data.cleaning import Cleaner, bare
+from nmtalign.data.cleaning import _MARKUP, Cleaner, bare
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
@@ -59,6 +59,25 @@ def test_each_filter_drops_its_noise_and_nothing_else(tmp_path: Path) -> None:
     counts = {name: count for name, count in cleaned(tmp_path, mixed).items() if count}
     assert counts == {name: len(pairs) for name, pairs in NOISE.items()}
     assert cleaned(tmp_path, GOOD) == dict.fromkeys(cleaned(tmp_path, GOOD), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_markup"),
+    [
+        ("Write to ann.lee@mail.example.org today", True),
+        ("<ann@example.org>", True),
+        ("See www.example.org", True),
+        ("<br/> and", True),
+        ("a @ b. c", False),
+        ("4 < 5 > 3", False),
+        ("x@y", False),
+        ("a" * 1_000_000 + "@", False),
+        ("a" + "@" * 1_000_000, False),
+        ("@" * 1_000_000, False),
+    ],
+)
+def test_addresses_and_tags_are_markup(text: str, is_markup: bool) -> None:
+    assert bool(_MARKUP.search(text)) == is_markup
 
 
 def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path: Path) -> None:

@@ -4,8 +4,15 @@ import math
 
 import pytest
 
-from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Setting, byte_count, interval, pair_of_sizes, seconds
+from nmtalign.errors import InputError, UsageError, with_more
+from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, seconds
+
+
+def test_the_error_of_a_setting_can_be_continued():
+    error = with_more(SettingError("a sample contains no phrases", sample=True, glossary="x"), "; 3 lines are done")
+    assert type(error) is UsageError
+    assert str(error).endswith("a sample contains no phrases; 3 lines are done")
+    assert type(with_more(InputError("a: line 2"), "; 1 line is done")) is InputError
 
 
 def test_units():

@@ -299,7 +299,7 @@ def test_of_two_trainings_that_begin_together_one_is_refused(reversal, tmp_path,
     first = start(command(reversal, folder, "--max-updates", 6), HALTS, cwd=tmp_path)
     until(first, (tmp_path / "arrived").exists)
     assert here(command(reversal, folder, "--max-updates", 7)) == 2
-    assert "another process is training there" in capfd.readouterr().err
+    assert "another process is working in this folder" in capfd.readouterr().err
     (tmp_path / "go").touch()
     said = first.communicate()[1]
     assert first.returncode == 0, said
@@ -313,7 +313,7 @@ def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
     assert sorted(process.returncode for process in processes) == [0, 2], said
     refused = said[[process.returncode for process in processes].index(2)]
     assert len(refused.splitlines()) == 1
-    assert "another process is training there" in refused
+    assert "another process is working in this folder" in refused
     assert find_checkpoint(folder, None).position.update == 200
 
 

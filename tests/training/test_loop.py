@@ -69,7 +69,7 @@ def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     with alone_in(tmp_path / "model"):
         for restart in (False, True):
-            with pytest.raises(UsageError, match="another process is training there; wait until it has ended"):
+            with pytest.raises(UsageError, match="another process is working in this folder; wait for it"):
                 train(reversal, tmp_path / "model", restart=restart)
         assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
         train(reversal, tmp_path / "other", stop_at=3)
@@ -90,7 +90,7 @@ def test_a_training_that_is_refused_leaves_no_folder_and_no_lock(reversal, tmp_p
 
 def test_a_trainer_that_is_not_run_gives_its_folder_back(reversal, tmp_path):
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, lambda event: None)
-    with pytest.raises(UsageError, match="another process is training there"):
+    with pytest.raises(UsageError, match="another process is working in this folder"):
         train(reversal, tmp_path / "model")
     trainer.close()
     assert train(reversal, tmp_path / "model")[-1].complete

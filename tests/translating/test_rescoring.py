@@ -11,6 +11,7 @@ from helpers.score_tables import WatchedScorer
 from nmtalign import Translator
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import InputError, ResourceError, UsageError
+from nmtalign.translating import rescoring
 from nmtalign.translating.rescoring import (
     NBestLine,
     Pair,
@@ -20,6 +21,7 @@ from nmtalign.translating.rescoring import (
     score_n_best_list,
     score_pairs,
 )
+from nmtalign.translating.stream import windows
 from nmtalign.translating.translation import ScoredPair
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
@@ -177,10 +179,27 @@ def test_errors_of_the_input_come_after_the_pairs_before_them(models: dict[str, 
         next(pairs)
 
 
-@pytest.mark.parametrize("wrong", ["plain string", "ab", ("one",), ("one", "two", "three")])
+@pytest.mark.parametrize(
+    "wrong", ["plain string", "ab", ("one",), ("one", "two", "three"), None, ("a", None), ("a", 1.0)]
+)
 def test_what_is_not_a_pair_is_refused(models: dict[str, Path], wrong: Any) -> None:
     with pytest.raises(UsageError, match="is not a pair of lines"):
         next(score_pairs(Translator.load(models["one"], threads=1), [wrong]))
+
+
+def test_a_list_is_read_in_large_windows_without_a_thread(models: dict[str, Path], monkeypatch: Any) -> None:
+    asked = []
+
+    def watched(*arguments: Any) -> Iterator[list[Pair]]:
+        asked.append(arguments[-1])
+        return windows(*arguments)
+
+    monkeypatch.setattr(rescoring, "windows", watched)
+    translator = Translator.load(models["one"], threads=1)
+    assert [pair.score for pair in score_pairs(translator, iter(PAIRS))] == pytest.approx(
+        [pair.score for pair in score_pairs(translator, PAIRS)]
+    )
+    assert asked == [False, True]
 
 
 def test_a_line_is_kept_as_it_is() -> None:

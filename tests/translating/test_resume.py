@@ -99,6 +99,21 @@ def test_two_runs_do_not_write_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "out.fr").read_text() == "x\n"
 
 
+def test_a_run_that_begins_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    write(tmp_path / "out.fr", TEXT[:2])
+    runs = ResumableOutput(tmp_path / "out.fr"), ResumableOutput(tmp_path / "out.fr")
+    for run in runs:
+        run.look_back()
+    runs[0].begin()
+    with pytest.raises(UsageError, match=r"out.fr.partial: another run is writing this file"):
+        runs[1].begin()
+    runs[0].close()
+    with pytest.raises(UsageError, match=r"out.fr.partial: another run has begun to write this file"):
+        runs[1].begin()
+    runs[1].close()
+    assert (tmp_path / "out.fr.partial").read_text() == "".join(TEXT[:2])
+
+
 @pytest.mark.parametrize(
     "text", ["le renard\n", "1 ||| a ||| 1\n", "0 ||| a\n2 ||| b\n", "0 ||| a\n1 ||| b\n0 ||| c\n"]
 )

@@ -478,6 +478,10 @@ def test_of_many_words_a_prefix_or_phrase_is_for_its_line_alone(
 def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
     with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
         Translator(loaded).translate("the fox")
+    for wrong in (None, 1.5, ["the fox"]):
+        for lines in (["the fox", wrong], iter(["the fox", wrong])):
+            with pytest.raises(UsageError, match=r"line 2: .* is not a line; give text or a Request"):
+                list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
 
 
 def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
