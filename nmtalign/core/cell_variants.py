@@ -242,10 +242,9 @@ CELLS: Mapping[Cell, type[GatedCell]] = {
 
 
 class Stack(nn.Module):
-    """Recurrent layers above another layer; from the third layer of the model on, a residual connection may skip each.
+    """A stack of recurrent layers. From the third layer of the model on, a residual connection may skip each layer.
 
-    Each layer has the number of inputs that `input_sizes` says; `first` is the number of the first one in the model,
-    which counts from 0.
+    `input_sizes` has the input size of each layer; `first` is the number of its first layer in the model, from 0.
     """
 
     def __init__(

@@ -149,7 +149,7 @@ class GatedCell(Initialised):
 
 
 class GruPass(CellPass):
-    """What the paper's hidden unit and PyTorch's GRU share: two gates, and a candidate between which and s they choose.
+    """Shared by the paper's hidden unit and PyTorch's GRU: two gates, and a new state between the old and a candidate.
 
     The state is the output: S = n.
     """
@@ -162,9 +162,9 @@ class GruPass(CellPass):
         self.gates = self._buffer(2 * self.size, self.states.dtype)
         self.candidates = self._buffer(self.size, self.states.dtype)
 
-    def _interpolate(self, step: int, old: Tensor, end: Tensor, share: Tensor) -> None:
-        """State `step` + 1 = old + share * (end - old)."""
-        torch.lerp(old, end, share, out=self.states[step + 1])
+    def _interpolate(self, step: int, start: Tensor, end: Tensor, share: Tensor) -> None:
+        """State `step` + 1 = start + share * (end - start)."""
+        torch.lerp(start, end, share, out=self.states[step + 1])
         self._narrow(step)
 
 

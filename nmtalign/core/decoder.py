@@ -154,8 +154,9 @@ class RecurrentDecoder(Initialised, Decoder):
             fed = self._fed_step(memory.initial, words, attention, None)
             return DecoderPass(memory, words, *run(fed, *fed.tensors, *attended))
         below, initial, above = self._layers_of(memory.initial)
-        x = F.dropout(self.lower(words, below)[0], self._dropout, self.training)
-        inputs = self.cell.inputs(x if self._first_update else x[1:])
+        x = self.lower(words, below)[0]
+        dropped = F.dropout(x, self._dropout, self.training)
+        inputs = self.cell.inputs(dropped if self._first_update else dropped[1:])
         if attention is None:
             fixed = 0 if self.cell.context_weight is None else self.cell.context_inputs(memory.values)
             rows, _ = unroll(self.cell, inputs + fixed, initial)
@@ -273,7 +274,7 @@ class RecurrentDecoder(Initialised, Decoder):
 
         Raises ValueError unless it is a decoder of the paper with global attention.
         """
-        initial, dtype = run.memory.initial, run.words.dtype
+        initial, dtype = run.memory.initial[..., : self.cell.size], run.words.dtype
         states = run.states if self.update_first else torch.cat([initial[None].to(dtype), run.states[:-1]])
         attention = self._attend(run.memory, self.start(run.memory), states)
         if attention is None or not self.is_papers or self._span != "global":

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_ROWS
+from nmtalign.core.attention import MIN_ROWS, extended
 from nmtalign.core.functional import dots
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -64,10 +63,7 @@ class Alternatives:
     def sums(self, values: Tensor) -> Tensor:
         """The sums (B, R, C, V) of values (B, Tx, V) by the shares; those of a row do not depend on the other rows."""
         shares = self.shares.flatten(1, 2).to(values.dtype)
-        rows = shares.shape[1]
-        if rows < MIN_ROWS:
-            shares = F.pad(shares, (0, 0, 0, MIN_ROWS - rows))
-        sums = torch.bmm(shares, values)[:, :rows]
+        sums = torch.bmm(extended(shares, MIN_ROWS), values)[:, : shares.shape[1]]
         return sums.view(*self.log_weights.shape, -1)
 
     def with_copied(self, copied: Tensor) -> "Alternatives":
@@ -97,7 +93,10 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class PosteriorFeed:
-    """How the weights of a pass are computed that its next step receives, given the words of the targets."""
+    """Computes the posterior weights of a step, given the word that it generates.
+
+    The next step receives the context by these weights.
+    """
 
     # (step, state (B, n), weights (B, Tx), previous word (B, m), products) -> posterior weights (B, Tx)
     given_word: Callable[[int, Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -84,12 +84,11 @@ def stack_log_probs_and_weights(
     cells = [*decoder.lower.layers(), decoder.cell, *decoder.upper.layers()]
     attending = len(decoder.lower.cells)
     context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
-    fed = torch.zeros_like(fixed) if decoder.attention is not None else fixed
     feeding = 0 if decoder.feeds_vectors else attending  # the layer that gets something of the step before
-    fed = fed.new_zeros(n) if decoder.feeds_vectors else fed
+    fed = fixed.new_zeros(n) if decoder.feeds_vectors else context
     word_vector = torch.zeros(config.embedding, dtype=fixed.dtype)
     log_probs, weights = [], []
-    none = torch.zeros(len(annotations))  # no coverage
+    coverage = torch.zeros(len(annotations), dtype=fixed.dtype)
     for step, word in enumerate(target):
         x = word_vector
         for layer, cell in enumerate(cells):
@@ -97,8 +96,9 @@ def stack_log_probs_and_weights(
             states[layer] = cell_step(cell, given, states[layer], fed if layer == feeding else None)
             x = states[layer][:n] + x if config.residual and layer > 1 else states[layer][:n]
             if layer == attending and decoder.attention is not None:
-                row, shares = attention_weights(decoder, config, states[layer][:n], annotations, none, step)
+                row, shares = attention_weights(decoder, config, states[layer][:n], annotations, coverage, step)
                 context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
+                coverage = next_coverage(decoder, coverage, row, annotations)
                 weights.append(row)
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))

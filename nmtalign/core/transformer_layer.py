@@ -39,7 +39,7 @@ def attend(
 
 
 def hidden_positions(x: Tensor, padding: Tensor | None = None, causal: bool = False) -> Tensor | None:
-    """True where `attend` must not look, among the positions of x (B, T, .), extended to 16; None if it may everywhere.
+    """True at the positions of x (B, T, .), extended to 16, that `attend` must ignore; None if there are none.
 
     These are the padding (B, T), and if it is `causal` all positions after that of the query.
     """

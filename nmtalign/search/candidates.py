@@ -97,7 +97,8 @@ def _known_pairs(
 def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: int) -> str:
     """Says why a lexicon does not fit the model, given counts of entries; even a wrong one shares a few words with it.
 
-    All entries, those with known words, those known with source and target swapped, those of subword pieces.
+    `entries` counts all, `known` those with both words in the vocabularies, `swapped` those with both if source and
+    target are exchanged, and `pieces` those whose source word is a subword piece.
     """
     reads_pieces = 10 * sum(word.startswith(WORD_START) for word in source.words) > len(source)
     if not entries:

@@ -67,8 +67,8 @@ class Phrases:
 class PhraseProgress:
     """How much of the phrases a translation contains; translations with equal progress share one object.
 
-    `missing`: the largest number of words that complete all phrases. `wanted`: the symbols that continue a phrase.
-    `bound`: only a wanted symbol may follow, because the last word is an `<unk>` of an unfinished phrase.
+    `missing`: the most words that are still needed to complete all phrases. `wanted`: the symbols that continue a
+    phrase. `bound`: only a wanted symbol may follow, because the last word is an `<unk>` of an unfinished phrase.
     """
 
     def __init__(self, phrases: Phrases, parts: _Parts) -> None:

@@ -47,7 +47,7 @@ def sample(
     """Independent translations of each sentence, in the order in which they were drawn; two of them may be equal.
 
     source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Lengths, `<unk>`, candidates and prefixes are restricted
-    as in `beam_search`; the other `options` apply only to beam search. log_prob is the model's, before temperature and
+    as in `beam_search`; `keep_weights` and `scoring` apply, too. log_prob is the model's, before temperature and
     `top_k`. The samples of a sentence depend only on the seed, on the sentence's `numbers` and on the number of each
     draw, so that a smaller count gives the first of the same samples. Raises NmtalignError if the model gives no finite
     probability.

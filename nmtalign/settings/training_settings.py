@@ -21,7 +21,6 @@ from nmtalign.settings.definition import (
     interval,
     seconds,
     section,
-    seed_setting,
     setting,
     threads_setting,
 )
@@ -320,7 +319,7 @@ class TrainingConfig:
     )
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
-    seed: int = seed_setting("Seed of weights, order and dropout.", MACHINE, common=True)
+    seed: int = setting(1234, "Seed of weights, order and dropout.", MACHINE, common=True, at_most=2**63 - 1)
     device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
     threads: int = threads_setting()

@@ -85,7 +85,7 @@ def _duration(seconds: float) -> str:
 
 
 _FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
-_SOON = 10.0  # seconds after which the speed of a training is known
+SOON = 10.0  # seconds of a run after which its speed is known
 _POOR = 10.0  # BLEU on dev
 _RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are chance
 
@@ -108,17 +108,17 @@ class BudgetAdvice:
         """Takes a loss per word, of a report or of a validation."""
         self._losses[on_dev].append(loss)
 
-    def look(self, update: int, seconds: float, update_seconds: float, is_known: bool = False) -> None:
+    def look(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
         """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
 
-        `seconds` is the time of this run so far; `update_seconds` is the time of an update, 0 = unknown. After some
-        seconds it is reliable; with `is_known` at once.
+        `seconds` is the time of all runs so far; `update_seconds` is the time of an update, which is reliable if it
+        `is_known`; 0 = unknown.
         """
         if self._known:
             return
-        if timed := self._budget.seconds < math.inf:
-            update_seconds = update_seconds if is_known or seconds >= _SOON else 0.0
         self._update_seconds = update_seconds
+        if timed := self._budget.seconds < math.inf:
+            update_seconds = update_seconds if is_known else 0.0
         total = self._budget.total_updates(update, seconds, self._updates_in_epoch, update_seconds)
         self._known = total < self._needed or not timed or update_seconds > 0
         if total < self._needed:
@@ -154,7 +154,7 @@ class BudgetAdvice:
             options.append(f"--epochs {math.ceil(updates / self._updates_in_epoch)}")
         if self._budget.updates < updates:
             options.append(f"--max-updates {math.ceil(updates / 100) * 100}")
-        return " ".join(options)
+        return " ".join(options) or "a larger budget"
 
 
 class Every:

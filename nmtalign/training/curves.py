@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import BACKWARD, LOG
+from nmtalign.training.events import perplexity
 from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]
@@ -41,7 +42,7 @@ class _LossPoint(Point):
     @property
     def perplexity(self) -> float:
         """exp of the loss."""
-        return math.exp(min(self.loss, 700.0)) if math.isfinite(self.loss) else math.nan
+        return perplexity(self.loss) if math.isfinite(self.loss) else math.nan
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def read_curves(path: Path) -> Curves:
         for line, event in _events(file):
             try:
                 reader.take(event)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 raise FormatError(f"{file}: line {line}: not an event of a training; {_FIX}") from None
     except OSError as error:
         raise FormatError(f"{file}: cannot read: {error.strerror}; {_FIX}") from None

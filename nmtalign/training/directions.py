@@ -12,7 +12,7 @@ from torch import nn
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus, ReversedCorpus
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_no_link, disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
@@ -175,15 +175,23 @@ def lay_down(
     """Creates the directories of all directions; the first one comes last, because it marks the run as begun.
 
     With `restart` it first removes the weights in them, and the other direction of an earlier run if this run does not
-    train it. Raises UsageError if training should start from weights that would be removed.
+    train it. Raises UsageError if training should start from weights that would be removed, or if, without `restart`,
+    it would replace a model that was trained separately.
     """
     first = Path(config.init_from).resolve() if config.init_from else None
-    if restart and first in [direction.folder.resolve() for direction in directions]:
+    backward = directions[0].folder / BACKWARD
+    removed = [direction.folder for direction in directions] + [backward] * bool(_belongs_to_agreement(backward))
+    if restart and first in [folder.resolve() for folder in removed]:
         raise SettingError(
             "training anew would remove this folder; give another folder for the new model", init_from=config.init_from
         )
+    if config.agreement and not restart and _belongs_to_agreement(backward) is False:
+        raise UsageError(
+            f"{backward}: contains another model, which a training with agreement would replace; give another folder "
+            "with -o, or replace it with --restart"
+        )
     if restart and not config.agreement:
-        _remove_backward(directions[0].folder / BACKWARD)
+        _remove_backward(backward)
     for direction in reversed(directions):
         if restart:
             forget(direction.folder)
@@ -191,17 +199,22 @@ def lay_down(
         direction.create(preset, config, given)
 
 
+def _belongs_to_agreement(folder: Path) -> bool | None:
+    """Whether the model in a folder was trained with agreement; None if there is no model."""
+    try:
+        return bool(read_settings(folder)["training"].get("agreement"))
+    except FormatError:
+        return None
+
+
 def _remove_backward(folder: Path) -> None:
     """Removes the other direction of an earlier run with agreement; a model that was trained separately stays."""
-    try:
-        settings = read_settings(folder)
-    except FormatError:
-        return  # there is no model, or not one that this run may remove
-    if not settings["training"].get("agreement"):
+    if not _belongs_to_agreement(folder):
         return
+    files = read_settings(folder)["files"]
     forget(folder)
     with disk_errors(folder):
-        for name in (*settings["files"], CONFIG):
+        for name in (*files, CONFIG):
             (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # a folder with other files stays
         folder.rmdir()

@@ -99,6 +99,7 @@ class Ranks(World):
     """One of several processes, connected by torch.distributed."""
 
     def __init__(self, store: Any, rank: int, size: int, device: Device) -> None:
+        """Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs."""
         from torch.distributed.distributed_c10d import PrefixStore
 
         # torchrun may start the processes again, with the same store.
@@ -107,15 +108,16 @@ class Ranks(World):
         self._parent, self._flat = os.getppid(), torch.empty(0)
         with self.together():
             super().__init__(_local_device(device))
-            cuda = self.device.type == "cuda"
-            distributed.init_process_group(
-                "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                timeout=timedelta(seconds=float(os.environ.get(TIMEOUT_VARIABLE, TIMEOUT))),
-                store=PrefixStore("group", store),
-                rank=rank,
-                world_size=size,
-                device_id=self.device if cuda else None,
-            )
+            cuda, timeout = self.device.type == "cuda", _timeout()
+            with _connecting():
+                distributed.init_process_group(
+                    "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                    timeout=timeout,
+                    store=PrefixStore("group", store),
+                    rank=rank,
+                    world_size=size,
+                    device_id=self.device if cuda else None,
+                )
 
     def begin(self, update: int) -> None:
         """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
@@ -247,9 +249,25 @@ def open_world(device: Device) -> World:
         raise UsageError("this PyTorch is built without torch.distributed; train with one process")
     from torch.distributed.rendezvous import rendezvous
 
-    try:
+    with _connecting():
         store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
-        return Ranks(store, rank, size, device)
+    return Ranks(store, rank, size, device)
+
+
+def _timeout() -> timedelta:
+    """How long a process waits for the others; raises UsageError if the variable is no number of seconds."""
+    text = os.environ.get(TIMEOUT_VARIABLE, TIMEOUT)
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        raise UsageError(f"{TIMEOUT_VARIABLE} = {text!r}: must be a number of seconds") from None
+
+
+@contextlib.contextmanager
+def _connecting() -> Iterator[None]:
+    """Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect."""
+    try:
+        yield
     except ValueError as error:
         raise UsageError(f"{error}; start the processes with torchrun") from None
     except RuntimeError as error:

@@ -13,13 +13,13 @@ from torch import Tensor
 from nmtalign.data.batches import Indices, load_batches
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget
 from nmtalign.training.fit import count_words
+from nmtalign.training.optimizers import VALUES_PER_WEIGHT
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position, load_state
 from nmtalign.training.updates import cut_groups
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch; measured, see details.md
 _KERNELS = 900_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
-_SLOTS = 2  # values that each of the optimisers keeps for a weight
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     return DryRun(
         _parameters(setup),
         _memory(setup, saved),
-        budget.describe(updates_in_epoch, config.patience),
+        budget.describe(updates_in_epoch, setup.patience),
         position,
         len(times),
         update_seconds,
@@ -152,7 +152,7 @@ def _memory(setup: TrainingSetup, saved: int) -> Mapping[str, int]:
     return {
         "parameters": weights,
         "gradients": weights,
-        "optimiser": _SLOTS * weights,
+        "optimiser": VALUES_PER_WEIGHT * weights,
         "activations of the largest batch": 2 * saved,
         "PyTorch": _PROCESS + (_KERNELS if setup.bf16 and setup.device.type == "cpu" else 0),
     }

@@ -120,7 +120,7 @@ class Damaged(Event):
 
 @dataclass(frozen=True)
 class Noticed(Event):
-    """Training differs from its settings or is slower than it could be."""
+    """A line for the user: training differs from its settings or is slower than it could be, advice, or a result."""
 
     text: str
 

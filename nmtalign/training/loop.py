@@ -18,7 +18,7 @@ from nmtalign.errors import TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import events
-from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget
+from nmtalign.training.budget import SOON, BudgetAdvice, Every, Schedule, TrainingBudget
 from nmtalign.training.directions import Checkpoints, lay_down
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Event, EventLog, Figures, Finished, Listener, Progressed, Underway
@@ -118,7 +118,7 @@ class Trainer:
     def _run(self) -> Finished:
         position = self.position
         self._log = EventLog(self.folder, position.update) if self.world.first else None
-        budget = self.budget.describe(self._updates_in_epoch, self.config.patience)
+        budget = self.budget.describe(self._updates_in_epoch, self.setup.patience)
         self._emit(self.setup.started(self._when(), self.resumed, budget))
         if self._damage:
             self._emit(events.Damaged(*self._when(), self._damage))
@@ -176,14 +176,14 @@ class Trainer:
 
     def _update(self, group: MinibatchGroup, batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
-        position = self.position
-        softly = self._schedule.starts_softly(position, self._done())
+        position, done = self.position, self._done()
+        softly = self._schedule.starts_softly(position, done)
         position.update += 1
         self.world.begin(position.update)
         self.updates_done += 1
         self._meters.begin(position.seconds)
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
-        rate = self._schedule.rate(position, self._done(), self._batches_in_epoch)
+        rate = self._schedule.rate(position, done, self._batches_in_epoch)
         self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate, softly)))
 
     def _count(self, lag: int = 0) -> None:
@@ -237,8 +237,8 @@ class Trainer:
 
     def _look(self) -> None:
         """Reports a budget that is too small."""
-        seconds = self.position.seconds - self._began_at
-        self._advice.look(self.position.update, seconds, self._schedule.update_seconds(self.position))
+        position, is_known = self.position, self.position.seconds - self._began_at >= SOON
+        self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
 
     def _agree(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
@@ -251,7 +251,7 @@ class Trainer:
         return self.budget.reached(self.position.update, self._epochs(), self.position.seconds)
 
     def _patience_spent(self) -> str | None:
-        patience = self.config.patience
+        patience = self.setup.patience
         if patience and self.position.since_best >= patience:
             return f"no progress on dev in {patience} validations"
         return None

@@ -11,6 +11,7 @@ from torch.nn.utils import get_total_norm
 from nmtalign.core.gpu import missing
 from nmtalign.settings.training_settings import TrainingConfig
 
+VALUES_PER_WEIGHT = 2  # that each optimiser keeps
 _PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 
@@ -48,7 +49,7 @@ class Optimizer(ABC):
     def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
         """The values that are kept for a weight before its first step.
 
-        `names` can contain names of values that are not always kept.
+        `names` are those in the checkpoint; they may include optional values, such as Adadelta's `seen`.
         """
 
     def _values(self, weight: nn.Parameter) -> dict[str, Tensor]:

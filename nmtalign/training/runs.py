@@ -45,7 +45,7 @@ _AGREEING = frozenset({"agreement", "agreement_weight"})
 _FIRST = {"source_vocabulary_size", "target_vocabulary_size", "embedding", "hidden", "attention_hidden", "maxout"}
 _FIRST |= {"output_rank", "cell", "order", "attention", "bidirectional", "dropout", "initialisation"}
 LATER = {name: one.default for name, one in definitions(ModelConfig).items() if name not in _FIRST}
-# The same for the training, whose settings were otherwise in the first version.
+# The same for the training: the first version had all its settings except these.
 _LATER_TRAINING = {"bpe_dropout": 0.0, "r_drop": 0.0, "soft_start": 0.0}
 
 

@@ -66,6 +66,11 @@ class TrainingSetup:
 
         return change
 
+    @property
+    def patience(self) -> int:
+        """The number of validations without progress that ends the training; 0 without a dev set to validate on."""
+        return self.config.patience if len(self.corpus.splits.get("dev") or ()) else 0
+
     def found(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""
         return find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)

@@ -18,17 +18,15 @@ from torch import Tensor, nn
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep
-from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE
-from nmtalign.model_files import STATE as STATE
+from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE, STATE
 from nmtalign.settings.definition import resolve
 from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
-from nmtalign.training.optimizers import Optimizer
+from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 from nmtalign.untrusted import parse_json
 
 _VALIDATED = "validated.{}.safetensors"  # by the update
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
-_SLOTS = 2  # values that each of the optimisers keeps for a weight
 
 
 @dataclass
@@ -242,7 +240,7 @@ def check_space(folders: Sequence[Path], model: nn.Module, validated: int = 0) -
     validations are kept, too. Quotas are not considered.
     """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    slots = _SLOTS * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    slots = VALUES_PER_WEIGHT * sum(weight.numel() * weight.element_size() for weight in model.parameters())
     # The last weights, the best and the previous best ones, and three checkpoints while one is written.
     needed = (3 + validated) * weights + 3 * (weights + slots) + 6 * _OVERHEAD
     files = [folder / name for folder in folders for name in _FILES]

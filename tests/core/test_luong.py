@@ -1,10 +1,12 @@
 """Input feeding and local attention: gradients through every output, the window, and batches."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import core_models as models
+from torch.nn import functional as F
 
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.definition import SettingError
@@ -38,6 +40,17 @@ def test_dropout_between_fed_layers_has_the_gradient_of_its_own_mask():
         return model.loss(*arguments()).objective
 
     models.check_gradients(model.decoder, objective)
+
+
+def test_a_residual_connection_skips_dropout(monkeypatch):
+    config = dataclasses.replace(models.SYSTEM_VARIANTS["sutskever"], dropout=0.5, layers=4, residual=True)
+    model, (source, mask, *_) = make_model(config), arguments()
+    memory = model.encode(source, mask)
+    all_dropped = {**vars(F), "dropout": lambda x, share, training: torch.zeros_like(x)}
+    monkeypatch.setattr("nmtalign.core.decoder.F", SimpleNamespace(**all_dropped))
+    words = torch.randn(2, 3, len(source), config.embedding, dtype=torch.float64)
+    one, other = (model.decoder.unroll(memory, each).states for each in words)
+    assert not torch.allclose(one, other), "the outputs of the layers below reach the last one"
 
 
 def test_local_m_attends_around_the_number_of_the_target_word():

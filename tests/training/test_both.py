@@ -178,8 +178,26 @@ def test_restart_removes_a_direction_that_is_no_longer_trained_and_no_other_mode
     assert weights(tmp_path / "m/backward")
 
 
+def test_a_separate_model_in_the_folder_of_the_other_direction_is_not_replaced(reversal, tmp_path):
+    alone = replace(CONFIG, agreement=False, max_updates=1)
+    train(reversal, tmp_path / "m/backward", alone)
+    last = tmp_path / "m/backward/last.safetensors"
+    before = last.read_bytes()
+    with pytest.raises(UsageError, match="m/backward: contains another model, which a training with agreement would"):
+        train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
+    assert last.read_bytes() == before
+    assert not (tmp_path / "m/config.json").exists()
+    train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1), restart=True)
+    assert last.read_bytes() != before
+
+
 def test_restart_does_not_remove_the_model_to_start_from(reversal, tmp_path):
     train(reversal, tmp_path / "m", replace(CONFIG, max_updates=1))
+    texts = [tuple(reversal.folder.parent / f"{name}.{side}" for side in ("tgt", "src")) for name in ("train", "dev")]
+    prepare(texts[0], tmp_path / "turned", PrepConfig(vocabulary="none"), ("yy", "xx"), texts[1])
+    from_backward = replace(CONFIG, agreement=False, init_from=str(tmp_path / "m/backward"))
+    with pytest.raises(UsageError, match="training anew would remove this folder; give another"):
+        train(Corpus.open(tmp_path / "turned"), tmp_path / "m", from_backward, restart=True)
     with pytest.raises(UsageError, match="training anew would remove this folder; give another"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "m")), restart=True)
     assert weights(tmp_path / "m")

@@ -159,6 +159,7 @@ WRONG = [
     ('{"id": 1}\n', "line 1: not an event"),
     (json.dumps(started()) + "\n\nno json\n{}\n", "line 3: not an event"),
     (json.dumps(started()) + '\n{"event": "progressed", "update": "x", "epoch": 1, "seconds": 2}\n', "line 2: not"),
+    (json.dumps(started()) + '\n{"event": "progressed", "update": 1e999, "epoch": 1, "seconds": 2}\n', "line 2: not"),
     ("", "has no event yet"),
 ]
 

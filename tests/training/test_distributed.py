@@ -388,6 +388,12 @@ def test_an_environment_that_is_amiss_is_one_line(changes, message, monkeypatch)
     assert "\n" not in str(raised.value)
 
 
+def test_a_timeout_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "6h")
+    with pytest.raises(UsageError, match="NMTALIGN_COLLECTIVE_TIMEOUT = '6h': must be a number of seconds"):
+        Ranks(torch.distributed.HashStore(), 0, 1, "cpu")
+
+
 def test_a_process_without_torchrun_trains_alone(monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)

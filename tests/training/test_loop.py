@@ -382,6 +382,13 @@ def test_accumulated_updates_resume_exactly(reversal, tmp_path):
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
+def test_the_last_update_of_a_falling_rate_trains(reversal, tmp_path):
+    for name, rate in (("none", 1e-30), ("one", 1e-3)):
+        train(reversal, tmp_path / name, replace(CONFIG, schedule="linear", max_updates=1, learning_rate=rate))
+    before, after = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("none", "one"))
+    assert any((before[name] - after[name]).abs().max() > 1e-4 for name in before)
+
+
 def test_the_seed_fixes_all_and_another_changes_all(reversal, tmp_path):
     config = replace(CONFIG, max_updates=4, batch_size=60)
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
