@@ -152,12 +152,16 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
-        with disk_errors(path):
+        with disk_errors(path), contextlib.ExitStack() as held:
             if final.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary.unlink(missing_ok=True)
             mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+            locked = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            held.callback(os.close, locked)
+            lock(locked)  # `sweep` removes only what a killed process has left
+            if fcntl is None:  # Windows renames no open file
+                held.close()
             yield temporary
             with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
@@ -184,24 +188,23 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
                 yield stream
 
 
-def lock(stream: IO[bytes] | int) -> bool:
-    """Locks an open file or folder until it is closed. False: another process has it. Without locks it returns True."""
-    if fcntl is not None:
-        try:
+def lock(stream: IO[bytes] | int, without: bool = True) -> bool:
+    """Locks an open file or folder until it is closed. False: another process has it. `without`: there are no locks."""
+    try:
+        if fcntl is not None:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            pass
-    return True
+            return True
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return without
 
 
 def is_left_behind(path: Path) -> bool:
     """Returns whether the process that made and locked a file has ended; False on a system without locks."""
     with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files that are open for writing
-        if fcntl is not None:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+        return lock(stream, without=False)
     return False
 
 
@@ -347,9 +350,8 @@ def free_space(folder: Path) -> int | None:
 
 def sweep(folder: Path) -> None:
     """Removes the incomplete files that killed processes have left in a folder."""
-    for path in folder.glob(INCOMPLETE):
-        if is_left_behind(path):
-            path.unlink(missing_ok=True)
+    for path in filter(is_left_behind, folder.glob(INCOMPLETE)):
+        path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

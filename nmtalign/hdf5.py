@@ -199,10 +199,11 @@ def plain_attributes(path: Path, name: str = "/") -> dict[str, Any]:
         return _plain_attributes(file[name])
 
 
-def format_of(path: Path) -> object:
-    """Returns the attribute `format` of the root ("" without one), or None for a file that cannot be read."""
+def format_of(path: Path) -> str | None:
+    """Returns the text `format` among the attributes of the root ("" without one), None if the file cannot be read."""
     with contextlib.suppress(*_DAMAGE), _Guarded(path) as stream, h5py.File(stream, "r") as file:
-        return file.attrs.get("format", "")
+        found = file.attrs.get("format", "")
+        return found if isinstance(found, str) else ""
     return None
 
 

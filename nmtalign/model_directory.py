@@ -71,7 +71,7 @@ from nmtalign.tensor_file import (
     type_name,
 )
 from nmtalign.text.direction import TextFit
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, load_vocabularies, pair_ids
 from nmtalign.version import __version__
 
@@ -136,9 +136,14 @@ def create_model_directory(
             (folder / name).unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
+    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
     for name in names if corpus.folder != folder else ():
         with atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
+            if name in hashes and sha256_of(temporary) != hashes[name]:
+                raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
+    for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
+        (folder / name).unlink(missing_ok=True)
     settings = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -152,7 +152,13 @@ def random_model_directory():
         others = {"attention": attention, "initialisation": "xavier", **settings}
         config = ModelConfig(**words, **{**sizes, **others})
         prepared = SimpleNamespace(
-            folder=corpus, tokenizers=tokenizers, source_language="en", target_language="fr", settings={}, hash="0" * 64
+            attributes={"sha256": "{}"},
+            folder=corpus,
+            tokenizers=tokenizers,
+            source_language="en",
+            target_language="fr",
+            settings={},
+            hash="0" * 64,
         )
         create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
         torch.manual_seed(seed)

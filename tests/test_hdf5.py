@@ -338,6 +338,9 @@ def test_the_format_of_any_file(corpus: Path, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         assert not file.attrs
     assert format_of(tmp_path / "other.h5") == ""
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file.attrs["format"] = [1, 2]
+    assert format_of(tmp_path / "other.h5") == ""
     data = corpus.read_bytes()
     first = data.index(b"GCOL") + 16
     (tmp_path / "damaged.h5").write_bytes(data[:first] + struct.pack("<H6xQ", 1, 2**64 - 16) + data[first + 16 :])

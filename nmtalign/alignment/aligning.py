@@ -22,6 +22,7 @@ from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.alignment_settings import AlignConfig, Symmetrization
+from nmtalign.settings.definition import SettingError
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
@@ -99,7 +100,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
-    Raises UsageError for a reading of attention weights if there are none.
+    Raises UsageError for a reading of attention weights if there are none, and for a threshold that nothing uses.
     """
     both = _has_both(models)
     if isinstance(models, WordAligner):
@@ -117,6 +118,11 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     if config.links is None:
         of_links = config.threshold > 0 and not (both and config.symmetrize in SOFT_METHODS)
         config = replace(config, links="threshold" if of_links else "argmax")
+    of_soft = both and config.symmetrize in SOFT_METHODS
+    if config.threshold and (config.symmetrize == "bayes-risk" if of_soft else config.links == "argmax"):
+        setting = {"symmetrize": config.symmetrize} if of_soft else {"links": config.links}
+        rule = f"{next(iter(setting.values()))} has no threshold; leave one of them out"
+        raise SettingError(rule, threshold=config.threshold, **setting)
     return config
 
 
@@ -220,6 +226,8 @@ class AlignmentRun:
             raise with_more(error, self.left()) from None
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
+        if self._gold is not None:
+            self._gold.pairs = self.summary.done_before
         for record in self._records(self.summary.done_before):
             self.summary.count(record)
             if self._gold is not None:
@@ -328,9 +336,9 @@ class AlignmentRun:
             parts.append("without:</s>")
         hashes = "+".join(found[:12] for found in self._hashes())
         name = f"{gold.path.name}{',target-first' if gold.reverse else ''}"
+        pairs = gold.pairs - self.summary.done_before
         return (
-            f"AER|{'|'.join(parts)}|gold:{name}|pairs:{gold.pairs}|sure:{counts.sure}|model:{hashes}"
-            f"|nmtalign:{__version__}"
+            f"AER|{'|'.join(parts)}|gold:{name}|pairs:{pairs}|sure:{counts.sure}|model:{hashes}|nmtalign:{__version__}"
         )
 
 

@@ -25,6 +25,7 @@ from nmtalign.alignment.layout import (
     value_shape,
 )
 from nmtalign.alignment.links import AlignmentRecord, LinkedPair
+from nmtalign.alignment.symmetrization import SOFT_METHODS
 from nmtalign.errors import FormatError
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
 from nmtalign.model_files import kind_of
@@ -100,6 +101,15 @@ class AlignmentFile:
         """Yields the words and hard links of each record, in order. The weights are not read."""
         for start in range(0, self._length, _PAGE):
             yield from self._read_links(start, min(start + _PAGE, self._length))
+
+    def method(self) -> str | None:
+        """How the stored links were chosen, such as "argmax" or "agreement,0.6"; None if the file does not tell."""
+        kept = self.attributes
+        symmetrized, threshold = kept.get("symmetrization", "none"), kept.get("threshold")
+        parts = [] if symmetrized in SOFT_METHODS else [kept.get("links_method")]
+        parts += [] if symmetrized == "none" else [symmetrized]
+        parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
+        return ",".join(str(part) for part in parts if part) or None
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a dataset of the layout."""

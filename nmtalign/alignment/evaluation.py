@@ -354,5 +354,5 @@ def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> 
     parts.append(f"sure:{sum(len(pair.sure) for pair in answers)}")
     parts.append(f"possible:{sum(len(pair.possible) for pair in answers)}")
     if file.model is not None:
-        parts.append(f"model:{file.model[:12]}")
+        parts.append(f"model:{'+'.join(part[:12] for part in file.model.split('+'))}")
     return "|".join([*parts, f"nmtalign:{__version__}"])

@@ -14,7 +14,7 @@ import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,11 +126,12 @@ def _record(file: "AlignmentFile", number: int, rank: int) -> AlignmentRecord:
 def _check_same_source(files: "Sequence[AlignmentFile]", records: Sequence[AlignmentRecord], number: int) -> None:
     for file, record in zip(files[1:], records[1:], strict=True):
         if record.source != records[0].source:
-            pairs = zip((*records[0].source, "nothing"), (*record.source, "nothing"), strict=False)
+            pairs = zip_longest(records[0].source, record.source)
             left, right = next((one, other) for one, other in pairs if one != other)
+            words = " instead of ".join("nothing" if word is None else repr(word) for word in (right, left))
             raise InputError(
-                f"{file.path}: sentence {number} has another source than in {files[0].path} ({right!r} instead of "
-                f"{left!r}); give files of the same text, tokenised alike"
+                f"{file.path}: sentence {number} has another source than in {files[0].path} ({words}); give files of "
+                "the same text, tokenised alike"
             )
 
 

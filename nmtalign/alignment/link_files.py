@@ -29,7 +29,7 @@ Words = tuple[Sequence[str], Sequence[str]]  # source, target
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-_CONFIDENCE = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
 _WRONG: Mapping[Role, str] = {
     "gold": "is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible",
@@ -340,7 +340,7 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
             links = frozenset(pair.links)
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
-        made, model = (file.attributes.get(name) for name in ("links_method", "model_hash"))
+        made, model = file.method(), file.attributes.get("model_hash")
     chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
     return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=chosen or made, model=model)
 

@@ -103,6 +103,9 @@ class LinkRun:
     def run(self) -> bool:
         """Does the steps that remain; returns False if `stop` has ended it, and the same call resumes."""
         if self.links.exists():
+            if self._work.exists():  # a run was killed just before its end
+                with alone_in(self._work):
+                    shutil.rmtree(self._work, ignore_errors=True)
             return True
         use_threads(self.config.threads)
         for path in self.folder.iterdir() if self.folder.is_dir() else ():

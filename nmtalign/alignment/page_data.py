@@ -163,7 +163,7 @@ def sentences(
     files all must be sorted by sentence. Raises UsageError for a number that the first file does not have, InputError
     for gold links that do not fit.
     """
-    groups = [_groups(model, _chosen(file, numbers)) for model, file in enumerate(files)]
+    groups = [_groups(model, _chosen(file, numbers, required=model == 0)) for model, file in enumerate(files)]
     entries: list[PageEntry] = []
     # In order of the sentences; of equal ones the first file comes first.
     for number, model, records in heapq.merge(*groups, key=lambda group: group[:2]):
@@ -202,14 +202,14 @@ def _groups(model: int, records: Iterable[AlignmentRecord]) -> Iterator[tuple[in
         yield group[0].sentence_id, model, group
 
 
-def _chosen(file: AlignmentFile, numbers: Sequence[range] | None) -> Iterator[AlignmentRecord]:
-    return iter(file) if numbers is None else chain.from_iterable(_span(file, span) for span in numbers)
+def _chosen(file: AlignmentFile, numbers: Sequence[range] | None, required: bool) -> Iterator[AlignmentRecord]:
+    return iter(file) if numbers is None else chain.from_iterable(_span(file, span, required) for span in numbers)
 
 
-def _span(file: AlignmentFile, span: range) -> Iterator[AlignmentRecord]:
-    """Yields the records of a range of sentences."""
+def _span(file: AlignmentFile, span: range, required: bool) -> Iterator[AlignmentRecord]:
+    """Yields the records of a range of sentences; raises UsageError if there are none and they are `required`."""
     start, stop = file.place_of(span.start), file.place_of(span.stop)
-    if start == stop:
+    if start == stop and required:
         has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "no sentences"
         raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}, counted from 0")
     for place in range(start, stop):

@@ -185,7 +185,8 @@ def build(partial: PartialAlignments, attributes: Mapping[str, Any], weights: st
     if content is None:
         raise FormatError(f"{partial.partial}: is damaged; write the file again")
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # by a run that was killed in this function
-        left.unlink(missing_ok=True)
+        if re.fullmatch(rf"\.{re.escape(path.name)}\.\d+\.partial", left.name):
+            left.unlink(missing_ok=True)
     with atomic_path(path) as temporary, _system_errors():
         free = free_space(temporary.parent)
         if free is not None and free < partial.end:  # HDF5 does not always survive a full disk

@@ -62,6 +62,8 @@ def symmetrize_files(
         if method not in HARD_METHODS:
             raise UsageError(f"--method {method} needs weights, and texts have none: give two .h5 of `nmtalign align`")
         return _symmetrize_texts(forward, backward, output, method, backward_order or "target-source")
+    if threshold is not None and method == "bayes-risk":
+        raise UsageError("--method bayes-risk has no threshold; leave out --threshold")
     if backward_order is not None:
         raise UsageError("--backward-order is for texts: an alignment file records its own direction")
     counts = DirectionCounts()

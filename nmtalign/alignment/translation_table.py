@@ -215,8 +215,15 @@ def pharaoh_links(
     Raises InputError naming file and line for texts or links of unequal length, for a line that is not made of links,
     and for a link outside its pair.
     """
-    lines, number = read_lines(links), 1
-    chosen = islice(read_pairs(*texts), 0, None, every)
+    lines, number, pairs = read_lines(links), 1, 0
+
+    def counted() -> Iterator[tuple[str, str]]:
+        nonlocal pairs
+        for pair in read_pairs(*texts):
+            pairs += 1
+            yield pair
+
+    chosen = islice(counted(), 0, None, every)
     for _, chunk in tokenized(chosen, tokenizers, LengthLimit(keep_empty=True), workers):
         for source, target in zip(_sentences(chunk.source), _sentences(chunk.target), strict=True):
             line = next(lines, None)
@@ -225,7 +232,10 @@ def pharaoh_links(
             where = f"{shown(links)}: line {number}"
             yield LinkedPair(source, target, _inside(parse_links(line, where), source, target, where), number - 1)
             number += 1 + sum(1 for _ in islice(lines, every - 1))
-    if rest := sum(1 for _ in lines):
+    number += sum(1 for _ in lines)
+    if number <= pairs:
+        raise InputError(f"{shown(links)}: has no line {number}; give one line of links per pair")
+    if rest := number - 1 - pairs:
         raise InputError(
             f"{shown(links)}: has {rest} lines more than {shown(texts[0])}; give one line of links per pair"
         )

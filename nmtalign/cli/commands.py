@@ -27,6 +27,7 @@ from nmtalign.cli.sample import sample
 from nmtalign.cli.score import score
 from nmtalign.cli.score_pairs import score_pairs
 from nmtalign.cli.serve import serve
+from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.symmetrize import symmetrize
 from nmtalign.cli.train import train, wait_for_first_rank
 from nmtalign.cli.translate import translate
@@ -120,6 +121,7 @@ def _root(
 
 def run() -> int:
     """Runs the command line and returns the exit code; every error that a user can cause is one line on stderr."""
+    exit_on_signals()
     try:
         result = app(prog_name="nmtalign", standalone_mode=False)
         code = result if isinstance(result, int) else 0

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from nmtalign.api import export_model
 from nmtalign.cli.common import own_argument, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ExportConfig
 from nmtalign.text.lines import STDOUT
@@ -76,7 +75,6 @@ def _refuse(source: Path, reason: str, options: Mapping[str, object]) -> None:
 def _export_model(model: Path, folder: Path | None, settings: ExportConfig, force: bool) -> None:
     if folder is None or folder == STDOUT:
         raise UsageError(f"{model}: the copy of a model needs a folder: give -o FOLDER")
-    exit_on_signals()
     export_model(model, folder, force=force, weights=settings.weights)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"wrote {folder}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: nmtalign translate -m {folder}")

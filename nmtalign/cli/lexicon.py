@@ -5,8 +5,8 @@ from typing import Annotated
 
 from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, say, status_line
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import LexiconConfig
 from nmtalign.text.lines import STDOUT
 
@@ -64,7 +64,7 @@ def lexicon(
         raise UsageError(f"{'--model' if model else '--tokenized'} is for two texts: give SRC TGT")
     if model and settings.tokenized:
         raise UsageError("--tokenized text needs no model: leave --model out, or --tokenized")
-    exit_on_signals()
+    check_other(output, (source, target, links))
     from nmtalign.alignment.translation_table import make_lexicon
     from nmtalign.text.tokenizer import TOKENIZER_FILE
 

@@ -17,7 +17,6 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.option_names import NO_FILE
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
 from nmtalign.model_files import CONFIG
@@ -80,7 +79,6 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
-    exit_on_signals()
     from nmtalign.data.prepare import prepare
 
     with chosen.naming(), status_line("reading train", quiet) as show:

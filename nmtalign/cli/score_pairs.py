@@ -22,9 +22,10 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
+from nmtalign.files import check_other
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair
@@ -98,6 +99,7 @@ def score_pairs(
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
     if (rescore or feature != "nmtalign") and not n_best_list:
         raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
+    check_other(output or STDOUT, (source, target))
     folders = model or [chosen.workspace.model]
     choose_wait_policy()
     bound_caches()
@@ -116,8 +118,7 @@ def score_pairs(
         found = score_n_best_list(translator, target, source, feature, rescore, word_scores)
         lines = ((str(line), pair) for line, pair in found)
     else:
-        pairs = score_files(translator, source, target, say)
-        json = format == "json"
+        pairs, json = score_files(translator, source, target, say), format == "json"
         lines = ((pair_json(pair) if json else pair_line(pair, as_score, word_scores), pair) for pair in pairs)
     with open_output(output) as stream:
         shown = counted(lines, "scoring", "pairs", quiet or stream.isatty(), lambda: lines_of(target))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, end_threads, exit_on_signals, stopping
+from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
 from nmtalign.model_files import Which, check_ahead
 from nmtalign.serving import need_server
@@ -57,7 +57,6 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
       curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
     """
     need_server()
-    exit_on_signals()
     config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
     choose_wait_policy()
     bound_caches()
@@ -81,8 +80,9 @@ def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "li
         raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
     from nmtalign.translating.translator import Translator, load_models
 
+    given = "serve", {name: value for _, settings in layers for name, value in settings.items()}
     with naming(*layers):
-        translators = [Translator(loaded, config) for loaded in load_models(folders, config, which)]
+        translators = [Translator(loaded, config, given=given) for loaded in load_models(folders, config, which)]
     say(*translators[0].notices())
     return translators
 

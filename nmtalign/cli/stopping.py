@@ -37,8 +37,9 @@ def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable
 
 
 def exit_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end the command by an exception, as SIGINT does, so that temporary files are removed."""
-    _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
+    """Makes SIGTERM and SIGHUP end a command by an exception, as SIGINT does, so that temporary files are removed."""
+    if threading.current_thread() is threading.main_thread():
+        _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
 
 
 @contextlib.contextmanager
@@ -135,4 +136,6 @@ def end_threads(code: int, message: str = "") -> None:
         if message:
             say(message)
         sys.stderr.flush()
+        with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept
+            sys.stdout.flush()
         os._exit(code)

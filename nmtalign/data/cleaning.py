@@ -52,7 +52,7 @@ _BROKEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ue000-\uf8ff]|[ÃÂ][\x80-\xbf]|Ã[€ƒˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|â€|"
     "(?:[ÐÑ][\x80-\xbf€-™Ѐ-џ]){3}"
 )
-_MARKUP = re.compile(r"</?[A-Za-z!][^<>]{0,1000}>|(?:https?://|www\.)\S+|(?<![^\s>])[^\s@<>]++@\S+\.\S+")
+_MARKUP = re.compile(r"</?[A-Za-z!][^<>]{0,1000}>|(?:https?://|www\.)\S+|(?<![^\s>])[^\s@<>]++@[^\s<>]+\.\S+")
 _SIGN_OF_MARKUP = re.compile(r"<|://|www\.|@")
 
 
@@ -68,8 +68,9 @@ class _Scripts(dict[str, str]):
     """The script of a letter, by its Unicode name; "" for letters of all scripts, such as modifiers."""
 
     def __missing__(self, letter: str) -> str:
-        words = unicodedata.name(letter, "").split(" ")
-        script = self[letter] = next((word for word in words if word in _SCRIPTS), words[0])
+        words = re.split("[ -]", unicodedata.name(letter, ""))
+        shared = unicodedata.category(letter) in ("Lm", "Mn", "Mc", "Me")
+        script = self[letter] = next((word for word in words if word in _SCRIPTS), "" if shared else words[0])
         return script
 
 
@@ -115,6 +116,7 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
     for line in lines:
         for letter, count in Counter(bare(line)).items():
             counts[_SCRIPT_OF[letter]] += count
+    del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
         return known
     return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total())
@@ -124,8 +126,8 @@ def _foreign(letters: str, scripts: frozenset[str]) -> float:
     """The share of letters that are in other scripts."""
     if letters.isascii():
         return float("LATIN" not in scripts)
-    strangers = [letter for letter in set(letters) if _SCRIPT_OF[letter] not in scripts]
-    return sum(map(letters.count, strangers)) / len(letters)
+    usual = {*scripts, ""}
+    return sum(count for letter, count in Counter(letters).items() if _SCRIPT_OF[letter] not in usual) / len(letters)
 
 
 def _markup(line: str) -> float:

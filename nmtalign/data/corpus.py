@@ -122,7 +122,8 @@ def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) ->
     """Raises ValueError unless the offsets rise from 0 to the length of `flat`."""
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(flat):
         raise ValueError(f"the offsets do not fit {name}")
-    if len(offsets) > 1 and (offsets[1:] - offsets[:-1]).min() < shortest:
+    rises = offsets[1:] > offsets[:-1] if shortest else offsets[1:] >= offsets[:-1]  # a difference could overflow
+    if not rises.all():
         raise ValueError(f"the offsets of {name} do not rise")
 
 

@@ -130,13 +130,12 @@ def _blocks(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file, each with its line end, some MB at a time."""
     lines, size = list[bytes](), 0
     for line in raw_lines(path):
-        lines.append(_SCORES.sub(b"", line))
+        lines.append(_SCORES.sub(b"", line).removesuffix(b"\n") + b"\n")
         size += len(line)
         if size >= _BLOCK:
             yield lines
             lines, size = [], 0
     if lines:
-        lines[-1] = lines[-1].removesuffix(b"\n") + b"\n"
         yield lines
 
 

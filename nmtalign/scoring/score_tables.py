@@ -40,7 +40,7 @@ def name_of(name: str) -> Span:
 
 def lower_is_better(metric: str) -> bool:
     """Whether the metric counts errors."""
-    return metric.upper().startswith("TER")
+    return metric == "TER"
 
 
 def _metric_head(metric: str) -> Inline:

@@ -11,7 +11,7 @@ from nmtalign.scoring.metrics import METRICS
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import read_lines, shown
 
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
 _JUDGED = 2000  # lines by which the language of a text is judged
 _FEWEST_WORDS = 20

@@ -102,14 +102,14 @@ class HttpServer(Server):
                 timeout_graceful_shutdown=max(1, round(seconds("shutdown_time", config.shutdown_time))),
             )
         )
-        self._application, self._bound = application, bound
+        self._application, self._bound, self._host = application, bound, config.host
         self._ready: Callable[[], None] = lambda: None
 
     @property
     def url(self) -> str:
         """The address of the page; a server that listens on all addresses is named by that of this machine."""
-        host, port = self._bound.getsockname()[:2]
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        address, port = self._bound.getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, self._host)  # noqa: S104
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
     @property

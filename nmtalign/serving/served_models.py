@@ -62,8 +62,8 @@ class PairAligner:
 
     def __init__(self, translator: Translator, config: AlignConfig) -> None:
         self._loaded, self._config = translator.loaded, config
-        if not translator.alignments:
-            raise UsageError("this model has no attention, so it cannot align")
+        if not translator.alignments and config.reading != "occlusion":
+            raise UsageError("this model has no attention, so it can align only with reading=occlusion")
 
     def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[str]:
         """One line of JSON per numbered pair, as `nmtalign export --format json` writes it."""

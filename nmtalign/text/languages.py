@@ -77,7 +77,8 @@ def suffix_language(path: Path) -> str:
         stem, dot, ending = stem.rpartition(".")
     match = _WELL_FORMED.fullmatch(ending)
     if dot and match and (match[1].lower() in _CODES or len(match[1]) <= 3):
-        two_languages = ending[match.end(1) + 1 :] in _CODES  # as in `train.en-fr`
+        # As in `train.en-fr`; with an underscore the second part is a country: `pt_br`, `fr_ca`.
+        two_languages = ending[match.end(1) :].startswith("-") and ending[match.end(1) + 1 :] in _CODES
         return "" if two_languages else language_code(ending).lower()
     found = _IN_NAME.search(ending) if plain and not dot else None
     return _CODES.get(found[1], "") if found and not _WORD.fullmatch(found[1]) else ""

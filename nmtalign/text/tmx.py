@@ -18,7 +18,7 @@ from nmtalign.untrusted import DEEPEST
 
 Unit = tuple[str, str] | None  # None: one of the languages is missing
 
-_START = re.compile(rb"(\xef\xbb\xbf)?\s*<(\?xml|!--|!DOCTYPE\s+tmx|tmx)\b", re.IGNORECASE)
+_START = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
 _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `open_bytes` has made UTF-8 of it
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of `hi` is part of the sentence.
@@ -115,8 +115,8 @@ class _TmxReader:
             self._text, self._codes, self._size = [], 0, 0
         elif name in _CODES:
             self._codes += 1
-            if self._text is not None and attributes.get("type") == "lb":  # a line break
-                self._text.append("\n")
+            if attributes.get("type") == "lb":  # a line break
+                self._add("\n")
 
     def _end(self, name: str) -> None:
         self._depth -= 1
@@ -131,7 +131,12 @@ class _TmxReader:
             self._units.append((source, target) if first and second else None)
 
     def _characters(self, text: str) -> None:
-        if self._text is None or self._codes:
+        if not self._codes:
+            self._add(text)
+
+    def _add(self, text: str) -> None:
+        """Adds text to the segment, if there is one."""
+        if self._text is None:
             return
         self._size += len(text)
         if self._size > LONGEST_LINE:

@@ -138,7 +138,7 @@ class FileTranslation:
         """The end of a message about an interruption: what the output contains."""
         if not isinstance(self._output, ResumableOutput):
             return f" after {self.lines:,} lines"
-        lines = self.done + self.lines
+        lines = self.done + self.lines if self._output.partial.exists() else 0
         return f"; {self._output.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
 
     def run(

@@ -82,14 +82,16 @@ class ResumableOutput(PartialFile):
 
         Returns True if a FILE.partial that was not empty was renamed to FILE.partial.old, which `finish` removes.
         """
-        self.open()  # which locks it: another run may have begun since `look_back`
+        self.open()  # which locks it: another run may have written since `look_back`
+        kept = [len(entry) for entry in self.entries()] if self.found is not None and self.found.exists() else []
+        if len(kept) != self.done or (self.found == self.path and not self.is_empty()):
+            self.close()
+            raise UsageError(f"{self.partial}: another run has written this file meanwhile; repeat the command")
         if self.found == self.path:
-            if not self.is_empty():
-                raise UsageError(f"{self.partial}: another run has begun to write this file; repeat the command")
             for entry in self.entries():
                 self.write(entry)
         elif self.found == self.partial:
-            self.cut(sum(map(len, self.entries())))
+            self.cut(sum(kept))
         replaced = self.found is None and not self.is_empty()
         if replaced:
             self.set_aside()

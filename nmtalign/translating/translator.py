@@ -69,16 +69,19 @@ class Translator:
         alignments: bool = True,
         scorer: Scorer | None = None,
         searched: Callable[[int], None] | None = None,
+        given: Layer | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
+        `given` are the settings that were chosen, without those that follow from them (None: those that differ from the
+        defaults): `changed` resolves them anew.
         `searched` gets the number of lines (or pieces of long lines) of each finished batch, from any thread.
         Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config or TranslateConfig()
-        self._given: Layer = "TranslateConfig", _changed_settings(self.config)
+        self._given = given or ("TranslateConfig", _changed_settings(self.config))
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         if self.config.replace_unk and not attends:
@@ -118,9 +121,7 @@ class Translator:
         layer = "Translator.load", settings
         config = translate_config(layer)
         with naming(layer):
-            translator = cls(load_models([model, *more_models], config, which), config, alignments)
-        translator._given = layer
-        return translator
+            return cls(load_models([model, *more_models], config, which), config, alignments, given=layer)
 
     def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
         """Yields one translation per line, in order.
@@ -141,7 +142,8 @@ class Translator:
         layers = self._given, (origin, settings)
         config = translate_config(*layers)
         with naming(*layers):
-            return Translator(self.models, config, self.alignments, self.scorer)
+            given = origin, {**self._given[1], **settings}
+            return Translator(self.models, config, self.alignments, self.scorer, given=given)
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""

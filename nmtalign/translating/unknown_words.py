@@ -72,7 +72,7 @@ def replace_unknowns(
         word = copies[place] if translation is None else word_start + translation
         starts = capital and word.islower() and _starts_sentence(replaced, row)
         replaced[row] = _capitalised(word) if starts else word
-        if language == "fr" and row:
+        if language == "fr" and row and ids[row - 1] >= 0:  # given words stay as they are
             replaced[row - 1] = _elided(replaced[row - 1], replaced[row])
     return replaced
 

@@ -180,6 +180,14 @@ def test_some_sentences(tmp_path):
     assert not about((tmp_path / "page.html").read_text())["complete"]
 
 
+def test_a_sentence_that_only_the_first_file_has(tmp_path):
+    sources = [write_file(tmp_path / "x.h5", 10), write_file(tmp_path / "y.h5", 5)]
+    summary = write_page(sources, tmp_path / "page.html", numbers=parse_numbers("7,2"))
+    assert summary.sentences == 2
+    with pytest.raises(UsageError, match=r"y\.h5: no sentence 7"):
+        write_page(sources[::-1], tmp_path / "page.html", numbers=parse_numbers("7"))
+
+
 @pytest.mark.parametrize(
     ("text", "ranges"),
     [

@@ -150,8 +150,9 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
     assert summary.rates is not None
     assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
-    again = write(resume=True)
+    again = write(resume=True, gold=tmp_path / "gold")
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
+    assert "|pairs:0|" in again.signature
 
 
 @pytest.mark.parametrize("name", ATTENDING)

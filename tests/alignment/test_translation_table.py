@@ -192,6 +192,19 @@ def test_stored_alignments_give_their_words_and_links(tmp_path: Path) -> None:
     assert len(list(stored_links(tmp_path / "a.h5", every=2))) == 1
 
 
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+@pytest.mark.parametrize(("lines", "message"), [(12, "has 2 lines more than"), (8, "has no line 9")])
+def test_texts_and_links_are_of_equal_length_also_if_only_some_are_read(
+    tmp_path: Path, every: int, lines: int, message: str
+) -> None:
+    texts = tmp_path / "in", tmp_path / "out"
+    for path in texts:
+        path.write_text("a\n" * 10)
+    (tmp_path / "links").write_text("0-0\n" * lines)
+    with pytest.raises(InputError, match=message):
+        list(pharaoh_links(texts, tmp_path / "links", Tokenizers.spaced(), every=every))
+
+
 def test_only_the_best_of_several_translations_is_counted(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
         for rank, word in enumerate(("chat", "chien")):

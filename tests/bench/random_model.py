@@ -33,7 +33,8 @@ def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 
     model = TranslationModel(config).eval()
     spread_logits(model)
     languages = {"source_language": tokenizers.source_language, "target_language": tokenizers.target_language}
-    corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, settings={}, hash="0" * 64, **languages)
+    facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": "{}"}}
+    corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, **facts, **languages)
     create_model_directory(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
     save_tensors(folder / "model" / BEST, model.state_dict(), {})
     return folder / "model"

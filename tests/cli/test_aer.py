@@ -111,6 +111,24 @@ def test_the_table_and_its_signature(aer: Run) -> None:
     assert "links:turned,Pharaoh,from-0,target-first|" in out
 
 
+@pytest.mark.parametrize(
+    ("attributes", "method"),
+    [
+        ({"links_method": "threshold", "threshold": 0.1}, "threshold,0.1"),
+        ({"links_method": "argmax", "symmetrization": "agreement", "threshold": 0.6}, "agreement,0.6"),
+        ({"links_method": "argmax", "symmetrization": "grow-diag", "threshold": 0.0}, "argmax,grow-diag"),
+    ],
+)
+def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, attributes: dict, method: str) -> None:
+    with AlignmentWriter(folder / "b.h5", {"model_hash": "a" * 64 + "+" + "b" * 64, **attributes}) as writer:
+        for source, target in (("a b c d", "a b c d"), ("e", "e f"), ("f g h", "g h")):
+            words = source.split(), target.split()
+            writer.append(*words, np.eye(len(words[1]) + 1, len(words[0]) + 1), -1.0)
+    signature = json.loads(aer("b.h5", "gold", "--format", "json")[1])["signature"]
+    assert f"|method:{method}|" in signature
+    assert f"|model:{'a' * 12}+{'b' * 12}|" in signature
+
+
 def test_an_alignment_file_and_another_choice_of_its_links(aer: Run) -> None:
     # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
     _, out, _ = aer("a.h5", "gold", "--format", "json", "--by-type", "--by-length")

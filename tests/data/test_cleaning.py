@@ -2,11 +2,12 @@
 
 import json
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
 
-from nmtalign.data.cleaning import _MARKUP, Cleaner, bare
+from nmtalign.data.cleaning import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
@@ -70,6 +71,7 @@ def test_each_filter_drops_its_noise_and_nothing_else(tmp_path: Path) -> None:
         ("<br/> and", True),
         ("a @ b. c", False),
         ("4 < 5 > 3", False),
+        (">a@b" * 100_000, False),
         ("x@y", False),
         ("a" * 1_000_000 + "@", False),
         ("a" + "@" * 1_000_000, False),
@@ -95,6 +97,21 @@ def test_a_language_outside_the_table_has_the_script_of_its_text(tmp_path: Path)
     assert serbian.reason(("dobro jutro", "good morning"), ("dobrojutro", "goodmorning")) == ""
     japanese = ("日本語のテキストです", "this is a text in Japanese")
     assert Cleaner(("ja", "en"), [japanese]).reason(japanese, (bare(japanese[0]), bare(japanese[1]))) == ""
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("ja", "エラー"),
+        ("ja", "ユーザーのスーパーマーケット"),
+        ("ja", "人々"),
+        ("vi", unicodedata.normalize("NFD", "Tôi không biết điều gì đã xảy ra ở đó.")),
+        ("hi", "हिन्दी में लिखा हुआ"),
+    ],
+)
+def test_letters_of_several_scripts_and_marks_are_no_strangers(language: str, line: str) -> None:
+    assert _foreign(bare(line), _usual_scripts(language, [line] * 10)) == 0
+    assert _foreign(bare("Привет"), _usual_scripts(language, [line] * 10)) == 1
 
 
 def test_letters_keep_their_marks() -> None:

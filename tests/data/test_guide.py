@@ -107,6 +107,16 @@ def test_a_file_may_hold_no_link_at_all(tmp_path):
     assert not cells(guided(corpus, guide, [0, 1, 2]))
 
 
+def test_the_last_line_may_end_a_block_without_a_line_break(tmp_path, monkeypatch):
+    monkeypatch.setattr("nmtalign.data.guide._BLOCK", 1)
+    corpus, path = prepared(tmp_path)
+    whole = read_guide(path, corpus)
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    again = read_guide(path, corpus)
+    assert cells(guided(corpus, again, [0, 1, 2])) == cells(guided(corpus, whole, [0, 1, 2]))
+    assert again.digest == whole.digest
+
+
 def test_packed_and_plain_files_are_one(tmp_path):
     corpus, path = prepared(tmp_path)
     packed = tmp_path / "links.gz"

@@ -13,8 +13,11 @@ from helpers.servers import PATIENCE, assert_same, serving
 
 from nmtalign import application
 from nmtalign.errors import UsageError
+from nmtalign.serving.application import make_application
+from nmtalign.serving.http_server import HttpServer, bind
 from nmtalign.serving.served_models import ServedModels
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.translating.translator import Translator
 
 LINES = [
@@ -344,6 +347,16 @@ def test_a_model_without_attention(blind):
         for path in ("align", "translate/json?alignment=soft"):
             status, found, _ = client.ask(path, {"source": "a", "target": "b", "text": "a"})
             assert (status, found["error"][:27]) == (400, "this model has no attention")
+        status, found, _ = client.ask("align?reading=occlusion", {"source": "the fox", "target": "le renard"})
+        assert (status, found["source"]) == (200, ["the", "fox"])
+
+
+def test_the_address_that_is_printed_is_allowed(english):
+    config = ServeConfig(host="localhost", port=0)
+    with bind(config) as bound:
+        models = ServedModels([Translator.load(english, device="cpu")], AlignConfig())
+        server = HttpServer(make_application(models, config, lambda line: None), config, bound)
+        assert server.url == f"http://localhost:{bound.getsockname()[1]}/"
 
 
 def test_two_models_of_one_direction_and_none(english):

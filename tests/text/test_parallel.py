@@ -125,6 +125,14 @@ def test_a_million_blanks_take_no_longer_than_a_million_letters() -> None:
     assert _BREAKS.sub(" ", f"a{blanks}b{blanks}\n{blanks}c") == f"a{blanks}b c"
 
 
+def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path: Path) -> None:
+    unit = "<tu><tuv lang='en'><seg>a{}b</seg></tuv><tuv lang='fr'><seg>c</seg></tuv></tu>"
+    tmx = "<!-- made by hand -->\n<tmx><body>" + unit + "</body></tmx>"
+    assert list(text(tmp_path, tmx.format("<ph type='lb'/>"))) == [("a b", "c")]
+    with pytest.raises(InputError, match="a segment of more than 4,194,304 characters"):
+        list(text(tmp_path, tmx.format("<ph type='lb'/>" * (LONGEST_LINE + 1))))
+
+
 def test_a_long_tmx_takes_no_more_memory(tmp_path: Path) -> None:
     def units() -> Iterator[str]:
         yield "<tmx><body>"

@@ -108,10 +108,28 @@ def test_a_run_that_begins_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"out.fr.partial: another run is writing this file"):
         runs[1].begin()
     runs[0].close()
-    with pytest.raises(UsageError, match=r"out.fr.partial: another run has begun to write this file"):
+    with pytest.raises(UsageError, match=r"out.fr.partial: another run has written this file meanwhile"):
         runs[1].begin()
-    runs[1].close()
     assert (tmp_path / "out.fr.partial").read_text() == "".join(TEXT[:2])
+
+
+@pytest.mark.parametrize("ended", ["finished", "killed"])
+def test_lines_that_another_run_writes_meanwhile_are_neither_lost_nor_repeated(tmp_path: Path, ended: str) -> None:
+    first, second = ResumableOutput(tmp_path / "out.fr"), ResumableOutput(tmp_path / "out.fr")
+    first.begin()
+    for output in TEXT[:3]:
+        first.write(output.encode())
+    second.look_back()
+    assert second.done == 3
+    first.write(TEXT[3].encode())
+    if ended == "finished":
+        first.finish()
+    first.close()
+    with pytest.raises(UsageError, match=r"out.fr.partial: another run has written this file meanwhile"):
+        second.begin()
+    left = tmp_path / ("out.fr" if ended == "finished" else "out.fr.partial")
+    assert [path.name for path in tmp_path.iterdir()] == [left.name]
+    assert left.read_text() == "".join(TEXT[:4])
 
 
 @pytest.mark.parametrize(

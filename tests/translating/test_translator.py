@@ -484,6 +484,20 @@ def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
                 list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
 
 
+def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
+    def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
+        translator = Translator(loaded, translate_config(("serve", given)), given=("serve", given))
+        for settings in changes:
+            translator = translator.changed(settings)
+        return translator.config.length_penalty, translator.config.min_length_ratio
+
+    paper, usual = penalties({"search": "paper"}), penalties({})
+    assert paper == (0.0, 0.5) != usual
+    assert penalties({"search": "paper"}, {"beam": 3}) == paper
+    assert penalties({"search": "paper"}, {"beam": 3}, {"search": "beam"}) == usual
+    assert penalties({"search": "paper", "length_penalty": 1.0}, {"beam": 3}) == (1.0, 0.5)
+
+
 def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
     translator = Translator(loaded, config())
     assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
