@@ -114,7 +114,7 @@ def test_the_last_line_may_end_a_block_without_a_line_break(tmp_path, monkeypatc
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     again = read_guide(path, corpus)
     assert cells(guided(corpus, again, [0, 1, 2])) == cells(guided(corpus, whole, [0, 1, 2]))
-    assert again.digest == whole.digest
+    assert again.hash == whole.hash
 
 
 def test_packed_and_plain_files_are_one(tmp_path):
