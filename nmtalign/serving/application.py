@@ -198,13 +198,11 @@ class _Service:
         translator = await run_in_threadpool(model.lines, settings)
         sizes = [len(line.text) for line in lines]
         self._limits.check_weights(translator.matrices * sum(size * size for size in sizes))
-        return translator, await self._done(request, translator.translate, lines, sizes, translator.alone)
+        return translator, await self._done(request, translator.translate, list(enumerate(lines)), sizes)
 
-    async def _done(
-        self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int], alone: bool = False
-    ) -> list[Any]:
+    async def _done(self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
         """The results of the queue; nothing waits for a client that has gone, or longer than the time limit."""
-        future = asyncio.wrap_future(self._queue.submit(work, items, sizes, alone))
+        future = asyncio.wrap_future(self._queue.submit(work, items, sizes))
         gone: asyncio.Future[Any] = asyncio.ensure_future(_until_gone(request))
         try:
             await asyncio.wait({future, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)

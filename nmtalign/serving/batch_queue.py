@@ -27,8 +27,8 @@ class QueueFullError(NmtalignError):
 class _QueuedLines:
     """The items of one request, and the results of those that are done; a cancelled future drops the rest."""
 
-    def __init__(self, work: Work, items: Sequence[Any], sizes: Sequence[int], alone: bool) -> None:
-        self.work, self.items, self.alone = work, items, alone
+    def __init__(self, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> None:
+        self.work, self.items = work, items
         self._sizes = sizes
         self.results: list[Any] = []
         self.future: Future[list[Any]] = Future()
@@ -70,15 +70,13 @@ class BatchQueue:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def submit(
-        self, work: Work, items: Sequence[Any], sizes: Sequence[int], alone: bool = False
-    ) -> "Future[list[Any]]":
+    def submit(self, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> "Future[list[Any]]":
         """Puts items of these numbers of characters into the queue; the future gives one result per item.
 
         `work` is called in the thread of the queue, with items of several jobs of the same work, in any number of
-        parts; with `alone`, once with exactly these items. Raises QueueFullError if too many items wait.
+        parts. Raises QueueFullError if too many items wait.
         """
-        job = _QueuedLines(work, items, sizes, alone)
+        job = _QueuedLines(work, items, sizes)
         if not items:
             job.add(())
             return job.future
@@ -137,10 +135,8 @@ class BatchQueue:
     def _batch(self) -> list[tuple[_QueuedLines, Sequence[Any]]]:
         """The items of the oldest job, and of others with the same work; other work comes next."""
         first = self._jobs[0]
-        if first.alone:
-            return [(first, first.items)]
-        same = [job for job in self._jobs if job.work == first.work and not job.alone]
-        self._jobs = [*(job for job in self._jobs if job.work != first.work or job.alone), *same]
+        same = [job for job in self._jobs if job.work == first.work]
+        self._jobs = [*(job for job in self._jobs if job.work != first.work), *same]
         return _shared(same)
 
     def _pending(self) -> list[_QueuedLines]:

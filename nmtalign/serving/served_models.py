@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from nmtalign.alignment.aligning import align
@@ -46,11 +47,16 @@ class LineTranslator:
         self._translator = Translator(translator.models, config, wanted, translator.scorer)
         self._format = OutputFormat(config, translator.loaded.tokenizers)
         self.matrices = config.n_best if wanted else 0  # of weights, per line
-        self.alone = config.sample  # samples depend on the number of the line in its request
 
-    def translate(self, lines: Sequence[Request]) -> list[Translation]:
-        """One translation per line."""
-        return list(self._translator.translate(lines))
+    def translate(self, lines: Sequence[tuple[int, Request]]) -> list[Translation]:
+        """One translation per numbered line; samples depend on the number of the line in its request."""
+        if not self._translator.config.sample:
+            return list(self._translator.translate([line for _, line in lines]))
+        found = list[Translation]()
+        for _, group in groupby(enumerate(lines), lambda placed: placed[1][0] - placed[0]):  # consecutive numbers
+            (first, _), *_ = run = [numbered for _, numbered in group]
+            found += self._translator.translate_rest([line for _, line in run], first=first)
+        return found
 
     def json_lines(self, translations: Sequence[Translation]) -> list[str]:
         """The translations of a request as `nmtalign translate --format json` prints them."""

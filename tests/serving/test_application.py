@@ -171,6 +171,13 @@ def test_settings_of_a_request_are_those_of_the_command(client, translate, query
 PAIRS = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red boat", "un bateau rouge"), ("", "le")]
 
 
+def test_samples_of_a_request_in_several_batches_are_those_of_the_command(client, translate):
+    lines = LINES * 40
+    expected = [json.loads(line) for line in translate(lines, "--format", "json", "--sample", "--n-best", "2")]
+    given = [{"text": line} for line in lines]
+    assert_same(client.lines(given, source="en", target="fr", sample="true", n_best=2), expected)
+
+
 @pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "weights": "float32"}])
 def test_alignments_are_those_of_the_command(client, english, tmp_path, options):
     for number, name in enumerate(("a.en", "a.fr")):

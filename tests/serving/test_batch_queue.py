@@ -90,15 +90,6 @@ def test_other_work_takes_turns(queue, recorder):
     assert recorder.batches[2] == ["other"]
 
 
-def test_work_alone_is_not_merged(queue, recorder):
-    first = held(queue, recorder)
-    jobs = [submit(queue, recorder, *(f"{name}{place}" for place in range(200)), alone=True) for name in "ab"]
-    recorder.free.set()
-    assert all(len(job.result(SECONDS)) == 200 for job in [*jobs])
-    assert first.result(SECONDS)
-    assert [len(batch) for batch in recorder.batches] == [1, 200, 200]
-
-
 def test_one_bad_item_fails_only_its_job(queue, recorder):
     first = held(queue, recorder)
     good, bad, fine = (submit(queue, recorder, item) for item in ("good", "bad", "fine"))
