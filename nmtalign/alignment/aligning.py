@@ -22,7 +22,6 @@ from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.alignment_settings import AlignConfig, Symmetrization
-from nmtalign.settings.definition import SettingError
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
@@ -100,7 +99,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
-    Raises UsageError for a reading of attention weights if there are none, and for a threshold that nothing uses.
+    Raises UsageError for a reading of attention weights if there are none.
     """
     both = _has_both(models)
     if isinstance(models, WordAligner):
@@ -118,11 +117,6 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     if config.links is None:
         of_links = config.threshold > 0 and not (both and config.symmetrize in SOFT_METHODS)
         config = replace(config, links="threshold" if of_links else "argmax")
-    of_soft = both and config.symmetrize in SOFT_METHODS
-    if config.threshold and (config.symmetrize == "bayes-risk" if of_soft else config.links == "argmax"):
-        setting = {"symmetrize": config.symmetrize} if of_soft else {"links": config.links}
-        rule = f"{next(iter(setting.values()))} has no threshold; leave one of them out"
-        raise SettingError(rule, threshold=config.threshold, **setting)
     return config
 
 
@@ -317,6 +311,8 @@ class AlignmentRun:
     def _threshold(self) -> float:
         """Returns the threshold in use, 0 if there is none."""
         config = self.config
+        if self._both and config.symmetrize == "bayes-risk":
+            return 0.0
         if self._both and config.symmetrize in SOFT_METHODS:
             return config.threshold or THRESHOLDS.get(config.symmetrize, 0.0)
         return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0

@@ -71,7 +71,7 @@ def test_what_is_gone_on_with_has_to_fit(random_model: Path, tmp_path: Path, ins
     assert (tmp_path / "out.fr").read_text().startswith("a\nb\nc\n")
     for more, message in (
         (("-o", "/dev/null"), "--resume continues a file, and /dev/null is none"),
-        (("-o", "text"), "text: is the input"),
+        (("-o", "text"), "text: is also an input"),
         (("-o", "-"), "--resume continues a file, and standard output is none"),
     ):
         done = inside(*arguments, *more, text=b"the fox\n")

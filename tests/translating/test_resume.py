@@ -129,7 +129,7 @@ def test_lines_that_another_run_writes_meanwhile_are_neither_lost_nor_repeated(t
         second.begin()
     left = tmp_path / ("out.fr" if ended == "finished" else "out.fr.partial")
     assert [path.name for path in tmp_path.iterdir()] == [left.name]
-    assert left.read_text() == "".join(TEXT[:4])
+    assert left.read_bytes().decode() == "".join(TEXT[:4])
 
 
 @pytest.mark.parametrize(
