@@ -172,7 +172,7 @@ def _summary(files: "FileTranslation", translator: "Translator", seconds: float)
     seconds = max(seconds, 1e-3)
     before = f" after the {files.done:,} of an earlier run" if files.done else ""
     return (
-        f"{files.lines:,} lines{before}, {files.words:,} source {unit} in {seconds:.1f} s "
+        f"{files.lines:,} line{'s' * (files.lines != 1)}{before}, {files.words:,} source {unit} in {seconds:.1f} s "
         f"({files.lines / seconds:.1f} lines/s, {files.words / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
         f"{translator.precision}); "
         f"{files.unknown / max(files.words, 1):.2%} of the source {unit} are unknown"
