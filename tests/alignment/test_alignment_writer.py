@@ -442,3 +442,12 @@ def test_a_crafted_partial_file_is_refused(tmp_path: Path, kind: int, dataset: i
     ):
         pass
     assert partial.read_bytes() == before
+
+
+def test_temporary_files_of_other_outputs_stay(tmp_path):
+    other, own = tmp_path / ".a.h5.jsonl.4711.partial", tmp_path / ".a.h5.4711.partial"
+    for path in (other, own):
+        path.write_text("work")
+    with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
+        writer.append(["the"], ["la"], np.eye(2), -1.0)
+    assert (other.exists(), own.exists()) == (True, False)

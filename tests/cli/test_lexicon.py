@@ -133,3 +133,10 @@ def test_a_mistake_is_one_line(
     assert ended.value.code == code, written.err
     assert written.err.count("\n") == 1
     assert message in written.err
+
+
+def test_an_output_does_not_replace_a_text(folder: Path) -> None:
+    done = run(folder, "in.en", "out.fr.gz", "--tokenized", "-o", "in.en")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"nmtalign: error: in.en: is also an input; give the output another name\n"
+    assert (folder / "in.en").read_text() == SOURCE

@@ -276,3 +276,9 @@ def test_a_reader_that_goes_away_ends_it_quietly(texts: Path, models: tuple[Path
     )
     assert done.stdout.splitlines()[1:] == [b"0"]
     assert done.stderr == b""
+
+
+def test_an_output_does_not_replace_a_text(run: Run, models: tuple[Path, Path], texts: Path) -> None:
+    done = run("score-pairs", "in.en", "out.fr", "-m", models[0], "-o", "out.fr", code=2)
+    assert "out.fr: is also an input; give the output another name" in done.stderr
+    assert (texts / "out.fr").read_text() == TARGET

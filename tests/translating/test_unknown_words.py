@@ -133,3 +133,13 @@ def test_a_line_in_pieces_is_as_one() -> None:
     expected = replace_unknowns(ids, tokens, whole, words, words, {"w5": "cinq"}, unknown=[1, 6])
     assert "<unk>" not in expected
     assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
+
+
+def test_given_words_are_not_elided() -> None:
+    weights = rows(0, 1, width=2)
+    words = ["the", "tree"]
+    for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
+        found = replace_unknowns(
+            [given, UNK_ID], ["le", "<unk>"], weights, words, words, {"tree": "arbre"}, language="fr"
+        )
+        assert found == expected
