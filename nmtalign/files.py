@@ -20,8 +20,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_PARTIAL = ".partial"
-INCOMPLETE = f".*{_PARTIAL}"  # the names of the temporary files of `atomic_path`
+_PARTIAL, INCOMPLETE = ".partial", ".*.partial"  # the latter: the names of the temporary files of `atomic_path`
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
     errno.ENOSPC: "no space left on the disk",
@@ -189,16 +188,17 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
 
 
 def lock(stream: IO[bytes] | int, without: bool = True) -> bool:
-    """Locks an open file or folder until it is closed. False: another process has it. `without`: there are no locks."""
+    """Locks an open file or folder until it is closed; returns False if another process has locked it.
+
+    It returns `without` on a system or a disk that has no locks.
+    """
+    if fcntl is None:
+        return without
     try:
-        if fcntl is not None:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return without
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return without and not isinstance(error, BlockingIOError)
+    return True
 
 
 def is_left_behind(path: Path) -> bool:

@@ -156,7 +156,7 @@ def create_model_directory(
         "prep": dict(corpus.settings),
         "corpus": corpus.hash,
         "given": dict(given or {}),
-        "files": {name: sha256_of(folder / name) for name in names},
+        "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
     }
     _write_settings(folder, settings)
 

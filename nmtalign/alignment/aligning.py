@@ -14,7 +14,7 @@ from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
-from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join, what_weights_are
+from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.devices import precision_notices, use_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
@@ -168,8 +168,7 @@ class AlignmentRun:
     The texts have one sentence per line, plain or compressed. `models` and `config` are those of `align`. With `resume`
     the summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as
     usual in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is
-    aligned.
-    The first `done` pairs are left out, because the caller has their records.
+    aligned. The first `done` pairs are left out, because the caller has their records.
     `notify` is called with warnings. Raises also InputError for texts of unequal length and gold links that do not fit,
     ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts or models, or if
     the texts are clearly exchanged.
@@ -311,10 +310,8 @@ class AlignmentRun:
     def _threshold(self) -> float:
         """Returns the threshold in use, 0 if there is none."""
         config = self.config
-        if self._both and config.symmetrize == "bayes-risk":
-            return 0.0
         if self._both and config.symmetrize in SOFT_METHODS:
-            return config.threshold or THRESHOLDS.get(config.symmetrize, 0.0)
+            return least_weight(config.symmetrize, config.threshold)
         return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
 
     def _signature(self, gold: GoldFile) -> str:

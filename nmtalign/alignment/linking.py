@@ -102,10 +102,7 @@ class LinkRun:
 
     def run(self) -> bool:
         """Does the steps that remain; returns False if `stop` has ended it, and the same call resumes."""
-        if self.links.exists():
-            if self._work.exists():  # a run was killed just before its end
-                with alone_in(self._work):
-                    shutil.rmtree(self._work, ignore_errors=True)
+        if self.links.exists() and not self._work.exists():
             return True
         use_threads(self.config.threads)
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
@@ -115,7 +112,8 @@ class LinkRun:
             if not (self.folder / ALIGNER).exists():
                 names, sides = self._read()
                 self._learn(names, sides)
-            self._align()
+            if not self.links.exists():
+                self._align()
             shutil.rmtree(self._work, ignore_errors=True)
             return True
         return False

@@ -118,11 +118,16 @@ def soft_links(
     return _agreed(forward, backward, method, threshold, end)[0]
 
 
+def least_weight(method: Symmetrization, threshold: float) -> float:
+    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method; bayes-risk has none."""
+    return 0.0 if method == "bayes-risk" else threshold or THRESHOLDS.get(method, 0.0)
+
+
 def _agreed(
     forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float, end: bool
 ) -> tuple[list[Link], NDArray[Any]]:
     """Returns the links of `soft_links` and the probability of each place (Ty, Tx), by which they were chosen."""
-    least = threshold or THRESHOLDS.get(method, 0.0)
+    least = least_weight(method, threshold)
     if method in ("agreement", "bayes-risk"):
         likely = posterior(forward, backward, end)
         return (links_where(likely >= least) if method == "agreement" else expected_f1_links(likely)), likely

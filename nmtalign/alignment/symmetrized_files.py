@@ -11,7 +11,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.link_files import is_hdf5
 from nmtalign.alignment.links import AlignmentRecord, format_links, parse_links
-from nmtalign.alignment.symmetrization import HARD_METHODS, join, symmetrize, what_weights_are
+from nmtalign.alignment.symmetrization import HARD_METHODS, join, least_weight, symmetrize, what_weights_are
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.settings.alignment_settings import HardSymmetrization, Symmetrization
@@ -107,6 +107,7 @@ def _recording(
             "made_by": "symmetrize",
             "links_method": str(ahead.attributes.get("links_method", "argmax")),
             "symmetrization": method,
+            "threshold": least_weight(method, threshold or 0.0),
             "weights_are": what_weights_are(method),
             "options": json.dumps(options),
         }

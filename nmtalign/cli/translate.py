@@ -28,7 +28,7 @@ from nmtalign.files import check_other, stays_in_place
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SEARCH, TEXT
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
@@ -134,8 +134,7 @@ def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path
         raise UsageError("standard input (-) is given more than once; give all but one as files")
     if resume and (output is None or stays_in_place(output)):
         raise UsageError(f"--resume continues a file, and {output or 'standard output'} is none; give -o FILE")
-    if output is not None:
-        check_other(output, files)
+    check_other(output or STDOUT, files)
     if settings.sample and files[-1]:
         raise UsageError("sampling cannot be made to contain phrases: leave out --sample or --phrase-file")
     if settings.input_format == "json" and any(files[-2:]):

@@ -109,7 +109,10 @@ class Cleaner:
 
 
 def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
-    """The scripts of a language; those of the text if the language is not in the table, or written differently here."""
+    """The scripts of a language, and "" for letters of all scripts.
+
+    They are those of the text if the language is not in the table, or is written differently here.
+    """
     code = re.split("[-_]", language.lower())[0]
     known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes.split())
     counts: Counter[str] = Counter()
@@ -118,16 +121,15 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
             counts[_SCRIPT_OF[letter]] += count
     del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
-        return known
-    return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total())
+        return known | {""}
+    return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total()) | {""}
 
 
 def _foreign(letters: str, scripts: frozenset[str]) -> float:
     """The share of letters that are in other scripts."""
     if letters.isascii():
         return float("LATIN" not in scripts)
-    usual = {*scripts, ""}
-    return sum(count for letter, count in Counter(letters).items() if _SCRIPT_OF[letter] not in usual) / len(letters)
+    return sum(count for letter, count in Counter(letters).items() if _SCRIPT_OF[letter] not in scripts) / len(letters)
 
 
 def _markup(line: str) -> float:

@@ -180,18 +180,19 @@ def lay_down(
     """
     first = Path(config.init_from).resolve() if config.init_from else None
     backward = directions[0].folder / BACKWARD
-    removed = [direction.folder for direction in directions] + [backward] * bool(_belongs_to_agreement(backward))
+    of_agreement = _belongs_to_agreement(backward)
+    removed = [direction.folder for direction in directions] + [backward] * bool(of_agreement)
     if restart and first in [folder.resolve() for folder in removed]:
         raise SettingError(
             "training anew would remove this folder; give another folder for the new model", init_from=config.init_from
         )
-    if config.agreement and not restart and _belongs_to_agreement(backward) is False:
+    if config.agreement and not restart and of_agreement is False:
         raise UsageError(
             f"{backward}: contains another model, which a training with agreement would replace; give another folder "
             "with -o, or replace it with --restart"
         )
-    if restart and not config.agreement:
-        _remove_backward(backward)
+    if restart and not config.agreement and of_agreement:
+        _remove(backward)
     for direction in reversed(directions):
         if restart:
             forget(direction.folder)
@@ -207,10 +208,8 @@ def _belongs_to_agreement(folder: Path) -> bool | None:
         return None
 
 
-def _remove_backward(folder: Path) -> None:
-    """Removes the other direction of an earlier run with agreement; a model that was trained separately stays."""
-    if not _belongs_to_agreement(folder):
-        return
+def _remove(folder: Path) -> None:
+    """Removes a model; other files of its folder stay."""
     files = read_settings(folder)["files"]
     forget(folder)
     with disk_errors(folder):

@@ -11,7 +11,7 @@ from torch.nn.utils import get_total_norm
 from nmtalign.core.gpu import missing
 from nmtalign.settings.training_settings import TrainingConfig
 
-VALUES_PER_WEIGHT = 2  # that each optimiser keeps
+VALUES_PER_WEIGHT = 2  # each optimiser keeps two numbers for each weight
 _PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 

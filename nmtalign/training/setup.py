@@ -36,6 +36,7 @@ class TrainingSetup:
         keep_memory()
         self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
         self.device = world.device
+        self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
         self.bf16 = picks_bf16(config.precision, world.device)
         sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
         one = model_config.shared_embeddings and corpus.source_vocabulary == corpus.target_vocabulary
@@ -65,11 +66,6 @@ class TrainingSetup:
             return batch
 
         return change
-
-    @property
-    def patience(self) -> int:
-        """The number of validations without progress that ends the training; 0 without a dev set to validate on."""
-        return self.config.patience if len(self.corpus.splits.get("dev") or ()) else 0
 
     def found(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""
