@@ -156,17 +156,17 @@ def _request(
         systems = models_to_score(workspace, given.model, given.all_models, source, say)
     folder = given.data or given.model
     folders = [folder] if folder else [path for path in systems.values() if path.is_dir()]
-    language = chosen.settings.target_language or workspace.target_language or ""
     section, flags = workspace.layers("translate", search)
     return ScoreRequest(
         systems,
         references,
         source,
-        dataclasses.replace(chosen.settings, target_language=language),
+        chosen.settings,
         segments,
         WordSources.of(workspace, folders, given.train_text),
         translate_config(section, ("score", {"n_best": 1, "sample": False}), flags),
         skip_models=given.all_models,
+        language=workspace.target_language or "",
     )
 
 

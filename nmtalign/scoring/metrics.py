@@ -5,6 +5,7 @@ therefore only one sum. `values_of` turns many sums into scores at once, with th
 """
 
 import difflib
+import functools
 import importlib.metadata
 import math
 from collections.abc import Sequence
@@ -17,12 +18,15 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtalign.errors import InputError, NmtalignError
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.languages import has_no_spaces, is_unspaced, main_language
 from nmtalign.version import __version__
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "multi-bleu")
 DEFAULT_METRICS = ("bleu", "chrf", "chrf++")  # TER is slow; multi-bleu needs the language
 MULTI_BLEU = "multi-bleu"
-TOKENIZE = ("13a", "none", "intl", "char", "zh")  # sacreBLEU's tokenisers that need no further package
+TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacreBLEU's; the last two need MeCab
+_CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
+_JUDGED = 2000  # lines of a reference that show whether its script has spaces
 Values = NDArray[Any]  # (S,) floats
 _LOG_OF_ZERO = -9999999999  # sacreBLEU's
 _PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats", "get_signature")
@@ -30,12 +34,12 @@ _PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats", "get_sign
 
 @dataclass(frozen=True)
 class MetricOptions:
-    """The metrics to compute, and sacreBLEU's options of BLEU (chrF, chrF++ and TER keep sacreBLEU's defaults)."""
+    """The metrics to compute, and sacreBLEU's options of BLEU (chrF and chrF++ keep sacreBLEU's defaults)."""
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
     lowercase: bool = False  # of BLEU and multi-bleu, as sacreBLEU's -lc
     tokenize: str = "13a"  # of BLEU; with "none", multi-bleu does not tokenise either
-    language: str = ""  # the language whose Moses tokeniser multi-bleu uses
+    language: str = ""  # of the translations: multi-bleu uses its Moses tokeniser, TER splits Han characters
 
     def __post_init__(self) -> None:
         if not self.metrics:
@@ -44,6 +48,9 @@ class MetricOptions:
         for name in self.metrics:
             _one_of("metrics", name, METRICS)
         _one_of("tokenize", self.tokenize, TOKENIZE)
+        if self.tokenize.endswith("-mecab") and not has_tokenizer(self.tokenize):
+            rule = f"MeCab or its dictionary is missing or does not work; install sacrebleu[{self.tokenize[:2]}]"
+            raise SettingError(rule, tokenize=self.tokenize)
         if MULTI_BLEU in self.metrics and not self.language and self.tokenize != "none":
             raise SettingError(
                 "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text",
@@ -58,9 +65,34 @@ def _one_of(setting: str, value: str, known: Sequence[str]) -> None:
         raise SettingError(rule, **{setting: value})
 
 
+def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:
+    """sacreBLEU's tokeniser for BLEU of a target language.
+
+    13a splits at spaces and at marks of Western scripts. Where a language, or else the script of the reference, has no
+    spaces between words, this would make one token of a clause.
+    """
+    main = main_language(language)
+    if main in _CHINESE:
+        return "zh"
+    if main in ("ja", "ko"):
+        return f"{main}-mecab" if has_tokenizer(f"{main}-mecab") else "char"
+    return "char" if has_no_spaces(main) or is_unspaced(reference[:_JUDGED]) else "13a"
+
+
+@functools.cache
+def has_tokenizer(name: str) -> bool:
+    """Whether sacreBLEU's tokeniser works here: those for Japanese and Korean need further packages."""
+    try:
+        return bool(BLEU(tokenize=name).tokenizer("a"))
+    except Exception:  # whatever a package raises that is missing, broken or of another version
+        return False
+
+
 def make_metric(name: str, options: MetricOptions) -> Any:
     """Returns sacreBLEU's object for a metric; raises NmtalignError if this sacreBLEU lacks a method that we call."""
-    metric: Any = TER()
+    # sacreBLEU's TER takes a clause of Chinese as one word, unless it splits Han characters.
+    han = main_language(options.language) in {*_CHINESE, "ja"}
+    metric: Any = TER(normalized=han, asian_support=han)
     if name == "bleu":
         # `force` only silences a warning that our command words differently (see looks_tokenized).
         metric = BLEU(lowercase=options.lowercase, tokenize=options.tokenize, force=True)
@@ -82,6 +114,7 @@ class Score:
     name: str  # BLEU, chrF2, chrF2++, TER, multi-bleu, or the name of given segment scores
     value: float
     signature: str
+    too_short: bool = False  # no reference has a 4-gram, so that BLEU is 0 even for a text that equals the reference
 
 
 @dataclass(frozen=True)
@@ -115,7 +148,9 @@ class Statistics:
         rows = self.rows if subset is None else self.rows[subset]
         if not len(rows):
             raise InputError("no sentence to score")
-        return Score(self.name, float(self.values(np.add.reduce(rows, axis=0)[None])[0]), self.signature)
+        value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
+        too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
+        return Score(self.name, value, self.signature, too_short)
 
     def values(self, sums: NDArray[Any]) -> Values:
         """(S,) scores of (S, D) sums of rows, bit for bit those of sacreBLEU for sums of that type."""

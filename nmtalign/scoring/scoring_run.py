@@ -14,7 +14,7 @@ from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
 from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
 from nmtalign.scoring.differences import Difference, most_different
 from nmtalign.scoring.measuring import looks_tokenized, measure_systems, steps
-from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics
+from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics, tokenizer_for
 from nmtalign.scoring.models import Notify, Track, ignore, translation_of, untracked
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Report, make_report
@@ -33,7 +33,7 @@ from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.presets import settings_of
 from nmtalign.text.direction import InputCheck, TextFit
-from nmtalign.text.languages import language_code, suffix_language
+from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
 from nmtalign.text.lines import STDIN
 from nmtalign.text.moses import has_rules
 from nmtalign.text.tokenizer import Tokenizers
@@ -57,6 +57,7 @@ class ScoreRequest:
     words: WordSources = field(default_factory=WordSources)
     translation: TranslateConfig = field(default_factory=TranslateConfig)  # how models translate
     skip_models: bool = False  # leave out a model that cannot translate, with a warning
+    language: str = ""  # of the translations, unless a setting or the name of the reference tells it
 
     @property
     def paths(self) -> list[Path]:
@@ -189,14 +190,20 @@ def run_scoring(
         settings = dataclasses.replace(settings, by_frequency=True)
     parse_buckets(settings.buckets, settings.cumulative)
     request.check()
-    language = settings.target_language and language_code(settings.target_language)
-    language = language or find_language(request.words.folders, request.references[0])
+    language = find_language(request)
     options = metric_options(settings, language)
     resampling, tests, intervals = _resampling(settings, several)
     words = KnownWords(settings, request.words, language, notify)
 
     texts = _read(request, notify, warn, track)
+    if not settings.tokenize:
+        options = dataclasses.replace(options, tokenize=tokenizer_for(language, texts.references[0].lines))
     tables = _measured(texts, options, track)
+    if zero := [one.name for one in tables[0] if one.score().too_short]:
+        warn(
+            f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
+            "four tokens; choose another tokeniser, such as --tokenize char, or --metrics chrf"
+        )
     with track("drawing samples", 1.0) if resampling else untracked("", 0) as advance:
         report = make_report(
             [*texts.systems],
@@ -314,23 +321,27 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
 def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
     """The metrics of a setting such as "bleu,chrf", "all", or "" for the usual ones; multi-bleu needs the language."""
     names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else []
-    old_bleu = [MULTI_BLEU] if language or settings.tokenize == "none" else []
+    usual = bool(language) and not has_no_spaces(language)  # Moses finds no words where there are no spaces
     if ALL in names:
-        names = [name for name in METRICS if name != MULTI_BLEU or old_bleu]
+        names = [name for name in METRICS if name != MULTI_BLEU or usual or settings.tokenize == "none"]
     elif not names:
-        names = [*DEFAULT_METRICS, *([MULTI_BLEU] if language else [])]
-    if MULTI_BLEU in names and not old_bleu:
+        names = [*DEFAULT_METRICS, *([MULTI_BLEU] if usual else [])]
+    if MULTI_BLEU in names and not language and settings.tokenize != "none":
         raise SettingError(
             "multi-bleu needs the language of the translation; give it with --target-language", metrics=MULTI_BLEU
         )
-    return MetricOptions(tuple(names), settings.lowercase, settings.tokenize, language)
+    return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
 
 
-def find_language(folders: Sequence[Path], reference: Given) -> str:
-    """The language of the translation: the model's, or the ending of the reference's name; "" if unknown."""
-    if folders:
+def find_language(request: ScoreRequest) -> str:
+    """The language of the translations: the setting, the ending of the reference, the request's, or the model's."""
+    reference, told = request.references[0], request.language and language_code(request.language)
+    if request.settings.target_language:
+        return language_code(request.settings.target_language)
+    for folder in () if told else request.words.folders[:1]:
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
-            if language := Tokenizers.load(folders[0]).target_language:
-                return language
-    language = suffix_language(reference) if isinstance(reference, Path) else ""
-    return language if language and has_rules(language) else ""
+            told = Tokenizers.load(folder).target_language
+    named = suffix_language(reference) if isinstance(reference, Path) else ""
+    if named in ("", told):
+        return told
+    return named if tokenizer_for(named) != MetricOptions.tokenize or has_rules(named) else told

@@ -264,12 +264,18 @@ class ScoreConfig:
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES, flags="--lowercase/--cased")
-    tokenize: str = setting("13a", "sacreBLEU's tokeniser for BLEU.", MEASURES, metavar="NAME")
+    tokenize: str = setting(
+        "",
+        "sacreBLEU's tokeniser for BLEU: 13a, none, intl, char, zh, ja-mecab or ko-mecab.",
+        MEASURES,
+        unset="by the target language, 13a for most",
+        metavar="NAME",
+    )
     target_language: str = setting(
         "",
-        "Language of the translations, for multi-bleu.",
+        "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
         MEASURES,
-        unset="the workspace's, the model's, or the ending of the reference",
+        unset="the ending of the reference, the workspace's or the model's",
         metavar="LANG",
     )
     confidence: bool | None = setting(

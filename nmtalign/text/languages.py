@@ -91,9 +91,15 @@ def languages_in(path: Path) -> tuple[str, str]:
     return (found[0], found[1]) if all(found) and found else ("", "")
 
 
+def main_language(name: str) -> str:
+    """The code of a language without its region and script: `zh` for `zh-TW`, `zho_Hant` and `Chinese`."""
+    main = re.split("[-_]", name.strip().lower())[0]
+    return _CODES.get(main, main)
+
+
 def has_no_spaces(language: str) -> bool:
     """Whether a language is written without spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
-    return language.partition("-")[0].partition("_")[0].lower() in _UNSPACED
+    return main_language(language) in _UNSPACED
 
 
 def is_unspaced(lines: Iterable[str]) -> bool:

@@ -212,7 +212,7 @@ def test_lines_end_at_newlines_only(folder: Path) -> None:
 
 
 def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
-    (folder / "long.fr").write_text("Il dort .\n" * 120)
+    (folder / "long.fr").write_text("Il dort bien .\n" * 120)
     done = run(folder, "long.fr", "-r", "long.fr", "--metrics", "bleu")
     assert done.stderr.startswith("nmtalign: long.fr: 120 lines end in ' .'")
     assert run(folder, "long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu").stderr == ""

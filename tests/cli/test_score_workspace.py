@@ -64,6 +64,22 @@ def test_given_files_show_the_attention_of_the_model_that_is_named(folder: Path,
     assert drawn.count("</s>") == 2
 
 
+def test_the_language_of_the_workspace_chooses_the_tokeniser_of_bleu(folder: Path, run: Run) -> None:
+    settings = (folder / "nmtalign.toml").read_text()
+    (folder / "out").write_text("今天，老师看见猫。\n")
+    for language, options, tokenizer in (
+        ("zh", (), "zh"),
+        ("th", (), "char"),
+        ("zh", ("--tokenize", "char"), "char"),
+        ("zh", ("--target-language", "th"), "char"),
+    ):
+        (folder / "nmtalign.toml").write_text(f'target_language = "{language}"\n{settings}')
+        code, out, err = run("out", "-r", "out", *options)
+        assert (code, err) == (0, "")
+        assert "\nBLEU    100.00 " in out
+        assert f"|tok:{tokenizer}|" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -20,8 +20,9 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.scoring import metrics
 from nmtalign.scoring.measuring import bleu, corpus_scores, looks_tokenized, measure
-from nmtalign.scoring.metrics import MetricOptions
+from nmtalign.scoring.metrics import MetricOptions, has_tokenizer, tokenizer_for
 from nmtalign.scoring.texts import read_text
 from nmtalign.text.moses import MosesWords
 
@@ -102,6 +103,107 @@ def test_bleu_of_one_reference_equals_sacrebleus() -> None:
     ours = bleu(hypotheses, references, lowercase=True, tokenize="intl")
     assert ours.value == metric.corpus_score(hypotheses, [references]).score
     assert (ours.name, ours.signature) == ("BLEU", f"BLEU|{metric.get_signature()}")
+
+
+CHINESE = [
+    "今天，那个老的老师看见猫。",
+    "王先生在2024年12月3日买了3.5公斤苹果。",
+    "他说：“你好！”",
+    "",
+    "使用Python 3.11和torch。",
+]
+JAPANESE = ["私は昨日東京へ行きました。", "これはペンです。", "コンピューターが3.5台あります！", "", "ＡＢＣと１２３"]
+KOREAN = ["나는 어제 서울에 갔습니다.", "이것은 책입니다.", "안녕하세요, 3.5개!", "", "GPU 2개"]
+THAI = ["ฉันไปโรงเรียนเมื่อวานนี้", "นี่คือหนังสือ 3.5 เล่ม", "สวัสดี", "", "x y"]
+BURMESE = ["မင်္ဂလာပါ။ နေကောင်းလား။", "ကျွန်တော် ကျောင်းသွားတယ်။", "စာအုပ် ၃ အုပ်", "", "a"]
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "lines"),
+    [
+        ("zh", CHINESE),
+        ("char", THAI),
+        ("char", BURMESE),
+        ("char", CHINESE),
+        ("ja-mecab", JAPANESE),
+        ("ko-mecab", KOREAN),
+    ],
+)
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_bleu_of_languages_without_spaces_equals_sacrebleus(tokenize: str, lines: list[str], lowercase: bool) -> None:
+    if not has_tokenizer(tokenize):
+        pytest.skip("needs MeCab")
+    rng = random.Random(3)
+    texts = [["".join(c for c in line if rng.random() > 0.1) for line in lines * 8] for _ in range(3)]
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize)
+    for references in (texts[1:2], texts[1:]):
+        options = MetricOptions(("bleu",), lowercase, tokenize)
+        (score,) = corpus_scores(texts[0], *references, options=options)
+        expected = metric.corpus_score(texts[0], references)
+        assert score.value == expected.score > 10
+        assert score.signature == f"BLEU|{metric.get_signature()}"
+    (equal,) = corpus_scores(lines, lines, options=MetricOptions(("bleu",), lowercase, tokenize))
+    assert equal.value == pytest.approx(100)
+
+
+@pytest.mark.parametrize("mecab", [True, False])
+def test_the_target_language_chooses_the_tokeniser(monkeypatch: pytest.MonkeyPatch, mecab: bool) -> None:
+    monkeypatch.setattr(metrics, "has_tokenizer", lambda name: mecab or not name.endswith("-mecab"))
+    expected = dict.fromkeys(
+        ["zh", "zh-CN", "zh_TW", "zh_Hans", "zho_Hant", "cmn", "Chinese", "yue", "wuu", "lzh"], "zh"
+    )
+    expected |= dict.fromkeys(["th", "tha", "th-TH", "lo", "km", "my", "mya", "my_MM", "bo", "dz"], "char")
+    expected |= dict.fromkeys(["ja", "ja-JP", "jpn_Jpan", "Japanese"], "ja-mecab" if mecab else "char")
+    expected |= dict.fromkeys(["ko", "kor", "ko_KR"], "ko-mecab" if mecab else "char")
+    expected |= dict.fromkeys(["fr", "en-GB", "vi", "hi", "ar", "tgt", ""], "13a")
+    assert {language: tokenizer_for(language) for language in expected} == expected
+
+
+def test_the_script_of_the_reference_chooses_where_the_language_does_not() -> None:
+    for lines in (CHINESE, JAPANESE, THAI, BURMESE):
+        assert tokenizer_for("", lines) == tokenizer_for("tgt", lines) == tokenizer_for("fr", lines) == "char"
+    assert tokenizer_for("zh", ["Hello."]) == tokenizer_for("zh", CHINESE) == "zh"
+    assert {tokenizer_for("", lines) for lines in (KOREAN, ["Un chat.", "Il dit 你好."], ["Добрый день"], [""])} == {
+        "13a"
+    }
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError, AssertionError, RuntimeError, AttributeError, KeyError])
+def test_a_missing_or_broken_mecab_is_one_line(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def broken(**options: Any) -> None:
+        raise error("MeCab")
+
+    monkeypatch.setattr(metrics, "BLEU", broken)
+    has_tokenizer.cache_clear()
+    try:
+        assert (tokenizer_for("ja"), tokenizer_for("ko")) == ("char", "char")
+        with pytest.raises(UsageError, match=r"tokenize = 'ja-mecab': MeCab .*; install sacrebleu\[ja\]"):
+            MetricOptions(tokenize="ja-mecab")
+    finally:
+        has_tokenizer.cache_clear()
+
+
+def test_ter_splits_the_characters_of_chinese_and_japanese() -> None:
+    for language, lines in (("zh", CHINESE), ("ja", JAPANESE), ("fr", PHRASES.split(";"))):
+        cut = [line[: len(line) // 2] + line[len(line) // 2 + 1 :] for line in lines]
+        han = language != "fr"
+        options = MetricOptions(("ter",), language=language)
+        metric = TER(normalized=han, asian_support=han)
+        expected = metric.corpus_score(cut, [lines]).score
+        (score,) = corpus_scores(cut, lines, options=options)
+        assert (score.value, score.signature) == (expected, f"TER|{metric.get_signature()}")
+        assert ("|asian:yes|" in score.signature) == han
+
+
+def test_a_reference_without_4_grams_is_known() -> None:
+    for lines, tokenize, too_short in (
+        (CHINESE[:1], "13a", True),
+        (CHINESE[:1], "zh", False),
+        (["a b c", "", "a b"], "13a", True),
+        (["a", "a b c."], "13a", False),
+    ):
+        (score,) = corpus_scores(lines, lines, options=MetricOptions(("bleu",), tokenize=tokenize))
+        assert (score.too_short, score.value == pytest.approx(100)) == (too_short, not too_short)
 
 
 def test_signatures_name_metric_references_and_version() -> None:

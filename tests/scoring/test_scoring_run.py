@@ -1,6 +1,7 @@
 """The public function `score`: from lines and settings to every figure."""
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.scoring.scoring_run import score
+from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring, score
+from nmtalign.settings.command_settings import ScoreConfig
 
 DEFAULT = "bleu,chrf,chrf++"  # without multi-bleu, whose language is known by the name of a file
 
@@ -52,6 +54,46 @@ def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
     assert [table.by for table in words] == ["frequency"]
     with pytest.raises(UsageError, match="nothing to translate: give the source"):
         score({"out": system, "model": tmp_path}, reference)
+
+
+CHINESE = ["今天，那个老的老师看见猫。", "昨天，国王喜欢红色的房子。", "现在，学生卖书。"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "language", "tokenizer"),
+    [
+        ("test.zh", {}, "", "zh"),
+        ("ref.zh-CN.txt", {}, "", "zh"),
+        ("test.zh", {}, "fr", "zh"),
+        ("test.zh", {"tokenize": "char"}, "", "char"),
+        ("test.zh", {"target_language": "th"}, "", "char"),
+        ("reference", {"target_language": "zh_Hant"}, "", "zh"),
+        ("reference", {}, "zh-TW", "zh"),
+        ("reference", {}, "", "char"),
+        ("reference.fr", {}, "", "char"),
+        ("test.km", {}, "", "char"),
+    ],
+)
+def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, language, tokenizer) -> None:
+    reference, told = tmp_path / name, []
+    reference.write_text("".join(f"{line}\n" for line in CHINESE))
+    given = [line.replace("老", "小") for line in CHINESE]
+    request = ScoreRequest({"one": given, "two": CHINESE}, [reference], settings=ScoreConfig(**settings, bootstrap=5))
+    result = run_scoring(dataclasses.replace(request, language=language), warn=told.append)
+    assert result.value(system="one") == BLEU(tokenize=tokenizer).corpus_score(given, [CHINESE]).score < 95
+    assert result.value(system="two") == pytest.approx(100)
+    assert f"|tok:{tokenizer}|" in result.to_dict()["signatures"]["BLEU"]
+    assert ("multi-bleu" in result.report.metrics) == (name == "reference.fr")
+    assert told == []
+
+
+def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
+    for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
+        told = []
+        request = ScoreRequest({"one": lines}, [lines], settings=ScoreConfig(target_language="zh", **settings))
+        assert run_scoring(request, warn=told.append).report.systems[0].everything.whole.values[0] == 0
+        assert len(told) == 1
+        assert "--tokenize" in told[0]
 
 
 def test_a_page_has_figures_and_the_names_of_the_texts(texts) -> None:
