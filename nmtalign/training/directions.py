@@ -16,6 +16,7 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_no_link, disk_errors, make_folder
 from nmtalign.model_directory import create_model_directory
 from nmtalign.model_files import BACKWARD, CONFIG, check_files, read_settings
+from nmtalign.scoring.metrics import has_tokenizer
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.optimizers import Optimizer
@@ -140,7 +141,14 @@ class Checkpoints:
         check_space([direction.folder for direction in directions], models, kept)
 
     def resume(self, found: Checkpoint) -> Position:
-        """Restores the models, the optimiser and the folders as they were when a checkpoint was written."""
+        """Restores the models, the optimiser and the folders as they were when a checkpoint was written.
+
+        Raises UsageError if the tokeniser of its dev BLEU does not work here: other BLEU cannot be compared with it.
+        """
+        for name in found.position.tokenizers.split():
+            if not has_tokenizer(name):
+                rule = f"dev BLEU uses the tokeniser {name}, which does not work here; install sacrebleu[{name[:2]}]"
+                raise UsageError(f"{self._directions[0].folder}: {rule}")
         for direction in self._directions:
             direction.check()
             take_over(direction.folder, found)

@@ -27,7 +27,7 @@ from nmtalign.training.meters import Meters
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
-from nmtalign.training.validation import Validation, describe_average, judge, validate_all
+from nmtalign.training.validation import Validation, describe_average, judge, tokenizers_of, validate_all
 
 BAD_IN_A_ROW = 10
 
@@ -84,6 +84,7 @@ class Trainer:
         elif self.world.first:
             setup.given.check_beginning(self.config, self.folder)
             lay_down(self.directions, preset, self.config, restart, setup.given.identity)
+            self.position.tokenizers = tokenizers_of(self.directions)
         self._join_others()
         self.budget = TrainingBudget.of(self.config)
         self._schedule = Schedule(self.config, self.budget, self._notice)
@@ -291,7 +292,9 @@ class Trainer:
             self._save_best(averaged=averaged)
             return
         work = functools.partial(self._work, "validating")
-        seen = validate_all(self.directions, self.config, position.update, self.world, self.setup.how, work)
+        seen = validate_all(self.directions, self.config, position, self.world, self.setup.how, work)
+        if position.best is None and seen[0].score and seen[0].score.too_short:
+            self._notice("no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, and the loss decides")
         event = judge(seen, position, self.config, self._when())
         if event.best:
             self._save_best(seen, averaged)

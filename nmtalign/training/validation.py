@@ -13,7 +13,7 @@ from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batc
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.measuring import bleu, measure
-from nmtalign.scoring.metrics import MetricOptions, Score
+from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
@@ -61,18 +61,34 @@ class Validation:
         return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
 
 
+def tokenizers_of(directions: Sequence[Direction]) -> str:
+    """The tokeniser of dev BLEU for each direction, by its target language, for `Position`."""
+    names = []
+    for corpus in (direction.corpus for direction in directions):
+        dev = corpus.splits.get("dev")
+        lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
+        names.append(tokenizer_for(corpus.target_language, lines))
+    return " ".join(names)
+
+
 def validate_all(
-    directions: Sequence[Direction], config: TrainingConfig, turn: int, world: World, how: Activations, work: Progress
+    directions: Sequence[Direction],
+    config: TrainingConfig,
+    position: Position,
+    world: World,
+    how: Activations,
+    work: Progress,
 ) -> list[Validation]:
-    """Validates the models of all directions; `turn` selects the sample."""
+    """Validates the models of all directions; the update selects the sample."""
     seen: list[Validation] = []
 
     def progress(done: float) -> None:
         work((len(seen) + done) / len(directions))
 
-    for direction in directions:
+    for direction, tokenize in zip(directions, position.tokenizers.split(), strict=False):
         progress(0.0)
-        seen.append(validate(direction.model, direction.corpus, config, turn, world, how, progress))
+        model, corpus = direction.model, direction.corpus
+        seen.append(validate(model, corpus, config, position.update, world, tokenize, how, progress))
     return seen
 
 
@@ -83,10 +99,13 @@ def validate(
     config: TrainingConfig,
     turn: int,
     world: World,
+    tokenize: str,
     how: Activations = DEFAULT,
     progress: Progress = lambda done: None,
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
+
+    `tokenize` is sacreBLEU's tokeniser.
 
     Each process computes a part of the sentences; all receive the complete result.
     """
@@ -103,7 +122,7 @@ def validate(
         model, corpus, dev, count, world, lambda done: progress(first + (1 - first) * done)
     )
     references = [dev.target_text(index) for index in range(count)]
-    score = bleu(translations, references) if count else None
+    score = bleu(translations, references, tokenize=tokenize) if count else None
     sample = ("", "", "")
     if count:
         pick = turn * 7919 % count

@@ -1,6 +1,7 @@
 """Training reports the same figures of the dev set as `nmtalign score` for the same model."""
 
 import dataclasses
+import json
 import math
 
 import pytest
@@ -8,15 +9,20 @@ from helpers import trainings
 from sacrebleu.metrics import BLEU, CHRF
 
 from nmtalign import Translator
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.errors import UsageError
 from nmtalign.model_directory import export_model
 from nmtalign.model_files import describe_model
 from nmtalign.scoring.measuring import corpus_scores
 from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.scoring.models import translation_of
 from nmtalign.scoring.texts import Text
-from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.training.events import Validated
-from nmtalign.training.state import Position
+from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
+from nmtalign.tensor_file import load_tensors, save_tensors
+from nmtalign.training import directions, validation
+from nmtalign.training.events import Noticed, Validated
+from nmtalign.training.state import Position, find_checkpoint
 from nmtalign.training.validation import Validation, judge
 from nmtalign.translating.confidence import Calibration
 
@@ -34,6 +40,51 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     (score,) = corpus_scores(done.lines, references, options=MetricOptions(("bleu",)))
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
+
+
+def test_dev_bleu_of_chinese_counts_characters_and_a_run_keeps_its_tokeniser(tmp_path):
+    pairs = [("a b c", "那个猫。"), ("b c d", "看见狗和猫。"), ("c d e", "老师喜欢。")] * 20
+    for language, lines in zip(("en", "zh"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / f"train.{language}").write_text("".join(f"{line}\n" for line in lines))
+    texts, made = (tmp_path / "train.en", tmp_path / "train.zh"), PrepConfig(vocabulary="bytes")
+    prepare(texts, tmp_path / "data", made, ("en", "zh"), texts)
+    corpus = Corpus.open(tmp_path / "data")
+    config = dataclasses.replace(trainings.CONFIG, agreement=True, max_updates=2, validate_every="1")
+    first = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), config)
+    assert {event.signature.split("|tok:")[1][:3] for event in first if isinstance(event, Validated)} == {"zh|"}
+    assert not any("4-gram" in event.text for event in first if isinstance(event, Noticed))
+    found = find_checkpoint(tmp_path / "new", None)
+    assert found.position.tokenizers == "zh 13a"
+    # A training that an earlier version began has no tokeniser in its checkpoints.
+    tensors, metadata = load_tensors(found.path)
+    position = json.loads(metadata["position"])
+    del position["tokenizers"]
+    older = {"position": json.dumps(position), "fingerprint": metadata["fingerprint"]}
+    save_tensors(found.path, tensors, older)
+    longer = dataclasses.replace(config, max_updates=3)
+    more = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), longer)
+    assert more[0].resumed
+    assert {event.signature.split("|tok:")[1][:4] for event in more if isinstance(event, Validated)} == {"13a|"}
+
+
+def test_a_run_whose_tokeniser_is_gone_is_refused(reversal, tmp_path, monkeypatch):
+    monkeypatch.setattr(validation, "tokenizer_for", lambda language, lines: "ja-mecab")
+    monkeypatch.setattr(validation, "bleu", lambda *texts, tokenize: corpus_scores(*texts)[0])
+    trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))
+    monkeypatch.setattr(directions, "has_tokenizer", lambda name: False)
+    config = dataclasses.replace(trainings.CONFIG, max_updates=14)
+    with pytest.raises(UsageError, match=r"ja-mecab, which does not work here; install sacrebleu\[ja\]"):
+        trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
+
+
+def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).write_text("un chat\ndeux chats\n" * 20)
+    texts = (tmp_path / "train.en", tmp_path / "train.fr")
+    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), texts)
+    corpus = Corpus.open(tmp_path / "data")
+    events = trainings.train(corpus, tmp_path / "model", trainings.sizes(corpus))
+    assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
 def test_of_equal_bleu_the_lower_loss_is_better():
