@@ -21,11 +21,12 @@ from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan, l
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
 from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
 from nmtalign.scoring.measuring import measure_systems
-from nmtalign.scoring.metrics import MetricOptions, Statistics
+from nmtalign.scoring.metrics import MetricOptions, Statistics, tokenizer_for
 from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
@@ -49,6 +50,7 @@ class Scored:
     known: Mapping[Key, float]  # the same for the models of the article on the sentences without an unknown word
     sentences: int
     sentences_known: int
+    too_short: bool  # no reference has a 4-gram, so that BLEU is 0 for every translation
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,9 @@ def gather(outcome: Outcome) -> Results:
                 "the complete budget gives another result."
             )
         results.trained[name, seed] = _trained(curves, _words_an_epoch(outcome.plan, system))
+    for scored in results.scored:
+        if scored.too_short:
+            results.notes.append(f"{scored.test.name}: no reference has four tokens; BLEU is 0 for every translation.")
     _align(results)
     return results
 
@@ -116,11 +121,12 @@ def _parts(test: TestSet, outcome: Outcome) -> list[str]:
     return [test.name] if test.name in outcome.known else [each.name for each in outcome.tests]
 
 
-def metrics_of(plan: ReproductionPlan) -> MetricOptions:
-    """BLEU, and the article's multi-bleu if its tokeniser has rules for the language."""
+def metrics_of(plan: ReproductionPlan, reference: Sequence[str] = ()) -> MetricOptions:
+    """BLEU, and the article's multi-bleu if its tokeniser finds the words of the language."""
     language = languages(plan.workspace)[1]
-    names = ("bleu", "multi-bleu") if has_rules(language) else ("bleu",)
-    return MetricOptions(names, plan.scoring.lowercase, plan.scoring.tokenize, language)
+    names = ("bleu", "multi-bleu") if has_rules(language) and not has_no_spaces(language) else ("bleu",)
+    tokenize = plan.scoring.tokenize or tokenizer_for(language, reference)
+    return MetricOptions(names, plan.scoring.lowercase, tokenize, language)
 
 
 def _scored(outcome: Outcome, test: TestSet) -> Scored:
@@ -154,6 +160,7 @@ def _scored(outcome: Outcome, test: TestSet) -> Scored:
         {key: table[-1].score().value for key, table in tables_known.items()},
         len(known),
         int(known.sum()),
+        any(table[-1].score().too_short for table in tables.values()),
     )
 
 
@@ -162,7 +169,7 @@ def _measure(
 ) -> dict[Key, Table]:
     """The statistics of every model's translations of some test sets, joined."""
     texts = [[line for name in parts for line in found[name]] for found in translations.values()]
-    return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan)), strict=True))
+    return dict(zip(translations, measure_systems(texts, [reference], metrics_of(plan, reference)), strict=True))
 
 
 def _cuts(plan: ReproductionPlan, source: Sequence[str]) -> list[Cut]:

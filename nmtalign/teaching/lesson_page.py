@@ -6,7 +6,7 @@ template, the style and the script.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -23,7 +23,7 @@ from nmtalign.files import atomic_text
 from nmtalign.report.html_page import content_policy, inert_json
 from nmtalign.scoring.buckets import by_length, parse_buckets
 from nmtalign.scoring.measuring import measure
-from nmtalign.scoring.metrics import MetricOptions
+from nmtalign.scoring.metrics import MetricOptions, tokenizer_for
 from nmtalign.teaching.lesson import SHOWN_UNITS, Lesson, kept_words, links_of, reordered_phrase
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.vocabulary import UNK
@@ -118,7 +118,7 @@ def write_lesson(
         "presets": [
             {**vars(preset), "example": chosen.index(preset.example) if preset.example else None} for preset in presets
         ],
-        "bleu": _bleu_by_length(examples, list(lesson.models)),
+        "bleu": _bleu_by_length(examples, lesson),
     }
     with atomic_text(output) as stream:
         stream.write(_page(data))
@@ -250,11 +250,13 @@ def _likeness(found: Translation, reference: str | None) -> float:
     return 2 * sum(kept_words(found.text, reference or "")) / max(1, words)
 
 
-def _bleu_by_length(examples: Sequence[SourceSentence], models: Iterable[str]) -> dict[str, Any]:
+def _bleu_by_length(examples: Sequence[SourceSentence], lesson: Lesson) -> dict[str, Any]:
     """BLEU of each model for all sentences, and for each length of the source that occurs, in whitespace words."""
     texts = [[one.found.text for one in examples], [one.fixed.text for one in examples if one.fixed]]
-    references, options = [[str(one.reference) for one in examples]], MetricOptions(("bleu",))
-    scores = {name: measure(lines, references, options)[0] for name, lines in zip(models, texts, strict=False)}
+    reference = [str(one.reference) for one in examples]
+    tokenize = tokenizer_for(lesson.search.tokenizers.target_language, reference)
+    options = MetricOptions(("bleu",), tokenize=tokenize)
+    scores = {name: measure(lines, [reference], options)[0] for name, lines in zip(lesson.models, texts, strict=False)}
     cut = by_length([[one.found.source for one in examples]], parse_buckets(BUCKETS))
     everything = np.ones(len(examples), dtype=bool)
     parts = [("all", everything), *((label, cut.part(number)[0]) for number, label in enumerate(cut.labels))]

@@ -1,11 +1,13 @@
 """Numbers that a report computes itself: reordering by links, the sentences to draw, and the trend over buckets."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.reproduction.report_figures import trend
-from nmtalign.reproduction.reproduction_results import most_reordered, reordering, sure_links
+from nmtalign.reproduction.reproduction_results import metrics_of, most_reordered, reordering, sure_links
 
 
 def record(order, number=0, weight=1.0, prefix="w") -> AlignmentRecord:
@@ -62,3 +64,13 @@ def test_spread_looks_short_and_long_sentences_are_not_drawn():
 )
 def test_trend(values, tau):
     assert trend(values) == pytest.approx(tau)
+
+
+def test_the_target_language_chooses_the_tokeniser_of_bleu(plan):
+    made = plan(models="RNNsearch-50")
+    for language, tokenize, metrics in (("fr", "13a", ("bleu", "multi-bleu")), ("zh", "zh", ("bleu",))):
+        changed = dataclasses.replace(made, workspace=dataclasses.replace(made.workspace, target_language=language))
+        found = metrics_of(changed, ["un chat"])
+        assert (found.tokenize, found.metrics) == (tokenize, metrics)
+    given = dataclasses.replace(changed, scoring=dataclasses.replace(made.scoring, tokenize="char"))
+    assert metrics_of(given).tokenize == "char"

@@ -101,6 +101,13 @@ def test_annotations_change_only_where_they_have_read_the_word(lesson):
     assert numbers["RNNencdec"]["size"] == len(vector)
 
 
+def test_bleu_of_a_reference_without_spaces_counts_its_characters(lesson, folders, tmp_path):
+    root, _, _ = folders
+    (tmp_path / "test.zh").write_text("那个红色的汽车很大。\n" * len(LINES))
+    write_lesson(lesson, (root / "test.en", tmp_path / "test.zh"), tmp_path / "page.html")
+    assert "|tok:char|" in data_of(tmp_path / "page.html")["bleu"]["signature"]
+
+
 def test_bleu_and_sentences_of_the_page(lesson, folders, tmp_path):
     root, _, _ = folders
     notes = write_lesson(lesson, (root / "test.en", root / "test.fr"), tmp_path / "page.html", ["a big house"])
