@@ -334,14 +334,21 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
 
 
 def find_language(request: ScoreRequest) -> str:
-    """The language of the translations: the setting, the ending of the reference, the request's, or the model's."""
-    reference, told = request.references[0], request.language and language_code(request.language)
+    """The language of the translations: the setting, the ending of the reference, the request's, or the model's.
+
+    Endings of the translations count only for languages with another tokeniser of BLEU.
+    """
+    told = request.language and language_code(request.language)
     if request.settings.target_language:
         return language_code(request.settings.target_language)
     for folder in () if told else request.words.folders[:1]:
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
             told = Tokenizers.load(folder).target_language
-    named = suffix_language(reference) if isinstance(reference, Path) else ""
-    if named in ("", told):
-        return told
-    return named if tokenizer_for(named) != MetricOptions.tokenize or has_rules(named) else told
+    reference, *texts = (
+        suffix_language(one) if isinstance(one, Path) else ""
+        for one in (request.references[0], *request.systems.values())
+    )
+    if reference and has_rules(reference):
+        return reference
+    others = (one for one in (reference, *texts) if one and tokenizer_for(one) != MetricOptions.tokenize)
+    return next(others, "") or told

@@ -9,6 +9,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from nmtalign.errors import InputError, UsageError
+from nmtalign.scoring.metrics import tokenizer_for
 from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring, score
 from nmtalign.settings.command_settings import ScoreConfig
 
@@ -85,6 +86,16 @@ def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, la
     assert f"|tok:{tokenizer}|" in result.to_dict()["signatures"]["BLEU"]
     assert ("multi-bleu" in result.report.metrics) == (name == "reference.fr")
     assert told == []
+
+
+def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_does(tmp_path: Path) -> None:
+    for name in ("out.ko", "reference", "out.fr"):
+        (tmp_path / name).write_text("나는 집에 갑니다 .\n")
+    korean, french = (
+        run_scoring(ScoreRequest({"one": tmp_path / name}, [tmp_path / "reference"])) for name in ("out.ko", "out.fr")
+    )
+    assert f"|tok:{tokenizer_for('ko')}|" in korean.to_dict()["signatures"]["BLEU"]
+    assert "|tok:13a|" in french.to_dict()["signatures"]["BLEU"]
 
 
 def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
