@@ -1,5 +1,6 @@
 """Parallel texts: two files that are aligned line by line, or one file with both languages (TSV or TMX)."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -152,7 +153,8 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
         return _Columns(source, target, header)
     if source is not None and target is not None and header:
         return _Columns(source, target, header)
-    if len(names) == 2:
+    other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
+    if len(names) == 2 and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
     raise UsageError(
         f"{name}: {_counted(len(names))}, and line 1 does not name {' and '.join(filter(None, languages)) or 'two'}; "

@@ -175,6 +175,13 @@ def test_another_region_is_never_taken(tmp_path: Path, languages: tuple[str, str
         list(ParallelText(tmx(tmp_path, REGIONS), None, languages))
 
 
+def test_a_header_with_another_region_is_no_pair(tmp_path: Path) -> None:
+    path = tmp_path / "c.tsv"
+    path.write_text("en\tzh-TW\nOne\t臺灣\n")
+    with pytest.raises(UsageError, match="2 columns, and line 1 does not name en and zh-CN"):
+        list(ParallelText(path, None, ("en", "zh-CN")))
+
+
 def test_the_region_of_the_first_unit_is_kept(tmp_path: Path) -> None:
     found = ParallelText(
         tmx(
