@@ -23,7 +23,7 @@ from nmtalign.model_files import CONFIG
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
-from nmtalign.text.lines import shown
+from nmtalign.text.lines import open_bytes, shown
 from nmtalign.text.parallel import languages_of_columns
 from nmtalign.text.text_table import TextTable
 
@@ -138,6 +138,8 @@ def _languages(
     found = source or workspace.source_language or named[0], target or workspace.target_language or named[1]
     for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
         if not language:
+            if path.is_file():
+                open_bytes(path).close()  # an archive is the more important error
             raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
     return found
 

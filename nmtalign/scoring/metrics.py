@@ -62,7 +62,7 @@ def make_metric(name: str, options: MetricOptions) -> Any:
     """Returns sacreBLEU's object for a metric; raises NmtalignError if this sacreBLEU lacks a method that we call."""
     metric: Any = TER()
     if name == "bleu":
-        # `force` only silences a warning that our command words differently (see looks_tokenized).
+        # `force` only silences a warning that our command words differently (see not_raw).
         metric = BLEU(lowercase=options.lowercase, tokenize=options.tokenize, force=True)
     elif name == MULTI_BLEU:
         metric = BLEU(lowercase=options.lowercase, tokenize="none", smooth_method="none", force=True)

@@ -45,7 +45,7 @@ _PLAIN = re.compile(
 _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
 # Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
-UNSPACED_LETTERS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3041-\u312f\u3400-\u9fff\U00020000-\U0003ffff]")
+_UNSPACED_LETTERS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3041-\u312f\u3400-\u9fff\U00020000-\U0003ffff]")
 
 
 def language_code(name: str) -> str:
@@ -160,4 +160,4 @@ def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether at least half of the letters of a text belong to scripts that have no spaces between words."""
     text = "".join(lines)
     letters = sum(map(str.isalpha, text))
-    return 2 * len(UNSPACED_LETTERS.findall(text)) > max(letters, 1)
+    return 2 * len(_UNSPACED_LETTERS.findall(text)) > max(letters, 1)

@@ -208,6 +208,17 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: 
     assert json.loads(scored.stdout)["sentences"] == 3
 
 
+def test_text_that_is_not_raw_is_said_in_one_line(tmp_path: Path) -> None:
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).write_text("".join(f"number {i} &apos;s in@@ side , here .\n" for i in range(30)))
+    done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d", "--quiet")
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("nmtalign: warning: train.en and train.fr: not raw text, but text with escapes of Moses")
+    assert all(part in warning for part in ("&apos;", "in@@", "spaces before punctuation", "--vocabulary none"))
+    done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d2", "--quiet", "--vocabulary", "none")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_path: Path) -> None:
     (tmp_path / "opus-en-de.tsv").write_text("en-US\ten-GB\tde\ngray\tgrey\tgrau\ncolor\tcolour\tFarbe\n")
     unit = (
