@@ -126,13 +126,16 @@ def pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[
 
     Raises UsageError if the one file is a text of one language, as in `--dev dev.en -o data`.
     """
+    from nmtalign.text.parallel import is_plain
+
     options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
     for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
         given = list(
             itertools.takewhile(lambda one: one == "-" or not one.startswith("-"), arguments[place + 1 : place + 3])
         )
         both = bool(given) and bare_name(Path(given[0])).suffix.lower() in (".tsv", ".tmx")
-        if not given or (len(given) == 1 and not both and suffix_language(Path(given[0]))):
+        named = len(given) == 1 and not both and suffix_language(Path(given[0]))
+        if not given or (named and (not Path(given[0]).exists() or is_plain(Path(given[0])))):
             name = arguments[place]
             raise UsageError(
                 f"{name} needs two files, a text and its translation: {name} {name[2:]}.en {name[2:]}.fr; or one TSV "

@@ -22,8 +22,8 @@ from nmtalign.errors import UsageError
 from nmtalign.model_files import CONFIG
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import FilePair, PathPair, Workspace
-from nmtalign.text.languages import language_code, languages_in, suffix_language
-from nmtalign.text.lines import shown
+from nmtalign.text.languages import languages_in, suffix_language
+from nmtalign.text.lines import open_bytes, shown
 from nmtalign.text.parallel import languages_of_columns
 from nmtalign.text.text_table import TextTable
 
@@ -115,8 +115,6 @@ def _texts(
     workspace: Workspace, source: Path | None, target: Path | None, others: Mapping[str, FilePair | None]
 ) -> Mapping[str, PathPair]:
     """The texts of the command line; those of the workspace replace missing ones if it names no training text."""
-    if source is not None and target is None and suffix_language(source):
-        raise UsageError(f"{source}: one text is given; give its translation too: nmtalign prep TRAIN_SRC TRAIN_TGT")
     texts = dict(workspace.pairs) if source is None else {"train": (source, target)}
     texts |= {name: (pair[0], pair[1] if pair[1] != NO_FILE else None) for name, pair in others.items() if pair}
     if "train" not in texts:
@@ -134,14 +132,16 @@ def _languages(
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
+        in_file = languages_of_columns(train[0], columns)
         named = languages_in(train[0])
-        if not all(named):
-            named = languages_of_columns(train[0], columns)
+        named = named if all(named) else in_file
     found = source or workspace.source_language or named[0], target or workspace.target_language or named[1]
     for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
         if not language:
+            if path.is_file():
+                open_bytes(path).close()  # an archive is the more important error
             raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
-    return language_code(found[0]), language_code(found[1])
+    return found
 
 
 def _print_summary(summary: "Summary") -> None:

@@ -11,7 +11,7 @@ from nmtalign.data.pair_spool import Summary
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import PathPair
-from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, unknown_words
+from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, traces, unknown_words
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import has_rules
@@ -105,6 +105,7 @@ class CorpusChecks:
             if name != "train" or self._config.vocabulary_from:
                 self._check_direction(name, tokenizers, vocabularies)
             self._check_unknown(name, summary)
+        self._check_raw()
         self._check_overlap()
         self._check_lines(summary)
         kept = summary.splits["train"].kept
@@ -154,6 +155,18 @@ class CorpusChecks:
         for path, side, language in zip(self._texts[name], (split.source, split.target), self._languages, strict=True):
             if side.unknown_rate > MOST_UNKNOWN:
                 self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
+
+    def _check_raw(self) -> None:
+        if self._config.vocabulary == "none":
+            return
+        texts = [
+            (f"{shown(path)}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
+            for name, paths in self._texts.items()
+            for path, language, lines in zip(
+                paths, self._languages, zip(*self._samples[name], strict=True), strict=True
+            )
+        ]
+        self.notes += not_raw(texts, ", or give --vocabulary none, which takes its words as they are")
 
     def _check_overlap(self) -> None:
         if self._config.clean:  # these pairs were dropped

@@ -54,6 +54,7 @@ class _Job:
     work: Path
     config: PrepConfig
     languages: tuple[str, str]
+    regions: tuple[str, str]  # the languages as they were given, which find the texts in files with both
     workers: int
     progress: Callable[[int], None]
     notify: Callable[[str], None]
@@ -87,7 +88,7 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
-    languages = language_code(languages[0]), language_code(languages[1])
+    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
     words = GivenWords.read(Path(config.vocabulary_from)) if config.vocabulary_from else None
     if words:
         words.check(folder, languages)
@@ -106,7 +107,7 @@ def prepare(
     with disk_errors(folder), work_folder(folder) as work:
         workers = worker_count(config.workers)
         progress, notify = progress or (lambda pairs: None), notify or (lambda step: None)
-        job = _Job(work, config, languages, workers, progress, notify, checks, words)
+        job = _Job(work, config, languages, regions, workers, progress, notify, checks, words)
         summary = _prepare(job, given, names)
         if not force:
             check_same(work, folder)
@@ -116,7 +117,7 @@ def prepare(
 
 def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple[str, str]]) -> Summary:
     """`names` are the names of the text files that the folder gets, by set."""
-    texts = {name: ParallelText(*pair, job.languages, job.config.columns) for name, pair in given.items()}
+    texts = {name: ParallelText(*pair, job.regions, job.config.columns) for name, pair in given.items()}
     tallies = {name: PrepTally() for name in SPLITS if name in texts or name in names}
     raw = {
         name: RawText(job.work, name).write(_read(job, name, texts[name], tallies[name]))

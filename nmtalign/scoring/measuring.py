@@ -47,12 +47,6 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
     return measure(hypotheses, [references], MetricOptions(("bleu",), lowercase, tokenize), processes=1)[0].score()
 
 
-def looks_tokenized(hypotheses: Sequence[str]) -> int:
-    """The number of lines that end in a separate period, if there are at least 100 of them; else 0."""
-    count = sum(line.endswith(" .") for line in hypotheses)
-    return count if count >= 100 else 0  # sacreBLEU's own threshold
-
-
 def measure(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],

@@ -94,7 +94,7 @@ def make_metric(name: str, options: MetricOptions) -> Any:
     han = main_language(options.language) in {*_CHINESE, "ja"}
     metric: Any = TER(normalized=han, asian_support=han)
     if name == "bleu":
-        # `force` only silences a warning that our command words differently (see looks_tokenized).
+        # `force` only silences a warning that our command words differently (see not_raw).
         metric = BLEU(lowercase=options.lowercase, tokenize=options.tokenize, force=True)
     elif name == MULTI_BLEU:
         metric = BLEU(lowercase=options.lowercase, tokenize="none", smooth_method="none", force=True)

@@ -13,7 +13,7 @@ from typing import Any
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
 from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
 from nmtalign.scoring.differences import Difference, most_different
-from nmtalign.scoring.measuring import looks_tokenized, measure_systems, steps
+from nmtalign.scoring.measuring import measure_systems, steps
 from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics, tokenizer_for
 from nmtalign.scoring.models import Notify, Track, ignore, translation_of, untracked
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
@@ -25,6 +25,7 @@ from nmtalign.scoring.texts import (
     Text,
     check_aligned,
     language_notes,
+    raw_notes,
     read_segment_scores,
     read_text,
 )
@@ -246,14 +247,8 @@ def _read(request: ScoreRequest, notify: Notify, warn: Notify, track: Track) -> 
     if not systems:
         raise FormatError("no model could translate; the lines above say why")
     check_aligned([references[0], *systems.values()])
-    for text in systems.values() if request.settings.tokenize != "none" else ():
-        if count := looks_tokenized(text.lines):
-            notify(
-                f"{text.name}: {count} lines end in ' .': it looks tokenised, and such a BLEU cannot be compared; "
-                "score raw text, or give --tokenize none"
-            )
     texts = SystemTexts(systems, references, source, segment_scores)
-    for note in language_notes(texts):
+    for note in (*raw_notes(texts, request.settings.tokenize), *language_notes(texts)):
         warn(note)
     return texts
 

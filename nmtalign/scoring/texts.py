@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.metrics import METRICS
+from nmtalign.text.direction import SPACED_MARKS, not_raw, traces
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import read_lines, shown
 
@@ -15,6 +16,7 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCI
 _METRIC = re.compile(r"[^\s|,]+")
 _JUDGED = 2000  # lines by which the language of a text is judged
 _FEWEST_WORDS = 20
+_MANY = 100  # lines; sacreBLEU's own threshold
 _RESERVED = frozenset((*METRICS, "chrf2", "chrf2++"))
 
 Lines = Sequence[str]
@@ -94,6 +96,21 @@ def language_notes(texts: SystemTexts) -> Iterator[str]:
                 f"warning: {system.name} is {named[0]} by its name, and the reference {reference.name} is {named[1]}; "
                 f"give a reference in {named[0]}"
             )
+
+
+def raw_notes(texts: SystemTexts, tokenize: str) -> list[str]:
+    """Warnings that texts are not raw.
+
+    Texts that are all tokenised are scored like raw text, except that sacreBLEU's figures are not comparable. They are
+    reported only if there are many lines, and not with the tokeniser "none".
+    """
+    found = [(text.name, traces(text.lines[:_JUDGED])) for text in (*texts.systems.values(), *texts.references)]
+    alike = len({tuple(one) for _, one in found}) == 1
+    few = len(texts.references[0].lines) < _MANY and [*found[0][1]] == [SPACED_MARKS]
+    if alike and (few or tokenize == "none"):
+        return []
+    instead = ", because scores of such text cannot be compared; or give --tokenize none"
+    return list(not_raw(found, "" if tokenize == "none" else instead))
 
 
 def _shared(words: Sequence[str], text: Text | None) -> float:

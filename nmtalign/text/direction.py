@@ -1,4 +1,6 @@
-"""Whether texts are in the languages that a model or a corpus expects, judged by the vocabularies of its two sides.
+"""Whether texts are in the languages that a model or a corpus expects, and are raw text.
+
+The language is judged by the vocabularies of the two sides.
 
 A word of rank r is taken to have the probability 1/r (Zipf), and an unknown word a smaller one than any other. The side
 that gives the tokens of a text the larger product of probabilities fits the text better. This is also true for subword
@@ -7,15 +9,19 @@ unknown words cost the same on both sides and decide nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import shown
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, Tokenizer, Tokenizers
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import UNK_ID, Vocabulary
 
 Notify = Callable[[str], object]
@@ -28,6 +34,78 @@ _ENOUGH, _FEW = 20, 5  # words that are needed to judge a text, and if the names
 # by more than 1.4.
 _CLEAR = 2.0
 _FREQUENT = 200  # words of a vocabulary, among which are those that every text has
+
+
+class _Trace(NamedTuple):
+    """What another program leaves in a text: its name, what to do, and the share of the lines that must have it."""
+
+    name: str
+    fix: str
+    pattern: re.Pattern[str]
+    share: float = 0.03
+
+
+_ESCAPES, _CUT, SPACED_MARKS = "escapes of Moses or XML", "pieces of subword-nmt", "spaces before punctuation"
+_TRACES = (
+    _Trace(_ESCAPES, "unescape it", re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});")),
+    _Trace(_CUT, "join its pieces", re.compile(r"\w{1,20}@@(?=\s|$)")),
+    _Trace("pieces of SentencePiece", "join its pieces", re.compile(r"(?<!\S)▁\w{0,20}")),
+    _Trace("joiners of OpenNMT", "join its pieces", re.compile(r"\w{0,20}￭\w{0,20}")),
+    _Trace("pieces of WordPiece", "join its pieces", re.compile(r"(?<=\w\s)##[^\W_]{1,20}")),
+    _Trace("split hyphens", "detokenise it", re.compile(r"(?<=\w\s)@[-/]@(?=\s\w)")),
+    _Trace("factors", "remove its factors", re.compile(r"^(?:[^\s|￨]+[|￨]\S+(?:\s+|$)){2,}$"), 0.5),
+)
+_MARKUP = (
+    _Trace("unknown words", "put in the words", re.compile(r"<unk>", re.IGNORECASE)),
+    _Trace("HTML tags", "remove its tags", re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
+)
+# French writes spaces before ? ! : ; but no language does before these marks.
+_SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
+_FEWEST, _FEWEST_SPACED = 3, 5  # lines
+_OF_RAW_TEXT = frozenset((MosesWords.kind, SentencePieces.kind, TextBytes.kind))  # tokenisers
+
+
+Traces = Mapping[str, tuple[str, str]]  # by name: the name with examples, such as "escapes (&apos;)", and what to do
+
+
+def traces(lines: Iterable[str], markup: bool = False) -> Traces:
+    """What shows that a text is not raw; with `markup` also <unk> and HTML tags."""
+    texts = [line for line in lines if line and not line.isspace()]
+    found = {}
+    for trace in (*_TRACES, *(_MARKUP if markup else ())):
+        having = [line for line in texts if trace.pattern.search(line)]
+        if len(having) >= max(_FEWEST, trace.share * len(texts)):
+            examples = Counter(match[0] for line in having[:100] for match in trace.pattern.finditer(line))
+            two = " ".join(one for one, _ in examples.most_common(2) if len(one) <= 25)
+            found[trace.name] = f"{trace.name}{f' ({two})' if two else ''}", trace.fix
+    spaced, joined = (sum(mark.search(line) is not None for line in texts) for mark in (_SPACED, _JOINED))
+    if spaced >= max(_FEWEST_SPACED, joined, 0.03 * len(texts)):
+        found[SPACED_MARKS] = SPACED_MARKS, "detokenise it"
+    return found
+
+
+def not_raw(texts: Iterable[tuple[str, Traces]], instead: str = "") -> Iterator[str]:
+    """Warnings that texts, (name, traces), are not raw: one for all texts that have the same traces.
+
+    `instead` is what else to do with such a text.
+    """
+    groups: dict[tuple[str, ...], list[tuple[str, Traces]]] = {}
+    for name, found in texts:
+        groups.setdefault(tuple(found), []).append((name, found))
+    for kinds, group in groups.items():
+        if kinds:
+            names = [*dict.fromkeys(name for name, _ in group)]
+            others = [name for other in groups if other != kinds for name, _ in groups[other]]
+            what, fixes = zip(*group[0][1].values(), strict=True)
+            yield (
+                f"warning: {_joined(names)}: not raw text{f' (unlike {_joined(others)})' if others else ''}, but text "
+                f"with {_joined(what)}; {_joined([*dict.fromkeys(fixes)])}{instead}"
+            )
+
+
+def _joined(names: Sequence[str]) -> str:
+    parts = [*names[:4], *([f"{len(names) - 4} others"] if len(names) > 4 else [])]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 class _SideFit:
@@ -71,6 +149,9 @@ class TextFit:
         languages = tokenizers.source_language, tokenizers.target_language
         sides = list(map(_SideFit, languages, (used.source, used.target), vocabularies, (cost, cost)))
         self.own, self.other = sides[side], sides[1 - side]
+        self._frequent = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
+        self._marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
+        self._used, self._lines = used.kind, list[str]()
         self.words = self.lines = self.lines_of_other = 0
 
     @classmethod
@@ -83,6 +164,7 @@ class TextFit:
         """Counts a line of the text."""
         self.words += len(line.split())
         self.lines += 1
+        self._lines.append(line)
         self.lines_of_other += self.own.add(line) > self.other.add(line)
 
     @property
@@ -107,6 +189,16 @@ class TextFit:
     def fits_own(self) -> bool:
         """Whether the text is clearly in the language of its side."""
         return self.words >= _FEW and self.other.cost - self.own.cost > _CLEAR * self.words
+
+    def traces(self) -> Traces:
+        """What shows that the text is not raw; nothing if the vocabulary shows that the training text was the same."""
+        found = dict(traces(self._lines)) if self._used in _OF_RAW_TEXT else {}
+        known = {_ESCAPES: {"apos", "quot", "&apos;", "&quot;"}, _CUT: {"@", "@@"}}
+        for kind in (kind for kind in known if known[kind] & self._frequent):
+            found.pop(kind, None)
+        if self._used != SentencePieces.kind or self._marks:  # Moses words are the same without the spaces
+            found.pop(SPACED_MARKS, None)
+        return found
 
     def evidence(self) -> str:
         """The numbers that show in which language the text is."""
@@ -150,6 +242,7 @@ class InputCheck:
 
     def _judge(self, enough: int) -> None:
         self._judged = True
+        _report_traces([self._name], [self._fit], self._notify)
         if self._fit.fits_other(enough):
             self._warned = True
             own, other = self._fit.own.language, self._fit.other.language
@@ -207,11 +300,18 @@ def _report_pairs(names: tuple[Path, Path], fits: Sequence[TextFit], notify: Not
     if problem:
         notify(f"warning: {problem}; if so, give the two files in the other order")
         return
+    _report_traces(list(map(shown, names)), fits, notify)
     for name, fit in zip(map(shown, names), fits, strict=True):
         if fit.fits_other():
             notify(f"warning: {name}: seems to be {fit.other.language}, not {fit.own.language}: {fit.evidence()}")
         elif fit.unknown > MOST_UNKNOWN:
             notify(unknown_words(name, fit.unknown, fit.own.language))
+
+
+def _report_traces(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> None:
+    instead = ", or give --tokenized if these are the tokens of the model" if fits[0].kind == MosesWords.kind else ""
+    for warning in not_raw([(name, fit.traces()) for name, fit in zip(names, fits, strict=True)], instead):
+        notify(warning)
 
 
 def exchanged(names: tuple[Path, Path], fits: Sequence[TextFit]) -> tuple[str, bool, bool]:

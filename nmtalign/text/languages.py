@@ -1,8 +1,10 @@
 """Names of languages: `German`, `deu` and `de_DE` mean `de`. The language in a file name. Scripts without spaces."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 
@@ -32,6 +34,9 @@ _NAMES = {
 }
 _UNSPACED = frozenset(("zh", "ja", "th", "lo", "km", "my", "yue", "wuu", "lzh", "bo", "dz"))
 _WELL_FORMED = re.compile(r"([a-z]{2,})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE)
+# The script of Chinese in a region; the last two are codes of Windows.
+_CHINESE = dict.fromkeys(("cn", "sg", "my", "chs"), "hans") | dict.fromkeys(("tw", "hk", "mo", "cht"), "hant")
+EXACT, NARROWER, WIDER = 3, 2, 1  # how well a code fits; see `fit`
 # Endings of file names that tell how the text is stored or was processed, or its role.
 _PLAIN = re.compile(
     r"txt|text|tsv|csv|tab|tmx|jsonl?|xml|gz|xz|zst|bz2|zip|tok|tokenized|clean|cleaned|raw|bpe|bpe-?\d+k?|spm?|lc|tc"
@@ -63,6 +68,61 @@ def known_language(name: str) -> str:
     """The code of a language that is in the table, by its name or code; "" for any other text."""
     match = _WELL_FORMED.fullmatch(name.strip())
     return _CODES.get(match[1].lower(), "") if match else ""
+
+
+class _Parts(NamedTuple):
+    """The parts of a code such as zh-Hant-TW; "" for those that it does not name."""
+
+    language: str
+    script: str = ""
+    region: str = ""
+    variant: str = ""
+
+
+def _parts(name: str) -> _Parts:
+    bare = name.strip().lower()
+    language, *rest = re.split("[-_]", bare) if _WELL_FORMED.fullmatch(bare) else (bare,)
+    code = _CODES.get(language, language)
+    script = next((part for part in rest if len(part) == 4 and part.isalpha()), "")
+    region = next((part for part in rest if len(part) == 2 or (len(part) == 3 and part.isdecimal())), "")
+    if code == "zh":
+        script = script or next((_CHINESE[part] for part in rest if part in _CHINESE), "")
+    variant = "-".join(part for part in rest if part not in (script, region, "chs", "cht"))
+    return _Parts(code, script, region, variant)
+
+
+@lru_cache(maxsize=1 << 12)
+def fit(found: str, wanted: str) -> int:
+    """How well the code of a language in a file fits a wanted one; 0 if they are different languages.
+
+    EXACT: the same, as zh-CN and zh_cn. NARROWER: the wanted code names fewer parts, as zh. WIDER: it names a part that
+    the found code does not, as zh-CN for zh. Parts that both name must be the same: en-GB does not fit en-US.
+    """
+    pairs = list(zip(_parts(found), _parts(wanted), strict=True))
+    if not all(pairs[0]) or any(one != other for one, other in pairs if one and other):
+        return 0
+    if any(other and not one for one, other in pairs):
+        return WIDER
+    return NARROWER if any(one and not other for one, other in pairs) else EXACT
+
+
+def matched(found: Sequence[str], wanted: tuple[str, str], before: Sequence[str] = ("", "")) -> tuple[str, str]:
+    """The codes of a file that fit two wanted languages best; "" where none does. They are never the same code.
+
+    Among equals the code that was taken `before` wins, then the first.
+    """
+
+    def best(side: int, codes: Sequence[str]) -> str:
+        code = max(codes, key=lambda one: (fit(one, wanted[side]), one == before[side]), default="")
+        return code if fit(code, wanted[side]) else ""
+
+    source, target = best(0, found), best(1, found)
+    if source == target:  # the side that it fits better keeps it
+        others = [code for code in found if code != source]
+        if fit(source, wanted[0]) >= fit(target, wanted[1]):
+            return source, best(1, others)
+        return best(0, others), target
+    return source, target
 
 
 def suffix_language(path: Path) -> str:

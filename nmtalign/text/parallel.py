@@ -1,15 +1,27 @@
 """Parallel texts: two files that are aligned line by line, or one file with both languages (TSV or TMX)."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.languages import known_language
-from nmtalign.text.lines import BOM, LONGEST_LINE, bounded_lines, decode_line, read_pairs, reading, shown
-from nmtalign.text.tmx import fits, is_tmx, read_units
+from nmtalign.text.languages import EXACT, fit, known_language, matched
+from nmtalign.text.lines import (
+    BOM,
+    LONGEST_LINE,
+    STDIN,
+    bounded_lines,
+    decode_line,
+    read_pairs,
+    reading,
+    shown,
+    strip_end,
+)
+from nmtalign.text.tmx import TmxReader, is_tmx
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
+_NAMED = 10  # columns that a note lists
 
 
 class ParallelText:
@@ -25,7 +37,7 @@ class ParallelText:
         self.source, self.target = source, target
         self._languages, self._columns = languages, columns
         self.skipped = 0  # units of a TMX file in which one of the languages is missing
-        self.note = ""  # what was chosen in a file with both languages; known after the first pair
+        self.note = ""  # what was chosen in a file with both languages; known after the last pair
 
     @property
     def name(self) -> str:
@@ -45,12 +57,13 @@ class ParallelText:
             if not is_tmx(head):
                 yield from self._rows(bounded_lines(stream, self.source, head))
                 return
-            self.note = f"{self.name}: TMX, {self._languages[0]} is the source, {self._languages[1]} the target"
-            for unit in read_units(stream, head, self.source, self._languages):
+            reader = TmxReader(self.source, self._languages)
+            for unit in reader.units(stream, head):
                 if unit is None:
                     self.skipped += 1
                 else:
                     yield unit
+            self.note = reader.note()
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)
@@ -58,12 +71,9 @@ class ParallelText:
             return
         names = decode_line(self.source, 1, first.removeprefix(BOM)).split("\t")
         if len(names) == 1:
-            raise UsageError(
-                f"{self.name}: one text is given; give its translation too: SRC TGT, or one TMX or TSV file with both "
-                "languages (tabs between the columns)"
-            )
+            raise _one_text(self.source)
         chosen = _chosen(self.name, names, self._languages, self._columns)
-        self.note = f"{self.name}: {chosen.described(names)}"
+        self.note = f"{self.name}: {chosen.described(names, self._languages)}"
         if not chosen.header:
             yield names[chosen.source], names[chosen.target]
         for number, raw in enumerate(lines, 2):
@@ -79,14 +89,36 @@ class ParallelText:
                 )
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a file is neither TMX nor TSV; False if it is empty, or no regular file."""
+    head = _first_line(path)
+    return bool(head) and b"\t" not in head and not is_tmx(head)
+
+
 def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
-    """The languages that name the two columns of a TSV file, in `columns` or in its first line; ("", "") if none do."""
-    names = columns.split(",")
-    if not columns and path.is_file():
-        with reading(path) as stream:
-            names = stream.readline(LONGEST_LINE).removeprefix(BOM).decode("utf-8", "replace").split("\t")
-    codes = list(map(known_language, names))
-    return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and codes[0] != codes[1] else ("", "")
+    """The languages that name the two columns of a TSV file, in `columns` or in its first line; ("", "") if none do.
+
+    Raises UsageError if the file is plain text.
+    """
+    if is_plain(path):
+        raise _one_text(path)
+    names = columns.split(",") if columns else _first_line(path).decode("utf-8", "replace").split("\t")
+    codes = [name.strip() if known_language(name) else "" for name in names]
+    return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
+
+
+def _first_line(path: Path) -> bytes:
+    if path == STDIN or (path.exists() and not path.is_file()):
+        return b""
+    with reading(path) as stream:
+        return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)
+
+
+def _one_text(path: Path) -> UsageError:
+    return UsageError(
+        f"{shown(path)}: one text is given; give its translation too: SRC TGT, or one TMX or TSV file with both "
+        "languages (tabs between the columns)"
+    )
 
 
 class _Columns(NamedTuple):
@@ -96,15 +128,23 @@ class _Columns(NamedTuple):
     target: int
     header: bool
 
-    def described(self, names: Sequence[str]) -> str:
-        """What was chosen, for the user."""
+    def described(self, names: Sequence[str], languages: tuple[str, str]) -> str:
+        """What was chosen, for the user, and which other columns fit a language that is not named exactly."""
         source, target = (f"column {place + 1}{f' ({names[place]})' * self.header}" for place in self[:2])
-        return f"{source} is the source, {target} the target{'' if self.header else '; line 1 is a pair, no header'}"
+        chosen = f"{source} is the source, {target} the target"
+        if not self.header:
+            return f"{chosen}; line 1 is a pair, no header"
+        for place, language in zip(self[:2], languages, strict=True):
+            others = [name.strip() for name in names if name != names[place] and fit(name, language)]
+            if others and 0 < fit(names[place], language) < EXACT:
+                chosen += f"; for {language} it also has {', '.join(others[:_NAMED])}"
+        return chosen
 
 
 def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns: str) -> _Columns:
     """The columns of a TSV file with this first line: those that are named, those of its header, or the only two."""
-    source, target = (_place(names, language, roles) for language, roles in zip(languages, _ROLES, strict=True))
+    named = matched(names, languages)
+    source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
     header = source is not None and target is not None and source != target
     if columns:
         wanted = [part.strip() for part in columns.split(",")]
@@ -113,7 +153,8 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
         return _Columns(source, target, header)
     if source is not None and target is not None and header:
         return _Columns(source, target, header)
-    if len(names) == 2:
+    other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
+    if len(names) == 2 and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
     raise UsageError(
         f"{name}: {_counted(len(names))}, and line 1 does not name {' and '.join(filter(None, languages)) or 'two'}; "
@@ -121,10 +162,10 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     )
 
 
-def _place(names: Sequence[str], language: str, roles: frozenset[str]) -> int | None:
-    """The only column with the name of a language, or else of a role; None if there is none."""
-    ranks = [2 * fits(name, language) or int(name.strip().lower() in roles) for name in names]
-    return ranks.index(max(ranks)) if max(ranks) and ranks.count(max(ranks)) == 1 else None
+def _place(names: Sequence[str], chosen: str, roles: frozenset[str]) -> int | None:
+    """The only column with a chosen name, or without one the only column of a role; None if there is none."""
+    found = [place for place, name in enumerate(names) if (name == chosen if chosen else name.strip().lower() in roles)]
+    return found[0] if len(found) == 1 else None
 
 
 def _named(name: str, names: Sequence[str], wanted: str) -> int:

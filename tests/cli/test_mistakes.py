@@ -3,6 +3,7 @@
 import gzip
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ def folder(tmp_path_factory) -> Path:
             "".join(f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5)), "utf-8"
         )
     (home / "test.en.gz").write_bytes(gzip.compress((home / "test.en").read_bytes()))
+    with zipfile.ZipFile(home / "corpus.zip", "w") as archive:
+        archive.write(home / "test.en", "test.en")
     lines = [" ".join(f"{i}-{i}" for i, _ in zip(range(99), range(5), strict=False))] * 3
     (home / "links.txt").write_text("".join(f"{line}\n" for line in lines))
     gold = read_links(home / "test.align", "gold")
@@ -110,6 +113,10 @@ ERRORS = [
         3,
         "data/corpus.h5: is a prepared corpus, and not a text",
     ),
+    ("prep train.en corpus.zip -o x", 3, "corpus.zip: is a zip archive; unpack it with unzip, then name the text"),
+    ("prep corpus.zip -o x", 3, "corpus.zip: is a zip archive"),
+    ("translate corpus.zip", 3, "corpus.zip: is a zip archive"),
+    ("score corpus.zip -r test.fr", 3, "corpus.zip: is a zip archive"),
     ("plot train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("view train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("export train.en", 4, "train.en: not an alignment file (it is a text file)"),

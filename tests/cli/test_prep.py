@@ -208,6 +208,31 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: 
     assert json.loads(scored.stdout)["sentences"] == 3
 
 
+def test_text_that_is_not_raw_is_said_in_one_line(tmp_path: Path) -> None:
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).write_text("".join(f"number {i} &apos;s in@@ side , here .\n" for i in range(30)))
+    done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d", "--quiet")
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("nmtalign: warning: train.en and train.fr: not raw text, but text with escapes of Moses")
+    assert all(part in warning for part in ("&apos;", "in@@", "spaces before punctuation", "--vocabulary none"))
+    done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d2", "--quiet", "--vocabulary", "none")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_path: Path) -> None:
+    (tmp_path / "opus-en-de.tsv").write_text("en-US\ten-GB\tde\ngray\tgrey\tgrau\ncolor\tcolour\tFarbe\n")
+    unit = (
+        "<tu><tuv lang='de'><seg>rot</seg></tuv><tuv lang='en-US'><seg>red</seg></tuv><tuv lang='en-GB'><seg>pink</seg>"
+    )
+    (tmp_path / "Projekt.de").write_bytes(gzip.compress(f"<tmx>{unit}</tuv></tu></tmx>".encode()))
+    languages = ("--source-language", "en_GB", "--target-language", "de-DE")
+    done = nmtalign(tmp_path, "prep", "opus-en-de.tsv", *languages, "--dev", "Projekt.de", "-o", "d")
+    assert done.returncode == 0, done.stderr
+    assert "opus-en-de.tsv: column 2 (en-GB) is the source, column 3 (de) the target" in done.stderr
+    assert (tmp_path / "d/dev.en").read_text() == "pink\n"
+    assert sorted(Corpus.open(tmp_path / "d").source_vocabulary.words[2:]) == ["colour", "grey"]
+
+
 def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train")
     sides = [(tmp_path / name).read_text("utf-8").splitlines() for name in texts]

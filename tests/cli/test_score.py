@@ -213,9 +213,13 @@ def test_lines_end_at_newlines_only(folder: Path) -> None:
 
 def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
     (folder / "long.fr").write_text("Il dort bien .\n" * 120)
-    done = run(folder, "long.fr", "-r", "long.fr", "--metrics", "bleu")
-    assert done.stderr.startswith("nmtalign: long.fr: 120 lines end in ' .'")
+    done = run(folder, "long.fr", "-r", "long.fr", "--metrics", "chrf")
+    assert done.stderr.startswith("nmtalign: warning: long.fr: not raw text, but text with spaces before punctuation")
+    assert len(done.stderr.splitlines()) == 1
     assert run(folder, "long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu").stderr == ""
+    (folder / "raw.fr").write_text("Il dort bien.\n" * 120)
+    done = run(folder, "long.fr", "-r", "raw.fr", "--tokenize", "none", "--metrics", "bleu")
+    assert "long.fr: not raw text (unlike raw.fr)" in done.stderr
 
 
 @pytest.mark.parametrize(

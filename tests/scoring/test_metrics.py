@@ -21,7 +21,7 @@ from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.scoring import metrics
-from nmtalign.scoring.measuring import bleu, corpus_scores, looks_tokenized, measure
+from nmtalign.scoring.measuring import bleu, corpus_scores, measure
 from nmtalign.scoring.metrics import MetricOptions, has_tokenizer, tokenizer_for
 from nmtalign.scoring.texts import read_text
 from nmtalign.text.moses import MosesWords
@@ -304,11 +304,6 @@ def test_perfect_and_empty_translations_have_finite_scores() -> None:
     assert [score.value for score in corpus_scores(references, references)] == pytest.approx([100, 100, 100])
     assert [score.value for score in corpus_scores(["", ""], references)] == [0.0, 0.0, 0.0]
     assert [score.value for score in corpus_scores(["", ""], ["", ""])] == [0.0, 0.0, 0.0]
-
-
-def test_a_hundred_periods_set_apart_look_tokenised() -> None:
-    assert looks_tokenized(["Il dort ."] * 100 + ["Oui."]) == 100
-    assert looks_tokenized(["Il dort ."] * 99) == 0
 
 
 def test_what_cannot_be_scored_is_refused() -> None:

@@ -1,9 +1,14 @@
 """Files that people have: compressed, UTF-16, damaged, hostile; recognised by their bytes, read in bounded memory."""
 
+import bz2
 import gzip
+import io
 import lzma
+import subprocess
 import sys
+import tarfile
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +26,7 @@ def zstd(data: bytes) -> bytes:
     return zstandard.compress(data)
 
 
-PACKS: list[Pack] = [bytes, gzip.compress, lzma.compress, zstd]
+PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstd]
 MARKS = [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")]
 
 
@@ -93,6 +98,67 @@ def test_latin_1_names_the_command_that_converts_it(tmp_path: Path) -> None:
         list(read_lines(write(tmp_path / "l1", "un\nété\n".encode("latin-1"))))
 
 
+def zipped(*names: str) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, "a b c\n" * 1000)
+    return stream.getvalue()
+
+
+def tar() -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("corpus.en"), io.BytesIO(b""))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            zipped("README", "x/", "Books.de-en.de", "LICENSE", "Books.de-en.en"),
+            "a zip archive; unpack it .*: Books.de-en.de, Books.de-en.en$",
+        ),
+        (zipped(*(f"{i}.txt" for i in range(9))), r"a zip archive; unpack it .*: 0.txt, .*4.txt, \.\.\.$"),
+        (zipped(), "a zip archive; unpack it with unzip, then name the text files in it$"),
+        (zipped("a\n\x1b.txt")[:300], "a zip archive"),
+        (zipped("[Content_Types].xml", "word/document.xml"), "an office document; save it as plain text$"),
+        (zipped("mimetype", "content.xml"), "an office document"),
+        (tar(), "a tar archive; unpack it with tar -xf"),
+        (gzip.compress(tar()), "a tar archive; unpack it with tar -xf"),
+        (b"7z\xbc\xaf'\x1c\0\4", "a 7z archive; unpack it with 7z x"),
+        (b"Rar!\x1a\7\0", "a rar archive; unpack it with unrar x"),
+        (b"%PDF-1.4\n%\xe2\xe3\n", "a PDF document; save it as plain text"),
+        (b"{\\rtf1\\ansi x}", "an office document"),
+        (b"\x89HDF\r\n\x1a\n\0", "an HDF5 file"),
+        (b"checksum\n" + bytes(503) + b"\x89HDF\r\n\x1a\n\0", "an HDF5 file"),
+        (b"SQLite format 3\0\x10\0", "an SQLite database"),
+        (b"PAR1\x15\4", "a Parquet or Arrow table"),
+        (b"\x89PNG\r\n\x1a\n\0", "an image"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
+        (b"\x04\x22\x4d\x18d@", "compressed by lz4; decompress it with lz4 -d"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    for name in ("corpus.en", "corpus.en.gz"):
+        with pytest.raises(InputError, match=f"{name}: is {message}"):
+            list(read_lines(write(tmp_path / name, content)))
+
+
+@pytest.mark.parametrize(
+    "line", ["PK is a name", "BZ", "BZhang", "Rar! 7z", "PAR1 MZ", "II* MM", "GIF8", "IDs", "OggS", "\x1f"]
+)
+def test_text_that_begins_like_another_kind_is_text(tmp_path: Path, line: str) -> None:
+    assert list(read_lines(write(tmp_path / "text", f"{line}\nx\n".encode()))) == [line, "x"]
+
+
+def test_standard_input_that_is_an_archive_is_named() -> None:
+    program = "from nmtalign.text.lines import STDIN, read_lines; list(read_lines(STDIN))"
+    done = subprocess.run([sys.executable, "-c", program], input=zipped("a.txt"), capture_output=True, check=False)
+    assert b"InputError: standard input: is a zip archive; unpack it" in done.stderr
+
+
 def test_without_zstandard_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     monkeypatch.setitem(sys.modules, "compression", None)
@@ -102,7 +168,15 @@ def test_without_zstandard_the_error_names_the_extra(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("name", "bare"), [("a.en.gz", "a.en"), ("a.xz", "a"), ("b/a.fr.zst", "b/a.fr"), ("a.en", "a.en"), ("gz", "gz")]
+    ("name", "bare"),
+    [
+        ("a.en.gz", "a.en"),
+        ("a.xz", "a"),
+        ("a.de.bz2", "a.de"),
+        ("b/a.fr.zst", "b/a.fr"),
+        ("a.en", "a.en"),
+        ("gz", "gz"),
+    ],
 )
 def test_the_name_without_the_ending_of_a_compressed_file(name: str, bare: str) -> None:
     assert bare_name(Path(name)) == Path(bare)

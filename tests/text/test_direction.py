@@ -3,13 +3,14 @@
 import itertools
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 import nmtalign
 from nmtalign.errors import UsageError
-from nmtalign.text.direction import InputCheck, TextFit, check_pairs
+from nmtalign.text.direction import InputCheck, TextFit, check_pairs, not_raw, traces
 
 ENGLISH = [
     "The old bank accepted the new law and the minister signed it with a black pen.",
@@ -105,6 +106,66 @@ def test_above_40_percent_unknown_words_there_is_always_a_warning(folder, unknow
     check.finish(100, unknown)
     ending = "is the text in en, and tokenised and cased like the training text?"
     assert heard == ([f"warning: in.txt: 41% of the words are unknown: {ending}"] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("I don &apos;t know &quot; this &quot;", ["escapes"]),
+        ("a &#124; b &#91; c", ["escapes"]),
+        ("Tom&nbsp;&amp;&nbsp;Jerry", ["escapes"]),
+        ("the in@@ compre@@ hensible dog", ["pieces of subword-nmt"]),
+        ("▁the ▁in compre hensible", ["pieces of SentencePiece"]),
+        ("un￭ believ ￭able", ["joiners of OpenNMT"]),
+        ("the un ##believ ##able dog", ["pieces of WordPiece"]),
+        ("a well @-@ known dog", ["split hyphens"]),
+        ("the|DT dog|NN sleeps|VBZ", ["factors"]),
+        ("the <unk> sleeps", ["unknown words"]),
+        ("the <b class='x'>dog</b> sleeps", ["HTML tags"]),
+        ("The dog , which sleeps , dreams .", ["spaces before punctuation"]),
+        ("我 喜欢 你 。", ["spaces before punctuation"]),
+        ("&quot; Oui &quot; , dit @-@ il .", ["escapes", "split hyphens", "spaces before punctuation"]),
+        ("« Où est-il ? » : c'est vrai ! Oui, Mr. X ; voilà.", []),
+        ("C++ costs 3.50 @ AT&T; R&D, a|b, x@y.z, <3, # 2 ## Title, .NET ... and", []),
+    ],
+)
+def test_what_other_programs_leave_in_a_text(line, names):
+    found = traces([line] * 50 + ["Another line without marks"] * 30, markup=True)
+    assert [name.split(" of Moses")[0] for name in found] == names
+    assert not traces(["Raw text, here."] * 500 + [line] * 3, markup=True)  # by accident
+    assert not traces(["Raw text, here.", line], markup=True)
+
+
+def test_one_warning_for_texts_with_the_same_traces():
+    cut, escaped = traces(["a b@@ c"] * 9), traces(["a &quot; b"] * 9)
+    assert list(not_raw([("a", {}), ("b", {})])) == []
+    (warning,) = not_raw([("a", cut), ("b", cut)], ", or INSTEAD")
+    assert re.fullmatch(r"warning: a and b: not raw text, .*\(b@@\); join its pieces, or INSTEAD", warning)
+    first, second = not_raw([("a", cut), ("b", escaped), ("c", {})])
+    assert first.startswith("warning: a: not raw text (unlike b and c)")
+    assert "&quot;" in second
+
+
+@pytest.mark.parametrize("part", ["@", "a@@", "a", "a|", "▁", "￭", "&", "<a ", "a ##", " .", "|"])
+def test_a_long_line_takes_no_long_time(part):
+    began = time.monotonic()
+    traces([part * (200_000 // len(part))] * 3, markup=True)
+    assert time.monotonic() - began < 5
+
+
+def test_a_text_that_is_not_raw_is_noticed_where_the_model_reads_raw_text(folder):
+    def warnings(lines: list[str], tokenized: bool = False) -> list[str]:
+        found: list[str] = []
+        check = InputCheck(TextFit.load(folder, 0, tokenized), "in.en", found.append)
+        check.add_all(lines)
+        return [one for one in found if "not raw text" in one]
+
+    (warning,) = warnings([line.replace("The", "The &quot;").replace(" a", " &quot; a") for line in ENGLISH * 2])
+    assert warning.startswith("warning: in.en: not raw text")
+    assert not warnings(ENGLISH * 2)
+    assert not warnings([f"{line} &quot; &apos;" for line in ENGLISH * 2], tokenized=True)
+    spaced = warnings([re.sub(r"([.,])", r" \1", line) for line in ENGLISH * 3])
+    assert len(spaced) == (folder.name.startswith("bpe"))  # words are the same with and without these spaces
 
 
 def test_exchanged_texts(folder):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nmtalign.errors import InputError, UsageError
 from nmtalign.text.lines import LONGEST_LINE
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tmx import _BREAKS
+from nmtalign.text.tmx import one_line
 
 TMX = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -60,7 +60,16 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
     for content, note in (
         ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),
         ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
-        (TMX.format(encoding="utf-8"), "c: TMX, en is the source, fr the target"),
+        (
+            TMX.format(encoding="utf-8"),
+            "c: TMX, en is the source, fr the target; "
+            "for en it has en-US (1 taken), EN (1 taken), en-GB (not taken), en (not taken); "
+            "for fr it has fr (1 taken), FR_ca (1 taken)",
+        ),
+        (
+            "en-US\tfr-FR\ten_GB\na\tb\tc\n",
+            "c: column 1 (en-US) is the source, column 2 (fr-FR) the target; for en it also has en_GB",
+        ),
     ):
         found = text(tmp_path, content)
         list(found)
@@ -105,7 +114,7 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
         ('<!DOCTYPE tmx [<!ENTITY % a SYSTEM "file:///etc/passwd">%a;]><tmx></tmx>', "line 1: a document type"),
         ("<tmx>" + "<a>" * 1000, "line 1: nested too deeply"),
         ("<tmx><body><tu " + "a" * 6_000_000, "line 1: a tag of more than 4,194,304 bytes"),
-        ("<tmx><tu><tuv><seg>" + "a\n" * 3_000_000, r"line \d+: a segment of more than 4,194,304 characters"),
+        ("<tmx><tu><tuv lang='en'><seg>" + "a\n" * 3_000_000, r"line \d+: a unit of more than 4,194,304 characters"),
         ("<?xml version='1.0'?><html></html>", "line 1: the XML is <html>, not <tmx>"),
         (TMX.replace('xml:lang="fr"', 'xml:lang="es"').replace("FR_ca", "pt"), "no unit has both en and fr; its lang"),
     ],
@@ -117,19 +126,139 @@ def test_tmx_that_is_refused(tmp_path: Path, content: str, message: str) -> None
 
 @given(st.text(" \t\r\nx", max_size=12))
 def test_line_breaks_and_the_blanks_around_them_become_one_space(content: str) -> None:
-    assert _BREAKS.sub(" ", content) == re.sub(r"[ \t]*[\r\n][ \t\r\n]*", " ", content)
+    assert one_line(content) == re.sub(r"[ \t]*[\r\n][ \t\r\n]*", " ", content).strip(" \t")
 
 
 def test_a_million_blanks_take_no_longer_than_a_million_letters() -> None:
     blanks = " " * 1_000_000
-    assert _BREAKS.sub(" ", f"a{blanks}b{blanks}\n{blanks}c") == f"a{blanks}b c"
+    assert one_line(f"a{blanks}b{blanks}\n{blanks}c") == f"a{blanks}b c"
+
+
+def tmx(folder: Path, *units: dict[str, str] | list[tuple[str, str]]) -> Path:
+    """A file with a unit for each mapping from languages to the XML of a segment."""
+    path = folder / "memory-fr.tmx"
+    pairs = [unit.items() if isinstance(unit, dict) else unit for unit in units]
+    texts = ["".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in unit) for unit in pairs]
+    path.write_text(f"<tmx><body>{''.join(f'<tu>{one}</tu>' for one in texts)}</body></tmx>")
+    return path
+
+
+REGIONS = {code: code for code in ("en-US", "EN_gb", "pt-PT", "pt-BR", "zh-TW", "zh-CN", "sr-Latn-RS", "sr-Cyrl", "fr")}
+
+
+@pytest.mark.parametrize(
+    ("languages", "pair"),
+    [
+        (("en-US", "en-GB"), ("en-US", "EN_gb")),
+        (("en-GB", "en"), ("EN_gb", "en-US")),
+        (("en", "EN-us"), ("EN_gb", "en-US")),
+        (("fr", "pt_br"), ("fr", "pt-BR")),
+        (("pt", "zh-CN"), ("pt-PT", "zh-CN")),
+        (("zh-TW", "zh-Hans"), ("zh-TW", "zh-CN")),
+        (("zh-Hant", "zh"), ("zh-TW", "zh-CN")),
+        (("sr-Cyrl", "sr-Latn"), ("sr-Cyrl", "sr-Latn-RS")),
+        (("fr-CA", "Chinese"), ("fr", "zh-TW")),  # fr names no region
+    ],
+)
+def test_regions_and_scripts(tmp_path: Path, languages: tuple[str, str], pair: tuple[str, str]) -> None:
+    assert list(ParallelText(tmx(tmp_path, REGIONS, REGIONS), None, languages)) == [pair, pair]
+    table = tmp_path / "c.tsv"
+    table.write_text("\t".join(REGIONS) + "\n" + "\t".join(REGIONS) + "\n")
+    assert list(ParallelText(table, None, languages)) == [pair]
+
+
+@pytest.mark.parametrize(
+    "languages", [("fr", "en-AU"), ("pt-AO", "fr"), ("zh-HK", "fr"), ("fr", "fr"), ("fr-FR", "fr-CA")]
+)
+def test_another_region_is_never_taken(tmp_path: Path, languages: tuple[str, str]) -> None:
+    with pytest.raises(InputError, match=f"no unit has both {' and '.join(languages)}; its languages are EN_gb, en-US"):
+        list(ParallelText(tmx(tmp_path, REGIONS), None, languages))
+
+
+def test_a_header_with_another_region_is_no_pair(tmp_path: Path) -> None:
+    path = tmp_path / "c.tsv"
+    path.write_text("en\tzh-TW\nOne\t臺灣\n")
+    with pytest.raises(UsageError, match="2 columns, and line 1 does not name en and zh-CN"):
+        list(ParallelText(path, None, ("en", "zh-CN")))
+
+
+def test_the_region_of_the_first_unit_is_kept(tmp_path: Path) -> None:
+    found = ParallelText(
+        tmx(
+            tmp_path,
+            {"zh-CN": "1", "fr": "a"},
+            {"zh-TW": "2", "zh-CN": "3", "fr": "b"},
+            {"zh-TW": "4", "fr": "c"},
+            {"zh-TW": "5", "zh": "6", "fr": "d"},
+            [("fr", " "), ("fr", "e"), ("zh-CN", "7"), ("zh-CN", "8")],
+        ),
+        None,
+        ("fr", "zh"),
+    )
+    assert list(found) == [("a", "1"), ("b", "3"), ("c", "4"), ("d", "6"), ("e", "7")]
+    assert "zh-CN (3 taken)" in found.note
+
+
+@pytest.mark.parametrize(
+    ("segment", "line"),
+    [
+        *((f"one.<{code} x='1'>&lt;br/&gt;</{code}>Two", "one. Two") for code in ("bpt", "ept", "ph", "it", "ut")),
+        *(
+            (f"one<{code}>{text}</{code}>two", "one two")
+            for code in ("ph", "bpt")
+            for text in (
+                "&lt;BR /&gt;",
+                "\\n",
+                "\\t",
+                "\n",
+                "lbr",
+                "{\\line}",
+                "&lt;/p&gt;&lt;p class='a'&gt;",
+                "&amp;nbsp;",
+                "[tab/]",
+                "^p",
+            )
+        ),
+        *(
+            (f"one<{element}/>two", "one two")
+            for element in (
+                "ph type='x-LineBreak'",
+                "bpt type='lb'",
+                "hi type='x-LineBreak'",
+                "x ctype='lb'",
+                "lb",
+                "br",
+                "ph type='tab'",
+                "x id='1'",
+                "ph",
+                "it pos='begin'",
+                "ut",
+            )
+        ),
+        ("one<ph><sub>&lt;br/&gt;</sub></ph>two", "one two"),
+        ("one &lt;br/&gt;two", "one two"),
+        ("one <ph>&lt;br/&gt;</ph> , two<ph/>.", "one , two."),
+        (
+            "un<bpt i='1'>&lt;b&gt;</bpt>believ<ept i='1'>&lt;/b&gt;</ept>able <g id='1'>mid</g>night",
+            "unbelievable midnight",
+        ),
+        ("un<ph>&lt;b&gt;</ph>believ<ph>&lt;/b&gt;</ph>able", "unbelievable"),
+        ("a <ph/> b <bpt>x</bpt> c<ph/><ph/>d", "a b c d"),
+        ("<ph/>Press <x/>, (<ph/>e<ph/>) 3.<ph/>5 l'<ph/>eau<ph/>", "Press , (e) 3.5 l'eau"),
+        ("Naïve e\u0301<ph/>e. (a)<ph/>b", "Naïve e\u0301 e. (a) b"),
+        ("关闭<x/>设备。<ph/>等待", "关闭设备。等待"),
+        ("关闭<ph>&lt;br/&gt;</ph>设备", "关闭 设备"),
+    ],
+)
+def test_codes_of_a_segment(tmp_path: Path, segment: str, line: str) -> None:
+    assert list(ParallelText(tmx(tmp_path, {"en": segment, "fr": "x"}), None, ("en", "fr"))) == [(line, "x")]
 
 
 def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path: Path) -> None:
     unit = "<tu><tuv lang='en'><seg>a{}b</seg></tuv><tuv lang='fr'><seg>c</seg></tuv></tu>"
     tmx = "<!-- made by hand -->\n<tmx><body>" + unit + "</body></tmx>"
     assert list(text(tmp_path, tmx.format("<ph type='lb'/>"))) == [("a b", "c")]
-    with pytest.raises(InputError, match="a segment of more than 4,194,304 characters"):
+    with pytest.raises(InputError, match="a unit of more than 4,194,304 characters"):
         list(text(tmp_path, tmx.format("<ph type='lb'/>" * (LONGEST_LINE + 1))))
 
 
