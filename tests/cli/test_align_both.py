@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import drop_end, format_links, hard_links
@@ -312,3 +313,10 @@ def test_links_with_source_and_target_exchanged_are_noticed(run: Run) -> None:
     assert code == 0
     assert "would be with --backward-order source-target; does that option fit how they are written?" in err
     assert run("symmetrize", "ahead", "ahead", "-q", "--backward-order", "source-target")[2] == ""
+
+
+def test_links_that_count_different_words_are_not_joined(run: Run) -> None:
+    write_raw_links(Path())
+    code, out, err = run("symmetrize", "words.links", "train.align", "--backward-order", "source-target")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "words.links: counts the words between spaces, and train.align counts tokens" in err
