@@ -228,6 +228,8 @@ class AlignmentRun:
             if self._writer is not None:
                 self._writer.add(record)
             yield record
+        if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
+            self._notify(f"warning: {shown(self._source)}: {note}")
         if self._gold is not None:
             self.summary.rates = self._gold.finish()
             if note := turned_note(self._gold.file, self._gold.counts, self._gold.turned):
