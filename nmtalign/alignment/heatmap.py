@@ -142,7 +142,8 @@ def _caption(record: AlignmentRecord, name: str, several: bool, short: bool) -> 
     place = f"sentence {record.sentence_id}" + (f", rank {record.rank}" if record.rank else "")
     if short:
         return ", ".join(part for part in (name, place if several else "") if part)
-    return (f"{name}: " if name else "") + f"{place}, log-probability {record.log_prob:.2f}"
+    known = f", log-probability {record.log_prob:.2f}" if math.isfinite(record.log_prob) else ""
+    return (f"{name}: " if name else "") + place + known
 
 
 def draw(

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -68,7 +69,7 @@ class SavedAlignments:
         }
 
     def add(self, writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:
-        """Adds the alignments between words of the translations of a line."""
+        """Adds the alignments between words of the translations of a line; no model has read a blank line."""
         source = translation.source_tokens
         source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
         for rank, entry in enumerate(translation.n_best if self.n_best else translation.n_best[:1]):
@@ -79,9 +80,9 @@ class SavedAlignments:
                 source_words,
                 tokenizers.target.words(entry.tokens),
                 merge_pieces(entry.alignment, source_index, target_index),
-                entry.log_prob,
+                entry.log_prob if source else math.nan,
                 number,
-                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index),
+                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index) if source else None,
                 rank=rank,
             )
 
