@@ -24,6 +24,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.direction import InputCheck
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.inputs import InputRequest, Inputs
+from nmtalign.translating.keeping import hashes_of_files
 from nmtalign.translating.output_formats import OutputFormat, writes_lists
 from nmtalign.translating.resume import ResumableOutput
 from nmtalign.translating.translation import Translation
@@ -63,6 +64,9 @@ class SavedAlignments:
             "direction": f"{loaded.source_language}-{loaded.target_language}",
             "made_by": "sampling" if settings.sample else "beam search",
             "options": json.dumps(options),
+            "files_sha256": json.dumps(
+                hashes_of_files(settings, prefix_file=inputs.prefixes, phrase_file=inputs.phrases)
+            ),
             "seed": settings.seed if settings.sample else 0,
             "source_file": ", ".join(map(str, inputs.paths)),
             "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in inputs.paths),

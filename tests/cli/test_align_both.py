@@ -211,6 +211,21 @@ def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], mon
     assert "cut.h5: already complete: it has the alignments of all 50 pairs" in err
 
 
+def test_settings_without_effect_are_not_recorded_and_may_change(run: Run, models: tuple[Path, Path]) -> None:
+    one = ["align", "in.en", "out.fr", "-m", models[0], "--tokenized", "-o", "one.h5"]
+    Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\n')
+    assert run(*one)[0] == 0
+    with AlignmentFile("one.h5") as file:
+        assert json.loads(file.attributes["options"])["symmetrize"] is None
+    Path("nmtalign.toml").unlink()
+    code, _, err = run(*one, "--resume", "--batch-size", 3, "--threads", 1)
+    assert (code, "already complete" in err) == (0, True), err
+    both = both_of(models, "--symmetrize", "product", "-o", "both.h5")
+    assert run(*both, "--links", "threshold")[0] == 0  # which no soft method reads
+    assert run(*both, "--links", "argmax", "--resume")[0] == 0
+    assert "was begun with" in run(*both, "--resume", "--symmetrize", "union")[2]
+
+
 def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
     forward, backward = models
     Path("short.fr").write_text("le\n")

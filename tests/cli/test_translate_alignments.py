@@ -86,6 +86,45 @@ def test_both_go_on_after_the_same_line(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]
 
 
+def test_a_resumed_run_has_the_same_files_by_content_and_any_batch_size(
+    random_model: Path, tmp_path: Path, inside: Inside
+) -> None:
+    contents = {
+        "lexicon": "fox\trenard\n",
+        "glossary": "red\trouge\n",
+        "phrases": "\n" * 60,
+        "in.en": TEXT.decode() * 12,
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        (tmp_path / f"same.{name}").write_text(content)
+    files = {"--lexicon": "lexicon", "--glossary": "glossary", "--phrase-file": "phrases"}
+
+    def run(*more: object, **other: str) -> "subprocess.CompletedProcess[bytes]":
+        named = [part for option, name in files.items() for part in (option, other.get(name, name))]
+        fixed = ("-m", random_model, "--beam", 1, "--replace-unk", "-o", "out", "--save-alignments", "a.h5")
+        return inside(*fixed, *named, *more, "in.en")
+
+    assert run("--batch-size", 8).returncode == 0
+    text = (tmp_path / "out").read_bytes()
+    for more, other in (
+        (("--batch-size", 64), {}),
+        ((), {name: f"same.{name}" for name in ("lexicon", "glossary", "phrases")}),
+    ):
+        (tmp_path / "out").unlink()
+        (tmp_path / "out.partial").write_bytes(text[: len(text) // 2])
+        done = run("--resume", *more, **other)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "out").read_bytes() == text
+    for name, key in (("lexicon", "lexicon"), ("glossary", "glossary"), ("phrases", "phrase_file")):
+        (tmp_path / "out.partial").write_bytes(text[: len(text) // 2])
+        (tmp_path / name).write_text("sees\tvoit\n" + contents[name].removesuffix("\n"))
+        done = run("--resume")
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), (name, done.stderr)
+        assert f"was begun with files_sha256.{key} = ".encode() in done.stderr
+        (tmp_path / name).write_text(contents[name])
+
+
 def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
     (tmp_path / "in.en").write_bytes(TEXT * 150)
     # One thread in every process: several may change the last digit of a score.
