@@ -209,7 +209,7 @@ def aer(
     from nmtalign.alignment.evaluation import compare_links
 
     texts = [None if path is None else Path(path) for path in (source, target)]
-    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, *texts)
+    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, texts[0], texts[1])
 
 
 def lexicon(

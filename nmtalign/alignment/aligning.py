@@ -33,7 +33,7 @@ Models = Sequence[LoadedModel] | WordAligner
 _METHOD: Symmetrization = "agreement"  # of two models, if none is given
 ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
-_OF_THE_MACHINE = ("device", "threads", "weights")
+_OF_THE_MACHINE = ("batch_size", "device", "threads", "weights")
 
 
 def align(
@@ -98,7 +98,8 @@ def _has_both(models: Models) -> bool:
 def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
-    A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it.
+    A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it. One
+    model has no method of symmetrization.
     Raises UsageError for a reading of attention weights if there are none.
     """
     both = _has_both(models)
@@ -113,11 +114,10 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     elif config.reading == "auto":
         has_posterior = all(loaded.model.has_posterior for loaded in models)
         config = replace(config, reading="current" if not both else "posterior" if has_posterior else "shifted")
-    config = replace(config, symmetrize=config.symmetrize or _METHOD)
-    if config.links is None:
-        of_links = config.threshold > 0 and not (both and config.symmetrize in SOFT_METHODS)
-        config = replace(config, links="threshold" if of_links else "argmax")
-    return config
+    config = replace(config, symmetrize=(config.symmetrize or _METHOD) if both else None)
+    if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
+        return replace(config, links="argmax")
+    return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
 
 
 def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
@@ -228,6 +228,8 @@ class AlignmentRun:
             if self._writer is not None:
                 self._writer.add(record)
             yield record
+        if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
+            self._notify(f"warning: {shown(self._source)}: {note}")
         if self._gold is not None:
             self.summary.rates = self._gold.finish()
             if note := turned_note(self._gold.file, self._gold.counts, self._gold.turned):

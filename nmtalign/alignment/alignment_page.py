@@ -26,6 +26,7 @@ from nmtalign.alignment.page_data import (
     pack_words,
     sentences,
 )
+from nmtalign.alignment.same_counting import check_gold
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.report.html_page import content_policy, inert_json
@@ -88,6 +89,8 @@ def write_page(
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for path in files]
+        if gold_links is not None:
+            check_gold(gold_links, opened[0])
         chosen = sentences(opened, numbers, gold_links)
         title = title or ", ".join(path.name for path in files)
         before, after = _template(title)

@@ -36,14 +36,13 @@ from nmtalign.alignment.link_files import (
     count_links,
     f_measure,
     is_hdf5,
-    plural,
     read_links,
 )
 from nmtalign.alignment.links import Link
-from nmtalign.errors import InputError, UsageError
+from nmtalign.alignment.same_counting import Side, comparable
+from nmtalign.errors import UsageError
 from nmtalign.settings.alignment_settings import AerConfig
-from nmtalign.text.lines import read_lines, shown
-from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.settings.workspace import FilePair
 from nmtalign.version import __version__
 
 ORDERS = ("monotone", "reordered")
@@ -51,7 +50,6 @@ FERTILITIES = ("one-to-one", "one-to-many", "many-to-one", "many-to-many")
 NULLS = ("NULL source", "NULL target")
 TYPES = (*ORDERS, *FERTILITIES, *NULLS)
 Lengths = tuple[int, int]  # words of source and target
-Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
 
 class LengthBucket(Protocol):
@@ -230,13 +228,15 @@ def compare_links(
     config: AerConfig | None = None,
     source: Path | None = None,
     target: Path | None = None,
+    others: Sequence[FilePair] = (),
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
     A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. `config`
-    tells how the files are read. `source` and `target` are the texts, with words between spaces. Raises InputError
-    naming file and line, FormatError for a damaged alignment file, UsageError for a choice of links without an
-    alignment file.
+    tells how the files are read. `source` and `target` are the texts, with words between spaces. Where files count the
+    words between spaces and others tokens (`comparable`), the texts must be raw, or among the pairs of texts `others`.
+    Raises InputError naming file and line, FormatError for a damaged alignment file, UsageError for a choice of links
+    without an alignment file.
     """
     config = config or AerConfig()
     method, threshold = config.links_method, config.threshold
@@ -247,16 +247,8 @@ def compare_links(
         read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
         for _, path in links
     ]
-    split = SpacedWords().tokenize
-    texts = {shown(path): [split(line) for line in read_lines(path)] for path in (source, target) if path}
-    pairs = common_length([*files, answers], {name: len(lines) for name, lines in texts.items()})
-    holder = next((file for file in [*files, answers] if file.words is not None), None)
-    words = _side(source, texts, holder, 0), _side(target, texts, holder, 1)
-    for number in range(pairs):
-        for file in (answers, *files):
-            file.check_inside(number, *(None if side is None else len(side[number]) for side in words))
+    (answers, *files), pairs, words, origin, converted = comparable([answers, *files], (source, target), others)
     expected = [answers.pair(number) for number in range(pairs)]
-    origin = shown(source) if source else holder.name if holder else "largest gold position"
     systems = [
         LinkEvaluation(
             name,
@@ -269,39 +261,8 @@ def compare_links(
         )
         for (name, _), file in zip(links, files, strict=True)
     ]
-    notes = [*_notes(answers, files, config, pairs), *_turned_notes(systems, files)]
+    notes = [*converted, *_notes(answers, files, config, pairs), *_turned_notes(systems, files)]
     return LinkComparison(systems, notes)
-
-
-def common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
-    """Returns the number of pairs that all files and texts (name: lines) have; raises InputError if they differ."""
-    counts = {file.name: len(file.pairs) for file in files if not file.open_ended} | dict(texts)
-    open_ended = [file for file in files if file.open_ended]
-    if not counts:
-        return max((len(file.pairs) for file in open_ended), default=0)
-    (first, expected), *others = counts.items()
-    for name, count in others:
-        if count != expected:
-            (short, fewer), (long, more) = sorted(((first, expected), (name, count)), key=lambda item: item[1])
-            raise InputError(
-                f"{short}: has no line {fewer + 1}: it has {plural(fewer, 'line')}, but {long} has "
-                f"{plural(more, 'line')}; give files with one line per sentence"
-            )
-    for file in open_ended:
-        if (count := len(file.pairs)) > expected:
-            where = file.where(count - 1, min(file.pairs[-1].possible))
-            raise InputError(
-                f"{where}: a link of sentence {count}, but {first} has {plural(expected, 'line')}; give files of the "
-                "same sentences"
-            )
-    return expected
-
-
-def _side(path: Path | None, texts: Mapping[str, list[list[str]]], holder: LinkFile | None, side: int) -> Side:
-    """Returns the words of a side: those of its text, else those of an alignment file."""
-    if path:
-        return texts[shown(path)]
-    return [pair[side] for pair in holder.words] if holder is not None and holder.words is not None else None
 
 
 def _lengths(gold: Sequence[GoldLinks], words: tuple[Side, Side]) -> list[Lengths]:
@@ -350,6 +311,8 @@ def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> 
         parts.append(f"{role}:{Path(one.name).name},{one.format},from-{one.base}{first}")
     if file.method is not None:
         parts.append(f"method:{file.method}")
+    if gold.method is not None:
+        parts.append(f"gold-method:{gold.method}")
     parts.append(f"pairs:{len(answers)}")
     parts.append(f"sure:{sum(len(pair.sure) for pair in answers)}")
     parts.append(f"possible:{sum(len(pair.possible) for pair in answers)}")

@@ -81,7 +81,7 @@ def marian_line(record: AlignmentRecord, dtype: str = "float32") -> str:
 
 
 def _marian_entry(record: AlignmentRecord, dtype: str) -> str:
-    log_prob = f"{record.log_prob:.6g}"
+    log_prob = f"{record.log_prob if math.isfinite(record.log_prob) else 0:.6g}"  # as in the lists of `translate`
     return f"{record.sentence_id} ||| {_words(record)} ||| {_groups(record, dtype)} ||| F0= {log_prob} ||| {log_prob}"
 
 

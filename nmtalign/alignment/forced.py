@@ -21,6 +21,7 @@ The reading decides which attention weights align a target word:
 Steps are those of the model's tokens, before pieces are merged to words.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -267,9 +268,10 @@ class Aligner:
 
 
 def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
-    """Returns the record of a pair with an empty side."""
+    """Returns the record of a pair with an empty side: the log-probabilities are unknown, NaN."""
     rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-    return make_record(pair, np.zeros((rows, columns), np.float32), np.zeros(rows, np.float32), 0.0, config)
+    unknown = np.full(rows, np.nan, np.float32)
+    return make_record(pair, np.zeros((rows, columns), np.float32), unknown, math.nan, config)
 
 
 def make_record(

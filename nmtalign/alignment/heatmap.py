@@ -96,10 +96,13 @@ def read_panels(
     have, InputError if the files have different sources, or gold links do not fit.
     """
     from nmtalign.alignment.alignment_file import AlignmentFile
+    from nmtalign.alignment.same_counting import check_gold
 
     panels = []
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
+        if gold is not None:
+            check_gold(gold, opened[0])
         for number in numbers:
             records = [_record(file, number, rank) for file in opened]
             _check_same_source(opened, records, number)
@@ -139,7 +142,8 @@ def _caption(record: AlignmentRecord, name: str, several: bool, short: bool) -> 
     place = f"sentence {record.sentence_id}" + (f", rank {record.rank}" if record.rank else "")
     if short:
         return ", ".join(part for part in (name, place if several else "") if part)
-    return (f"{name}: " if name else "") + f"{place}, log-probability {record.log_prob:.2f}"
+    known = f", log-probability {record.log_prob:.2f}" if math.isfinite(record.log_prob) else ""
+    return (f"{name}: " if name else "") + place + known
 
 
 def draw(

@@ -5,7 +5,8 @@ tool can read it. Record k (counted from 0) is one sentence pair of Tx source an
 rows (target words, then `</s>`) and Tx + 1 columns (source words, then `</s>`): the weight of source word i at target
 word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where one side of the
 pair is empty; the weights of local-p attention are normalised. If `</s>` was dropped, a matrix has Ty rows and Tx
-columns. All log-probabilities are natural logarithms.
+columns. All log-probabilities are natural logarithms; they are NaN for a pair that no model has read, because a side is
+empty.
 
 The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
 `sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 2 had no `entropy`. Version 1

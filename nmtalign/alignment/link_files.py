@@ -13,6 +13,7 @@ blank decides which format a file has. Scores after a tab are ignored. Alignment
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,7 @@ from nmtalign.alignment.links import Link, LinkedPair, without_scores
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
+from nmtalign.text.link_counting import SAMPLE, Links, check_alike
 
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
@@ -77,12 +79,7 @@ class LinkCounts:
     links_possible: int = 0  # |A and P|
 
     def __add__(self, other: "LinkCounts") -> "LinkCounts":
-        return LinkCounts(
-            self.links + other.links,
-            self.sure + other.sure,
-            self.links_sure + other.links_sure,
-            self.links_possible + other.links_possible,
-        )
+        return LinkCounts(*map(add, vars(self).values(), vars(other).values()))
 
     @property
     def precision(self) -> float | None:
@@ -202,6 +199,7 @@ class GoldFile:
 
     def __post_init__(self) -> None:
         self.file: LinkFile = read_links(self.path, "gold", self.base, self.reverse)
+        self._first: list[tuple[Links, Links]] = []
 
     def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
         """Counts the next pair; lengths are in words, without `</s>`."""
@@ -209,16 +207,18 @@ class GoldFile:
         found, gold = set(links), self.file.pair(self.pairs)
         self.counts += count_links(found, gold)
         self.turned += count_links(found, gold.turned())
+        self._first += [(found, gold.possible)] * (len(self._first) < SAMPLE)
         self.pairs += 1
 
     def finish(self) -> ErrorRates:
-        """Returns the rates of all pairs; raises InputError if lines are left over."""
+        """Returns the rates of all pairs; raises InputError if lines are left over, or count other words."""
         if (found := len(self.file.pairs)) > self.pairs:
             kind = "sentence" if self.file.open_ended else "line"
             raise InputError(
                 f"{self.file.name}: has {found} {kind}s, but there are {self.pairs} pairs: "
                 f"{kind} {self.pairs + 1} belongs to no pair"
             )
+        check_alike("the alignment", self.file.name, self._first)
         return self.counts.rates()
 
 

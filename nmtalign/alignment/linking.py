@@ -15,8 +15,9 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,12 @@ import numpy as np
 import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
-from nmtalign.alignment.aligning import AlignmentRun, load_models
+from nmtalign.alignment.aligning import AlignmentRun
 from nmtalign.alignment.layout import SIDES
-from nmtalign.alignment.lexical import pieces_of
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
-from nmtalign.alignment.word_aligner import MOST_CELLS_OF_PAIR, Pieces, in_pieces, save_aligner, too_long
+from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import use_threads
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, check_no_link, sha256_of, sweep
@@ -38,9 +38,10 @@ from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
 from nmtalign.tensor_file import load_tensors, save_tensors
+from nmtalign.text.direction import check_spaces
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.untrusted import read_json
 
 _WORK, _LINKS, _RECORD, _STATE = "work", "links.tsv", "link.json", "learned.safetensors"
@@ -51,6 +52,7 @@ _STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
+_SPACES_SEEN_IN = 100  # pairs
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
 
 
@@ -172,8 +174,10 @@ class LinkRun:
     def _read(self) -> tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]:
         """Returns the words and the sentences of both sides."""
         with self._part(1, "reading the texts"):
-            pairs = _checked(read_pairs(*self._texts), self._texts[0])
-            bitext = read_bitext(pairs, Tokenizers.spaced(), progress=lambda pairs: self._tell())
+            pairs = read_pairs(*self._texts)
+            first = list(islice(pairs, _SPACES_SEEN_IN))
+            check_spaces(self._texts, first, self._notify)
+            bitext = read_bitext(chain(first, pairs), Tokenizers.spaced(), progress=lambda pairs: self._tell())
             self._record["pairs"] = len(bitext) + bitext.left_out
             if not self._record["pairs"]:
                 names = " and ".join(map(str, self._texts))
@@ -235,13 +239,16 @@ class LinkRun:
     def _align(self) -> None:
         with self._part(3, "aligning all pairs"):
             config = AlignConfig(threads=self.config.threads)
-            models, partial = load_models([self.folder], config), PartialFile(self.links)
+            aligner, partial = load_aligner(self.folder), PartialFile(self.links)
             partial.open()
             try:
-                run = AlignmentRun(models, *self._texts, config, notify=self._notify, done=_complete_lines(partial))
+                # The texts are those of the aligner, so that warnings on their languages would say nothing.
+                run = AlignmentRun(aligner, *self._texts, config, done=_complete_lines(partial))
                 for record in self._watched(run):
                     partial.write(f"{record.scored_links()}\n".encode())
                 partial.rename(self.links)
+                if note := aligner.left_out():
+                    self._notify(f"warning: {shown(self._texts[0])}: {note}")
             finally:
                 partial.close()
 
@@ -258,17 +265,6 @@ class LinkRun:
 def _is_unfinished(path: Path) -> bool:
     """Whether a process that was killed may have left this file before the record of its run was complete."""
     return path.name == _WORK or path.match(INCOMPLETE)
-
-
-def _checked(pairs: Iterable[tuple[str, str]], path: Path) -> Iterator[tuple[str, str]]:
-    """Yields pairs; raises InputError for one that is too long to be aligned, before time is spent on the others."""
-    split = SpacedWords().tokenize
-    for number, (source, target) in enumerate(pairs):
-        if len(source) * len(target) > MOST_CELLS_OF_PAIR:  # as many words have more characters
-            sizes = [sum(map(len, map(pieces_of, split(line)))) for line in (source, target)]
-            if sizes[0] * sizes[1] > MOST_CELLS_OF_PAIR:
-                raise InputError(f"{path}: {too_long(number, sizes[0], sizes[1])}")
-        yield source, target
 
 
 def _read_record(path: Path) -> dict[str, Any]:

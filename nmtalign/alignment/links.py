@@ -43,7 +43,7 @@ class AlignmentRecord:
 
     `weights` (Ty+1, Tx+1): row j is target word j, the last row the target's `</s>`; column i is source word i, the
     last column the source's `</s>`; each row sums to 1. A pair with an empty side is not given to the model: its
-    weights and log-probability are 0, and it has no links.
+    weights are 0, its log-probabilities NaN, and it has no links.
     `token_log_probs` (Ty+1,): natural logarithm of the probability of each target word, then of `</s>`.
     """
 

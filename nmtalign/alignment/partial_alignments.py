@@ -37,9 +37,11 @@ _HEADER = struct.Struct("<BBHI")  # kind, dataset, 0, bytes of the payload
 _CHECKSUM = struct.Struct("<I")
 _LONGEST = 1 << 26  # bytes of a payload; a longer one is damage
 _ERRNO = re.compile(r"errno = (\d+)")
-# Settings and options that may differ between a run and the one that resumes it.
+# Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
-_FREE_OPTIONS = frozenset(("threads", "device", "max_memory"))
+_FREE_OPTIONS = frozenset(
+    ("threads", "device", "max_memory", "batch_size", "lexicon", "glossary", "prefix_file", "phrase_file")
+)
 
 
 class Frame(NamedTuple):
@@ -263,7 +265,8 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         with contextlib.suppress(TypeError, ValueError):
             options = parse_json(settings[name])
         if isinstance(options, dict):
-            yield from ((f"{name}.{key}", options[key]) for key in options if key not in _FREE_OPTIONS)
+            free = _FREE_OPTIONS if name == "options" else ()
+            yield from ((f"{name}.{key}", options[key]) for key in options if key not in free)
         else:
             yield name, settings[name]
 

@@ -4,18 +4,20 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.link_files import is_hdf5
-from nmtalign.alignment.links import AlignmentRecord, format_links, parse_links
+from nmtalign.alignment.links import AlignmentRecord, Link, format_links, parse_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, join, least_weight, symmetrize, what_weights_are
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.settings.alignment_settings import HardSymmetrization, Symmetrization
 from nmtalign.text.lines import STDIN, read_pairs, shown
+from nmtalign.text.link_counting import SAMPLE, check_alike
 
 BackwardOrder = Literal["target-source", "source-target"]
 Write = Callable[[str], object]
@@ -79,19 +81,27 @@ def symmetrize_files(
 def _symmetrize_texts(
     forward: Path, backward: Path, output: Path | Write, method: HardSymmetrization, backward_order: BackwardOrder
 ) -> DirectionCounts:
-    counts = DirectionCounts()
+    counts, pairs = DirectionCounts(), _read(forward, backward, backward_order)
+    first = list(islice(pairs, SAMPLE))
+    check_alike(shown(forward), shown(backward), first)
     with _lines_to(output) as write:
-        for line, (ours, theirs) in enumerate(read_pairs(forward, backward), 1):
-            ahead = frozenset(parse_links(ours, f"{shown(forward)}: line {line}"))
-            back = frozenset(parse_links(theirs, f"{shown(backward)}: line {line}"))
-            if backward_order == "target-source":
-                back = frozenset((j, i) for i, j in back)
+        for line, (ahead, back) in enumerate(chain(first, pairs), 1):
             links = symmetrize(ahead, back, method)
             counts.both += len(ahead & back)
             counts.exchanged += sum((j, i) in back for i, j in ahead)
             counts.pairs, counts.links = line, counts.links + len(links)
             write(format_links(links) + "\n")
     return counts
+
+
+def _read(
+    forward: Path, backward: Path, backward_order: BackwardOrder
+) -> Iterator[tuple[frozenset[Link], frozenset[Link]]]:
+    """Yields the links of each pair in both directions, source first."""
+    for line, (ours, theirs) in enumerate(read_pairs(forward, backward), 1):
+        ahead = frozenset(parse_links(ours, f"{shown(forward)}: line {line}"))
+        back = frozenset(parse_links(theirs, f"{shown(backward)}: line {line}"))
+        yield ahead, frozenset((j, i) for i, j in back) if backward_order == "target-source" else back
 
 
 @contextlib.contextmanager

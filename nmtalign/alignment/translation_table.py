@@ -18,6 +18,7 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import LexiconConfig
 from nmtalign.text.direction import TextFit, check_pairs
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
+from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.tokenizer import Subwords, TextBytes, Tokenizers
 from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
 
@@ -118,7 +119,7 @@ def make_lexicon(
         raise UsageError("only one of SRC, TGT and --links can be stdin")
     tokenizers, workers = _tokenizers(model, config, links is not None), worker_count(config.workers)
     if links is not None:
-        pairs = pharaoh_links((source, target), links, tokenizers, config.every, workers)
+        pairs = pharaoh_links((source, target), links, tokenizers, config.every, workers, notify)
         return _count(pairs, links, config, progress)
     texts = read_pairs(source, target)
     if model is not None and not config.tokenized:
@@ -208,10 +209,16 @@ def stored_links(path: Path, every: int = 1) -> Iterator[LinkedPair]:
 
 
 def pharaoh_links(
-    texts: tuple[Path, Path], links: Path, tokenizers: Tokenizers, every: int = 1, workers: int = 1
+    texts: tuple[Path, Path],
+    links: Path,
+    tokenizers: Tokenizers,
+    every: int = 1,
+    workers: int = 1,
+    notify: Progress = lambda message: None,
 ) -> Iterator[LinkedPair]:
     """Yields the words of two texts with the links of a file in Pharaoh's format, or every n-th pair.
 
+    Links that count the words between spaces become links between tokens, and `notify` is called with a line about it.
     Raises InputError naming file and line for texts or links of unequal length, for a line that is not made of links,
     and for a link outside its pair.
     """
@@ -224,14 +231,24 @@ def pharaoh_links(
             yield pair
 
     chosen = islice(counted(), 0, None, every)
-    for _, chunk in tokenized(chosen, tokenizers, LengthLimit(keep_empty=True), workers):
+    convert: bool | None = None  # as the first pairs tell
+    for block, chunk in tokenized(chosen, tokenizers, LengthLimit(keep_empty=True), workers):
+        found = list[LinkedPair]()
         for source, target in zip(_sentences(chunk.source), _sentences(chunk.target), strict=True):
             line = next(lines, None)
             if line is None:
                 raise InputError(f"{shown(links)}: has no line {number}; give one line of links per pair")
             where = f"{shown(links)}: line {number}"
-            yield LinkedPair(source, target, _inside(parse_links(line, where), source, target, where), number - 1)
+            own = _inside(parse_links(line, where), source, target, where)
+            found.append(LinkedPair(source, target, own, number - 1))
             number += 1 + sum(1 for _ in islice(lines, every - 1))
+        if convert is None:
+            split = zip(found, block, strict=True)
+            convert = counts_words((pair.links, _split(pair, raw)) for pair, raw in split) or False
+            if convert:
+                notify(converted_note(shown(links)))
+        for pair, raw in zip(found, block, strict=True):
+            yield pair._replace(links=tuple(token_links(pair.links, _split(pair, raw)))) if convert else pair
     number += sum(1 for _ in lines)
     if number <= pairs:
         raise InputError(f"{shown(links)}: has no line {number}; give one line of links per pair")
@@ -239,6 +256,10 @@ def pharaoh_links(
         raise InputError(
             f"{shown(links)}: has {rest} lines more than {shown(texts[0])}; give one line of links per pair"
         )
+
+
+def _split(pair: LinkedPair, lines: tuple[str, str]) -> SplitPair:
+    return SplitLine.of(lines[0], pair.source), SplitLine.of(lines[1], pair.target)
 
 
 def _sentences(side: Side) -> Iterator[tuple[str, ...]]:

@@ -23,7 +23,7 @@ from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of
 from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.alignment.model1 import WordNumbers
 from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
-from nmtalign.errors import FormatError, ResourceError
+from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig
@@ -34,7 +34,7 @@ from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"
-MOST_CELLS_OF_PAIR = 1 << 23  # source words * target words: 2,900 words on each side
+LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
 
 
@@ -154,7 +154,8 @@ class _Window(NamedTuple):
 class WordAligner:
     """Aligns pairs in both directions with the models that `nmtalign link` has learned.
 
-    It stands for a forward and a backward model, and has the attributes of a `LoadedModel` that aligning needs.
+    It stands for a forward and a backward model, and has the attributes of a `LoadedModel` that aligning needs. A pair
+    with more than `LONGEST` words, numbers and marks on a side has a record without words and links.
     """
 
     device = torch.device("cpu")
@@ -167,6 +168,7 @@ class WordAligner:
         self._pieces = Pieces(facts["tokenized"] == "True")
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
         self._numbers = [{name: number for number, name in enumerate(own)} for own in model.names]
+        self._left_out: set[int] = set()  # the numbers of the pairs that were too long to be aligned
 
     @cached_property
     def hash(self) -> str:
@@ -199,18 +201,37 @@ class WordAligner:
             "sha256": self.hash,
         }
 
+    def left_out(self) -> str:
+        """Returns which lines were too long to be aligned, for a warning; "" if none was."""
+        lines = [f"{number + 1:,}" for number in sorted(self._left_out)]
+        if not lines:
+            return ""
+        some = ", ".join([*lines[:5], "..."] if len(lines) > 5 else lines)
+        return (
+            f"line {some}: no links, because a side has more than {LONGEST:,} words ({len(lines):,} of the pairs); "
+            "split such lines"
+        )
+
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""
         model = self._model
         new: tuple[dict[str, int], dict[str, int]] = {}, {}  # the words that the training text does not have
         pairs = [
-            ModelPair(
+            self._bounded(
                 number, self._side(source, self._numbers[0], new[0]), self._side(target, self._numbers[1], new[1])
             )
             for number, (source, target) in window
         ]
         added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
         return _Window(pairs, [known.extended(more) for known, more in zip(model.words, added, strict=True)])
+
+    def _bounded(self, number: int, source: ModelSide, target: ModelSide) -> ModelPair:
+        """Returns a pair; one that needs too much memory has no words, so that its record has no links."""
+        if max(len(source.ids), len(target.ids)) <= LONGEST:
+            return ModelPair(number, source, target)
+        self._left_out.add(number)
+        nothing = ModelSide([], (), None, [])
+        return ModelPair(number, nothing, nothing)
 
     def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
         words, starts, pieces = self._pieces.read(line)
@@ -221,7 +242,7 @@ class WordAligner:
     def records(
         self, windows: Iterable[_Window], config: AlignConfig
     ) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
-        """Yields the records of both directions of each pair, in order; raises ResourceError for a pair too long."""
+        """Yields the records of both directions of each pair, in order."""
         parts = (pairs for window in windows for pairs in _parts(window))
         for window, aligned in in_order(self._align, parts, torch.get_num_threads()):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
@@ -248,22 +269,15 @@ class WordAligner:
 
 
 def _parts(window: _Window) -> Iterator[_Window]:
-    """Cuts a window into parts with a limited number of cells; raises ResourceError for a pair that has more."""
+    """Cuts a window into parts with a limited number of cells."""
     start = cells = 0
     for place, pair in enumerate(window.pairs):
         own = len(pair.source.ids) * len(pair.target.ids)
-        if own > MOST_CELLS_OF_PAIR:
-            raise ResourceError(too_long(pair.number, len(pair.source.ids), len(pair.target.ids)))
         if cells + own > _CELLS_OF_PART and place > start:
             yield window._replace(pairs=window.pairs[start:place])
             start, cells = place, 0
         cells += own
     yield window._replace(pairs=window.pairs[start:])
-
-
-def too_long(number: int, source: int, target: int) -> str:
-    """Returns the message for a pair, counted from 0, with this number of words."""
-    return f"line {number + 1}: {source:,} and {target:,} words are too many to align; split the line, or leave it out"
 
 
 def _sentences(sides: Sequence[ModelSide]) -> Sentences:

@@ -88,7 +88,8 @@ def aer(
     by_length = settings.by_length or settings.buckets is not None
     bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
     with chosen.naming(), status_line("comparing the links", quiet):
-        found = compare_links(systems, gold, settings, source, target)
+        texts = tuple(chosen.workspace.file_pairs.values())
+        found = compare_links(systems, gold, settings, source, target, texts)
     for note in found.notes:
         notifier(quiet)(note)
     print_as = {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format]

@@ -83,7 +83,7 @@ def score_pairs(
 
     A translation has the log-probability and score that translate printed, if the tokens are the same: write and read
     them with --tokenized. --length-penalty or another penalty prints the score in place of the log-probability. A
-    target without words is scored as </s> only; blank lines have 0. An n-best list gets the feature nmtalign= -3.21.
+    source or target without words is only </s>; two blank lines have 0. A list gets the feature nmtalign= -3.21.
 
     Examples:
 

@@ -1,7 +1,8 @@
 """Given links between the words of training pairs, and the attention weights of a batch that they mark.
 
 The file has one line of links in Pharaoh format for each line of the training text. Memory contains the links of the
-pairs in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair.
+pairs in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair. Links that count the
+words between spaces of the raw text become links between the tokens of the corpus (`nmtalign.text.link_counting`).
 """
 
 import dataclasses
@@ -19,7 +20,9 @@ from nmtalign.data.batches import Batch
 from nmtalign.data.corpus import Corpus, Flat
 from nmtalign.errors import FormatError, InputError
 from nmtalign.text.lines import raw_lines, shown
-from nmtalign.text.tokenizer import WORD_START, Subwords
+from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import WORD_START, Subwords, Tokenizer
 from nmtalign.text.vocabulary import Vocabulary
 
 Begins = npt.NDArray[np.bool_] | None
@@ -41,12 +44,13 @@ class Guide:
         offsets: npt.NDArray[np.int64],
         begins: tuple[Begins, Begins],
         digest: str,
+        note: str = "",
     ) -> None:
         """`links` (L, 2) are source and target words; those of pair i are links[offsets[i]:offsets[i + 1]].
 
-        `begins` (K,) says for each side which ids begin a word; None means all of them.
+        `begins` (K,) says for each side which ids begin a word; None means all of them. `note` is for the user.
         """
-        self._links, self._offsets, self._begins = links, offsets, begins
+        self._links, self._offsets, self._begins, self.note = links, offsets, begins, note
         self.hash = digest  # the SHA-256 of the text of the links
 
     def __call__(self, batch: Batch) -> Batch:
@@ -99,6 +103,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
+    convert: bool | None = None  # as the first pairs tell
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
     for raw in _blocks(path):
         # Bounds of another type would convert the complete array.
@@ -106,6 +111,10 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
         sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
         _check(path, links, pairs, sizes, train.lines[low:high])
+        if convert is None and high > low and corpus.tokenizers.kind == MosesWords.kind:
+            convert = counts_words(_by_pair(links, pairs, corpus, range(low, high))) or False
+        if convert:
+            links, pairs = _converted(_by_pair(links, pairs, corpus, range(low, high)))
         offsets[low + 1 : high + 1] = np.bincount(pairs, minlength=high - low)
         kept += links.astype(dtype).tobytes()
         digest.update(b"".join(raw))
@@ -116,7 +125,39 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
             "give one line of links for each of its lines"
         )
     np.cumsum(offsets, out=offsets)
-    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest())
+    note = converted_note(shown(path)) if convert else ""
+    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
+
+
+def _by_pair(
+    links: npt.NDArray[np.int64], pairs: npt.NDArray[np.int64], corpus: Corpus, indices: range
+) -> Iterator[tuple[list[tuple[int, int]], SplitPair]]:
+    """Yields the links of each training pair, and its tokens with the words between spaces that consist of them.
+
+    The corpus does not contain its text, which is detokenised.
+    """
+    train, tokenizers = corpus.splits["train"], corpus.tokenizers
+    bounds = np.searchsorted(pairs, np.arange(len(indices) + 1)).tolist()
+    for place, index in enumerate(indices):
+        source, target = train.pair(index)
+        split = (
+            _split(tokenizers.source, corpus.source_vocabulary.decode(source)),
+            _split(tokenizers.target, corpus.target_vocabulary.decode(target)),
+        )
+        yield [(i, j) for i, j in links[bounds[place] : bounds[place + 1]].tolist()], split
+
+
+def _split(tokenizer: Tokenizer, tokens: list[str]) -> SplitLine:
+    return SplitLine.of(tokenizer.detokenize(tokens), tokens)
+
+
+def _converted(
+    found: Iterator[tuple[list[tuple[int, int]], SplitPair]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns links between words as links between tokens (L, 2), and the place of the pair of each (L,)."""
+    lines = [token_links(links, pair) for links, pair in found]
+    links = np.array([link for line in lines for link in line], np.int64).reshape(-1, 2)
+    return links, np.repeat(np.arange(len(lines)), [len(line) for line in lines])
 
 
 def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
-from nmtalign.text.languages import suffix_language
+from nmtalign.text.languages import is_unspaced, suffix_language
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
@@ -260,6 +260,16 @@ def unknown_words(name: str, share: float, language: str) -> str:
     )
 
 
+def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], notify: Notify) -> None:
+    """Warns of a text without spaces between words, given its first pairs: links of words cannot be found in it."""
+    for name, lines in zip(names, zip(*pairs, strict=True), strict=False):
+        if is_unspaced(lines):
+            notify(
+                f"warning: {shown(name)}: has no spaces between words, so links join whole lines; split it into words "
+                "with a segmenter first, or into characters, for example with sed 's/./& /g'"
+            )
+
+
 def check_pairs(
     pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, ahead: bool
 ) -> Iterator[tuple[str, str]]:
@@ -274,6 +284,8 @@ def check_pairs(
         for pair in first:
             _add(fits, pair)
         _report_pairs(names, fits, notify, stop=True)
+        if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
+            check_spaces(names, first, notify)
         yield from first
         yield from pairs
         return

@@ -44,6 +44,7 @@ _PLAIN = re.compile(
 )
 _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
+_LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, that segmented texts do not have
 # Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
 _UNSPACED_LETTERS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3041-\u312f\u3400-\u9fff\U00020000-\U0003ffff]")
 
@@ -163,7 +164,14 @@ def has_no_spaces(language: str) -> bool:
 
 
 def is_unspaced(lines: Iterable[str]) -> bool:
-    """Whether at least half of the letters of a text belong to scripts that have no spaces between words."""
-    text = "".join(lines)
+    """Whether a text has no spaces between words.
+
+    At least half of its letters belong to scripts that are written without them, and most lines are one word, or its
+    words are longer than those of a segmented text, which have about two letters, or four in Thai and Khmer.
+    """
+    lines = [line for line in lines if not line.isspace()]
+    text, words = "".join(lines), [len(line.split()) for line in lines]
     letters = sum(map(str.isalpha, text))
-    return 2 * len(_UNSPACED_LETTERS.findall(text)) > max(letters, 1)
+    whole = sum(count == 1 and len(line) > _LONG_WORD for count, line in zip(words, lines, strict=True))
+    unspaced = 2 * len(_UNSPACED_LETTERS.findall(text)) > max(letters, 1)
+    return unspaced and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))

@@ -48,6 +48,7 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     config, advice = setup.config, list[str]()
     found = None if restart else setup.found()
     setup.build(advice.append)
+    advice += setup.given.notes()
     position = load_state(found, setup.model, setup.optimizer) if found else Position()
     plan = setup.plan(position.epoch)
     setup.model.train()

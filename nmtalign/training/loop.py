@@ -125,7 +125,7 @@ class Trainer:
             self._emit(events.Damaged(*self._when(), self._damage))
         if self.device.type == "cuda" and (why := missing(self.device)):
             self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
-        for notice in precision_notices(self.config.precision, self.device):
+        for notice in [*precision_notices(self.config.precision, self.device), *self.setup.given.notes()]:
             self._notice(notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)

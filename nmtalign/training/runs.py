@@ -177,6 +177,10 @@ class Given:
             weights.append(_weights_of(Path(config.init_from) / BACKWARD, other, turned_round(model)))
         return cls(guide, weights)
 
+    def notes(self) -> list[str]:
+        """Returns what a user should know about the files, one line each."""
+        return [self.guide.note] if self.guide is not None and self.guide.note else []
+
     def check_beginning(self, config: TrainingConfig, folder: Path) -> None:
         """Raises FormatError if a new training needs a model that is gone."""
         if self.gone:

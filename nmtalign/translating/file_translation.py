@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +24,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.direction import InputCheck
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.inputs import InputRequest, Inputs
+from nmtalign.translating.keeping import hashes_of_files
 from nmtalign.translating.output_formats import OutputFormat, writes_lists
 from nmtalign.translating.resume import ResumableOutput
 from nmtalign.translating.translation import Translation
@@ -62,13 +64,16 @@ class SavedAlignments:
             "direction": f"{loaded.source_language}-{loaded.target_language}",
             "made_by": "sampling" if settings.sample else "beam search",
             "options": json.dumps(options),
+            "files_sha256": json.dumps(
+                hashes_of_files(settings, prefix_file=inputs.prefixes, phrase_file=inputs.phrases)
+            ),
             "seed": settings.seed if settings.sample else 0,
             "source_file": ", ".join(map(str, inputs.paths)),
             "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in inputs.paths),
         }
 
     def add(self, writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:
-        """Adds the alignments between words of the translations of a line."""
+        """Adds the alignments between words of the translations of a line; no model has read a blank line."""
         source = translation.source_tokens
         source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
         for rank, entry in enumerate(translation.n_best if self.n_best else translation.n_best[:1]):
@@ -79,9 +84,9 @@ class SavedAlignments:
                 source_words,
                 tokenizers.target.words(entry.tokens),
                 merge_pieces(entry.alignment, source_index, target_index),
-                entry.log_prob,
+                entry.log_prob if source else math.nan,
                 number,
-                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index),
+                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index) if source else None,
                 rank=rank,
             )
 

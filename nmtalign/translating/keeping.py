@@ -177,15 +177,25 @@ def options_that_count(config: TranslateConfig) -> dict[str, Any]:
     Sums that are rounded differently, on a GPU, in bf16 or in int8, may change a choice between two nearly equal words.
     """
     options = {name: value for name, value in dataclasses.asdict(config).items() if name not in _WITHOUT_EFFECT}
-    path, used = Path(config.lexicon), config.lexicon and (config.replace_unk or config.candidates)
-    options["lexicon"] = sha256_of(path) if used and path.is_file() else ""
-    terms = Path(config.glossary)
-    options["glossary"] = sha256_of(terms) if config.glossary and terms.is_file() else ""
+    options |= {"lexicon": "", "glossary": "", **hashes_of_files(config)}
     if config.device == "auto":
         options["device"] = "cuda" if has_gpu() else "cpu"
     if config.precision == "auto" and options["device"] == "cpu":
         options["precision"] = fastest_precision()
     return options
+
+
+def hashes_of_files(config: TranslateConfig, **others: Path | None) -> dict[str, str]:
+    """The SHA-256 of the files of the settings, and of others, whose content may change words.
+
+    A stream, which can be read only once, has none.
+    """
+    files = {
+        "lexicon": Path(config.lexicon) if config.lexicon and (config.replace_unk or config.candidates) else None,
+        "glossary": Path(config.glossary) if config.glossary else None,
+        **others,
+    }
+    return {name: sha256_of(path) for name, path in files.items() if path and path.is_file()}
 
 
 def has_gpu() -> bool:

@@ -1,11 +1,17 @@
 """Files of links: one line per pair, or one line per link."""
 
 import gzip
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
+from helpers.raw_links import write_raw_links
 
+from nmtalign.alignment.alignment_page import write_page
+from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
+from nmtalign.alignment.heatmap import read_panels
 from nmtalign.alignment.link_files import (
     NO_LINKS,
     ErrorRates,
@@ -197,3 +203,26 @@ def test_gold_links_in_the_other_direction_are_noticed(tmp_path, reverse, fix):
     gold.compare(right, 5, 5)
     assert gold.finish().aer == 0
     assert turned_note(gold.file, gold.counts, gold.turned) == ""
+
+
+def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
+    """Compared with found links pair by pair, and drawn over alignments."""
+    by_tokens, by_words = write_raw_links(tmp_path)
+    found, lines = read_links(by_tokens), (tmp_path / "train.tok.en").read_text().splitlines()
+    others = (tmp_path / "train.tok.fr").read_text().splitlines()
+    with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
+        for pair, source, target in zip(found.pairs, lines, others, strict=True):
+            words = source.split(), target.split()
+            weights = np.zeros((len(words[1]) + 1, len(words[0]) + 1))
+            writer.append(*words, weights, -1.0, links=sorted(pair.sure))
+    for path, wrong in ((by_tokens, False), (by_words, True)):
+        expected = pytest.raises(InputError, match="counts the words between spaces") if wrong else nullcontext()
+        gold = GoldFile(path)
+        for pair in found.pairs:
+            gold.compare(pair.sure, 99, 99)
+        with expected:
+            gold.finish()
+        with expected:
+            read_panels([("", tmp_path / "a.h5")], [3], gold=read_links(path, "gold"))
+        with expected:
+            write_page([tmp_path / "a.h5"], tmp_path / "page.html", gold=path)

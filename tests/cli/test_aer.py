@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli.app import main
@@ -239,3 +240,25 @@ def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path) -> None:
     (folder / "a.h5").rename(folder / "alignments.h5")
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings)
     assert "alignments.h5" in done.stdout
+
+
+def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path) -> None:
+    """They are converted with the texts, given or of the workspace; without texts they are refused."""
+    write_raw_links(folder)
+    in_workspace = aer("words=words.links", "tokens=train.align", "-g", "train.align", "--format", "json")
+    (folder / "nmtalign.toml").unlink()
+    texts = "-s", "train.en", "-t", "train.fr"
+    for code, out, err in (in_workspace, aer("words.links", "train.align", *texts, "--format", "json")):
+        assert (code, err.count("words.links: counts the words between spaces")) == (0, 1)
+        figures = json.loads(out.splitlines()[0])
+        assert figures["aer"] < 0.1
+        assert "words-to-tokens" in figures["signature"]
+    assert json.loads(in_workspace[1].splitlines()[1])["aer"] == 0
+    assert "gold-method:words-to-tokens" in aer("train.align", "words.links", *texts)[1]
+    for names in (("words.links", "train.align"), ("train.align", "words.links")):
+        code, out, err = aer(*names)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert "words.links: counts the words between spaces, and train.align counts tokens" in err
+    # Two files that count alike are compared as they are.
+    code, out, _ = aer("words.links", "words.links", *texts)
+    assert (code, "tokens" in out) == (0, False)

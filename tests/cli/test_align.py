@@ -147,6 +147,25 @@ def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
     assert file[4].source == ("last",)
 
 
+def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path) -> None:
+    """NaN in the file, null in JSON, and nothing in a picture."""
+    done = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32")
+    assert done.returncode == 0, done.stderr.decode()
+    with AlignmentFile(texts / "a.h5") as file:
+        known = [record.log_prob > -1000 for record in file]
+        assert known == [not record.empty() for record in file] == [True, False, True, False]
+        for record in file:
+            assert bool((record.token_log_probs < 0).any()) is not record.empty()
+    exported = run_nmtalign("export", "a.h5", "--format", "json", cwd=texts)
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in exported.stdout.splitlines()]
+    assert [line["log_prob"] is None for line in lines] == [False, True, False, True]
+    assert [set(line["token_log_probs"]) == {None} for line in lines] == [False, True, False, True]
+    drawn = run_nmtalign("plot", "a.h5", "--sentence", 3, cwd=texts)
+    assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
+    resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32", "--resume")
+    assert b"already complete" in resumed.stderr
+
+
 def test_empty_input(tmp_path: Path, model: Path) -> None:
     (tmp_path / "none").write_text("")
     done = run(tmp_path, "none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")

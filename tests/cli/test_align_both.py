@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import drop_end, format_links, hard_links
@@ -210,6 +211,21 @@ def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], mon
     assert "cut.h5: already complete: it has the alignments of all 50 pairs" in err
 
 
+def test_settings_without_effect_are_not_recorded_and_may_change(run: Run, models: tuple[Path, Path]) -> None:
+    one = ["align", "in.en", "out.fr", "-m", models[0], "--tokenized", "-o", "one.h5"]
+    Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\n')
+    assert run(*one)[0] == 0
+    with AlignmentFile("one.h5") as file:
+        assert json.loads(file.attributes["options"])["symmetrize"] is None
+    Path("nmtalign.toml").unlink()
+    code, _, err = run(*one, "--resume", "--batch-size", 3, "--threads", 1)
+    assert (code, "already complete" in err) == (0, True), err
+    both = both_of(models, "--symmetrize", "product", "-o", "both.h5")
+    assert run(*both, "--links", "threshold")[0] == 0  # which no soft method reads
+    assert run(*both, "--links", "argmax", "--resume")[0] == 0
+    assert "was begun with" in run(*both, "--resume", "--symmetrize", "union")[2]
+
+
 def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
     forward, backward = models
     Path("short.fr").write_text("le\n")
@@ -312,3 +328,10 @@ def test_links_with_source_and_target_exchanged_are_noticed(run: Run) -> None:
     assert code == 0
     assert "would be with --backward-order source-target; does that option fit how they are written?" in err
     assert run("symmetrize", "ahead", "ahead", "-q", "--backward-order", "source-target")[2] == ""
+
+
+def test_links_that_count_different_words_are_not_joined(run: Run) -> None:
+    write_raw_links(Path())
+    code, out, err = run("symmetrize", "words.links", "train.align", "--backward-order", "source-target")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "words.links: counts the words between spaces, and train.align counts tokens" in err

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli.app import main
@@ -140,3 +141,15 @@ def test_an_output_does_not_replace_a_text(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"nmtalign: error: in.en: is also an input; give the output another name\n"
     assert (folder / "in.en").read_text() == SOURCE
+
+
+def test_links_that_count_words_between_spaces_become_those_of_tokens(tmp_path: Path) -> None:
+    write_raw_links(tmp_path, 300)
+    Tokenizers.moses("en", "fr").save(tmp_path / "data")
+    arguments = "train.en", "train.fr", "--top", 1, "--links"
+    raw, right = (run(tmp_path, *arguments, name) for name in ("words.links", "train.align"))
+    assert raw.stderr.decode().startswith("nmtalign: words.links: counts the words between spaces;")
+    assert "between spaces" not in right.stderr.decode()
+    found, expected = best(raw.stdout), best(right.stdout)
+    assert found["friend"] == "ami"
+    assert sum(found.get(word) == target for word, target in expected.items()) > 0.9 * len(expected)

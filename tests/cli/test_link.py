@@ -323,14 +323,47 @@ def test_damaged_files_of_an_interrupted_run_are_one_line(texts: Path, tmp_path:
     assert b"does not fit the texts" in other.stderr
 
 
-def test_a_pair_that_is_too_long_is_named_before_anything_is_learned(texts: Path, tmp_path: Path) -> None:
-    for language in ("en", "fr"):
-        lines = (texts / f"train.{language}").read_text(encoding="utf-8").split("\n")
-        (tmp_path / f"a.{language}").write_text("\n".join([lines[0], "word " * 3000, *lines[1:]]), encoding="utf-8")
-    done = link(tmp_path, "a.en", "a.fr", "-o", "made")
-    assert (done.returncode, done.stdout) == (3, b"")
-    assert b"a.en: line 2: 3,000 and 3,000 words are too many to align; split the line" in done.stderr
-    assert not (tmp_path / "made").exists()
+def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, tmp_path: Path) -> None:
+    """The memory for a pair grows with the square of its longer side: 20,000 words and one took 9.7 GB."""
+    odd = [(20_000, 1), (3_000, 3_000), (1, 20_000)]
+    for side, language in enumerate(("en", "fr")):
+        lines = read(texts / f"train.{language}")
+        lines[1:1] = ["word " * pair[side] for pair in odd]
+        (tmp_path / f"a.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = link(tmp_path, "a.en", "a.fr", "-o", "made", "--scores")
+    assert done.returncode == 0, done.stderr.decode()
+    found = done.stdout.decode().split("\n")
+    assert found[1:4] == ["\t"] * 3
+    assert sum(len(line) > 10 for line in found) >= 40
+    assert done.stderr.decode().splitlines()[0].startswith("nmtalign: warning: a.en: line 2, 3, 4: no links")
+    assert done.stderr.count(b"no links") == 1
+    again = run_nmtalign("align", "a.en", "a.fr", "-m", "made", "--scores", "-o", "a.h5", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert again.stderr.count(b"a.en: line 2, 3, 4: no links") == 1
+    pairs = list(zip(read(tmp_path / "a.en")[:3], read(tmp_path / "a.fr")[:3], strict=True))
+    assert [record.empty() for record in nmtalign.align(tmp_path / "made", pairs)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "warned"),
+    [
+        ("我喜欢红色的船。", True),
+        ("彼女は、東京で 古い本を読んだ", True),
+        ("ฉันชอบอ่านหนังสือ ที่บ้านของฉัน", True),
+        ("我 喜欢 红色 的 船 。", False),
+        ("彼女 は 東京 で 古い 本 を 読ん だ", False),
+        ("ฉัน ชอบ อ่าน หนังสือ ที่ บ้าน ของ ฉัน", False),
+        ("나는 책을 읽는다", False),
+    ],
+)
+def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, line: str, warned: bool) -> None:
+    (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name that tells no language
+    (tmp_path / "b").write_text("i like the red boat\n" * 3)
+    notes: list[str] = []
+    assert LinkRun(tmp_path / "a", tmp_path / "b", tmp_path / "made", LinkConfig(threads=1), notify=notes.append).run()
+    assert [note.partition(";")[0] for note in notes] == [
+        f"warning: {tmp_path / 'a'}: has no spaces between words, so links join whole lines"
+    ] * warned
 
 
 MISTAKES = [

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from helpers.raw_links import write_raw_links
 
 from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -172,3 +173,23 @@ def test_batches_without_a_guide_have_none(tmp_path):
     corpus, _ = prepared(tmp_path)
     batch = guided(corpus, None, [0])
     assert (batch.guide, batch.linked, len(batch.inputs())) == (None, 0, 4)
+
+
+def test_links_that_count_words_between_spaces_guide_the_tokens_of_the_corpus(tmp_path):
+    by_tokens, by_words = write_raw_links(tmp_path)
+    prepare((tmp_path / "train.en", tmp_path / "train.fr"), tmp_path / "data", PrepConfig(), ("en", "fr"))
+    corpus = Corpus.open(tmp_path / "data")
+    right, converted = (read_guide(path, corpus) for path in (by_tokens, by_words))
+    assert right.note == ""
+    assert converted.note.startswith(f"{by_words}: counts the words between spaces")
+    every = range(len(corpus.splits["train"]))
+    expected, found = (set(cells(guided(corpus, guide, every))) for guide in (right, converted))
+    assert len(expected & found) > 0.9 * max(len(expected), len(found))
+
+
+def test_a_training_reports_converted_links(tmp_path, nmtalign):
+    write_raw_links(tmp_path)
+    nmtalign("prep", "-q")
+    settings = "--preset", "tiny", "--max-updates", 1, "--guided-alignment", "words.links"
+    done = nmtalign("train", *settings)
+    assert done.stderr.decode().count("words.links: counts the words between spaces") == 1
