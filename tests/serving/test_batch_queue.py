@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from nmtalign.errors import check_wanted
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError
 
 SECONDS = 60
@@ -125,6 +126,34 @@ def test_a_cancelled_job_is_dropped(queue, recorder):
     assert kept.result(SECONDS)
     assert first.result(SECONDS)
     assert recorder.batches == [["first"], ["kept"]]
+
+
+def test_work_ends_once_no_job_of_its_batch_waits(queue, recorder):
+    """A batch of three jobs goes on while one of them waits."""
+    ended = threading.Event()
+
+    class Endless(Recorder):
+        def work(self, items):
+            try:
+                while not self.free.is_set():
+                    check_wanted()
+            finally:
+                ended.set()
+            return super().work(items)
+
+    endless = Endless()
+    first = held(queue, recorder)
+    jobs = [submit(queue, endless, item) for item in "abc"]
+    endless.free.clear()
+    recorder.free.set()
+    assert first.result(SECONDS)
+    assert jobs[0].cancel()
+    assert jobs[2].cancel()
+    assert not ended.wait(0.1)
+    assert jobs[1].cancel()
+    assert submit(queue, recorder, "next").result(SECONDS) == ["<next>"]
+    assert ended.is_set()
+    assert endless.batches == []
 
 
 def test_a_closed_queue_cancels_what_waits(recorder):
