@@ -144,14 +144,20 @@ class BatchQueue:
 
 
 def _shared(jobs: Sequence[_QueuedLines]) -> list[tuple[_QueuedLines, Sequence[Any]]]:
-    """The items of a batch: one of each job in turn, until the batch is full."""
+    """The items of a batch: one of each job in turn, until the batch is full.
+
+    An item that would not fit waits for a batch of its own, so that the clients of small ones do not wait for it.
+    """
     counts, room = dict.fromkeys(jobs, 0), _CHARACTERS
     turns = deque(jobs)
     for _ in range(_LINES):
         if not turns or room <= 0:
             break
         job = turns.popleft()
-        room -= job.size(counts[job])
+        size = job.size(counts[job])
+        if size > room < _CHARACTERS:
+            continue
+        room -= size
         counts[job] += 1
         if counts[job] < job.left():
             turns.append(job)

@@ -75,7 +75,16 @@ def test_a_small_job_does_not_wait_for_all_of_a_large_one(queue, recorder):
 def test_long_lines_make_small_batches(queue, recorder):
     lines = ["x" * 15_000 + str(number) for number in range(4)]
     assert submit(queue, recorder, *lines).result(SECONDS) == [f"<{line}>" for line in lines]
-    assert [len(batch) for batch in recorder.batches] == [2, 2]
+    assert [len(batch) for batch in recorder.batches] == [1, 1, 1, 1]
+
+
+def test_a_small_job_does_not_share_a_batch_with_a_long_line(queue, recorder):
+    first = held(queue, recorder)
+    jobs = [submit(queue, recorder, line) for line in ("small", "x" * 20_000, "other")]
+    recorder.free.set()
+    assert all(job.result(SECONDS) for job in [first, *jobs])
+    assert [len(batch) for batch in recorder.batches] == [1, 2, 1]
+    assert recorder.batches[1] == ["small", "other"]
 
 
 def test_other_work_takes_turns(queue, recorder):
