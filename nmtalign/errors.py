@@ -14,6 +14,10 @@
 | 143       |                 | ended by SIGTERM; finished work is kept                            |
 """
 
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
 
 class NmtalignError(Exception):
     """Base of all errors that are reported to the user in one line."""
@@ -86,3 +90,26 @@ def is_out_of_memory(error: BaseException | None) -> bool:
                 return True
         error = error.__cause__ or error.__context__
     return False
+
+
+class Abandoned(BaseException):
+    """Nobody waits for the result of a computation any more. It is no Exception, so that no fallback catches it."""
+
+
+_is_unwanted = ContextVar[Callable[[], bool]]("is_unwanted", default=lambda: False)
+
+
+@contextlib.contextmanager
+def abandoned_if(is_unwanted: Callable[[], bool]) -> Iterator[None]:
+    """A block whose computations end with Abandoned at their next step once `is_unwanted()` is True."""
+    token = _is_unwanted.set(is_unwanted)
+    try:
+        yield
+    finally:
+        _is_unwanted.reset(token)
+
+
+def check_wanted() -> None:
+    """Raises Abandoned if nobody waits for the result any more; long computations call this between their steps."""
+    if _is_unwanted.get()():
+        raise Abandoned

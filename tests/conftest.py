@@ -140,12 +140,14 @@ def nmtalign(tmp_path):
 def random_model_directory():
     """Makes FOLDER/model with random weights, English words to French words; `adjust` may change the weights."""
 
-    def make(folder: Path, source_words, target_words, adjust, attention="additive", seed=3, **settings) -> Path:
+    def make(
+        folder: Path, source_words, target_words, adjust, attention="additive", seed=3, tokenizers=None, **settings
+    ) -> Path:
         corpus = folder / "corpus"
         corpus.mkdir(parents=True)
         for side, words in (("source", source_words), ("target", target_words)):
             Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
-        tokenizers = Tokenizers.moses("en", "fr")
+        tokenizers = tokenizers or Tokenizers.moses("en", "fr")
         tokenizers.save(corpus)
         words = {"source_vocabulary_size": len(source_words) + 2, "target_vocabulary_size": len(target_words) + 2}
         sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}

@@ -1,6 +1,5 @@
 """`nmtalign align`: soft alignments of given pairs to HDF5, links to stdout, error rates against gold links."""
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from nmtalign.cli.common import (
     WhichOption,
     choose_wait_policy,
     counted,
+    json_text,
     lines_of,
     notifier,
     own_argument,
@@ -223,7 +223,7 @@ def _print_figures(summary: "AlignmentSummary", format: str, stream: TextIO) -> 
     if summary.rates is not None:
         figures |= {**vars(summary.rates), "signature": summary.signature}
     if format == "json":
-        stream.write(json.dumps(figures) + "\n")
+        stream.write(json_text(figures) + "\n")
         return
     names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
     for name, value in figures.items():

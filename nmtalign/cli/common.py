@@ -19,7 +19,7 @@ import typer
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.settings.definition import MACHINE
-from nmtalign.text.lines import STDIN, STDOUT, raw_lines
+from nmtalign.text.lines import STDIN, STDOUT, finite, raw_lines
 from nmtalign.text.shard import Shard
 
 T = TypeVar("T")
@@ -121,9 +121,9 @@ def escaped(text: str) -> str:
     return _UNSAFE.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
-def json_text(value: Any, indent: int | None = None, *, allow_nan: bool = False) -> str:
-    """The value as JSON; the characters that `escaped` replaces are written as JSON's own escapes."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
+def json_text(value: Any, indent: int | None = None) -> str:
+    """The value as JSON: null for NaN and infinity, and escapes for the characters that `escaped` replaces."""
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 

@@ -24,7 +24,7 @@ def info(
     """
     facts = describe(path)
     if format == "json":
-        sys.stdout.write(json_text(facts, indent=2, allow_nan=True) + "\n")
+        sys.stdout.write(json_text(facts, indent=2) + "\n")
     else:
         sys.stdout.writelines(fact_lines(facts))
     files = facts.get("files", {})
@@ -39,5 +39,10 @@ def fact_lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{escaped(str(name))}:\n"
             yield from fact_lines(value, indent + "  ")
         else:
-            shown = f"{value:,}" if type(value) is int else str(value)
-            yield f"{indent}{escaped(str(name))}: {escaped(shown)}\n"
+            yield f"{indent}{escaped(str(name))}: {escaped(_shown(value))}\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)

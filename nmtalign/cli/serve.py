@@ -58,14 +58,15 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
     """
     need_server()
     config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
-    choose_wait_policy()
-    bound_caches()
     check_ahead(folders, which)
-    from nmtalign.serving.application import make_application
     from nmtalign.serving.http_server import HttpServer, bind
-    from nmtalign.serving.served_models import ServedModels
 
-    with bind(config) as bound:
+    with bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds
+        choose_wait_policy()
+        bound_caches()
+        from nmtalign.serving.application import make_application
+        from nmtalign.serving.served_models import ServedModels
+
         models = ServedModels(_translators(chosen, folders, which), chosen.workspace.resolve(AlignConfig, "align", {}))
         application = make_application(models, config, say)
         server = HttpServer(application, config, bound)

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import torch
 
 from nmtalign.core.int8 import weight_steps
-from nmtalign.errors import ResourceError, is_out_of_memory
+from nmtalign.errors import ResourceError, check_wanted, is_out_of_memory
 from nmtalign.processor import bf16_is_fast, cpu_facts, fastest_precision
 from nmtalign.settings.definition import Device, InferencePrecision, Precision
 
@@ -87,6 +87,7 @@ def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_la
 
     Raises ResourceError with the text of `too_large` if a single item does not fit into memory.
     """
+    check_wanted()
     try:
         return work(items)
     except (MemoryError, RuntimeError) as error:

@@ -14,6 +14,7 @@ from nmtalign.core.attention import AttentionPass
 from nmtalign.core.cells import GatedCell, sum_over_rows
 from nmtalign.core.functional import add_product, one_minus_square, over_steps, product
 from nmtalign.core.step import Steps, cell_pass
+from nmtalign.errors import check_wanted
 
 
 class InputFeedingStep(Steps):
@@ -62,6 +63,7 @@ class InputFeedingStep(Steps):
     def run(self) -> None:
         """Runs all steps forward."""
         for step in range(len(self.vectors)):
+            check_wanted()
             self._forward(step)
 
     def _forward(self, step: int) -> None:

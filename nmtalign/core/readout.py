@@ -15,6 +15,7 @@ from nmtalign.core.functional import Maxout, apply, fast_dropout, product, take_
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.core.latent_alignment import Alternatives, PosteriorFeed
+from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
@@ -90,6 +91,7 @@ class Readout(Initialised):
         weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(features.dtype)
         found = features.new_empty(len(targets), dtype=wide(features.dtype))
         for rows in slices(len(targets), len(bias), CHUNK_CELLS):
+            check_wanted()
             log_probs = F.linear(features[rows], weight, bias).to(found.dtype).log_softmax(-1)
             found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
         return found
@@ -119,6 +121,7 @@ class Readout(Initialised):
         nll, log_sums = features.new_empty(2, len(targets), dtype=bias.dtype)
         gradients = torch.empty_like(features)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
+            check_wanted()
             logits = product(features[rows], weight)
             _to_gradient(logits, bias, targets[rows], 0.0, nll[rows], log_sums[rows])
             torch.mm(logits, weight, out=gradients[rows]).neg_()

@@ -22,6 +22,7 @@ from nmtalign.core.cells import CellPass, GatedCell
 from nmtalign.core.functional import add_product, apply, over_steps, product, take_once
 from nmtalign.core.gpu import missing
 from nmtalign.core.latent_alignment import PosteriorContexts, PosteriorFeed
+from nmtalign.errors import check_wanted
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ class DecoderStep(Steps):
     def run(self) -> None:
         """Runs all steps forward."""
         for step in range(self.steps):
+            check_wanted()
             if self._update_first:
                 self._update(step)
                 self._attend(step)

@@ -22,6 +22,7 @@ from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, Encoder
 from nmtalign.core.transformer_layer import LayerNorm, TransformerLayer, attend, hidden_positions, self_attention
+from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
 
 
@@ -59,6 +60,7 @@ class TransformerEncoder(TransformerStack, Encoder):
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
         x, hidden = self.with_positions(embedded), hidden_positions(embedded, padding)
         for layer in self.layers:
+            check_wanted()
             x, _ = layer(x, embedded.dtype, partial(self_attention, hidden=hidden))
         return Encoded(self.norm(x).to(embedded.dtype), ())
 
@@ -167,6 +169,7 @@ class TransformerDecoder(TransformerStack, Decoder):
             raise ValueError("the memory of a model without attention cannot be attended to")
         hidden, length = hidden_positions(memory.values, memory.padding), memory.values.shape[1]
         for number, layer in enumerate(self.layers):
+            check_wanted()
             keys, values = memory.keys[:, :, number].unbind(2)
             x, found = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:

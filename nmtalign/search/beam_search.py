@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.devices import widest
+from nmtalign.errors import check_wanted
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Array, Flags, Floats, Hypothesis, Integers, Scoring, SearchOptions
 from nmtalign.search.phrases import PhraseBanks, Phrases
@@ -134,6 +135,7 @@ class BeamSearch:
         session = scorer.start(source, source_mask, candidates)
         session.step(None)
         while (choice := self._advance(session)) is not None:
+            check_wanted()
             session.step(choice)
         return self.results()
 

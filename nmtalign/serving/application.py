@@ -22,7 +22,7 @@ from starlette.routing import Route
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.request_bodies import BodyLimits, json_body, libre_query, pair_of
-from nmtalign.serving.served_models import AUTO, LineTranslator, ServedModel, ServedModels, Settings
+from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels, Settings
 from nmtalign.settings.definition import seconds
 from nmtalign.settings.serve_settings import ServeConfig, host_names
 from nmtalign.translating.inputs import make_request
@@ -82,6 +82,7 @@ class _Service:
         self._models = models
         self._queue, self._limits = BatchQueue(config.max_queue), BodyLimits(config)
         self._seconds = seconds("time_limit", config.time_limit)
+        self._names = host_names("allowed_hosts", config.allowed_hosts)
 
     def routes(self) -> list[Route]:
         """The addresses."""
@@ -118,87 +119,114 @@ class _Service:
 
     async def translate(self, request: Request) -> Response:
         """POST /translate: LibreTranslate's format; each line of a text is translated as a separate sentence."""
-        query = libre_query(*await self._body(request))
-        texts = [[Line(line.removesuffix("\r")) for line in text.split("\n")] for text in query.texts]
+        query = await run_in_threadpool(libre_query, *await self._body(request), self._limits)
+        models, detected = await self._models_of(request, query.source, query.target, query.texts)
+        texts = [
+            [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
+            for model, text in zip(models, query.texts, strict=True)
+        ]
         lines = [line for text in texts for line in text]
-        self._limits.check(lines)
-        model, detected = await self._model(request, query.source, query.target, lines)
-        settings = _settings(request)
-        if query.alternatives:
-            settings = model.alternatives(settings, query.alternatives)
-        found = iter((await self._translations(request, model, settings, lines))[1])
+        found = iter([one for _, one in await self._translations(request, lines, query.alternatives)])
         results = [[next(found) for _ in text] for text in texts]
-        answer = {"translatedText": query.answer([_joined(text, 0) for text in results])}
+        best = [_joined(own, 0) if own else text for own, text in zip(results, query.texts, strict=True)]
+        answer = {"translatedText": query.answer(best)}
         if query.alternatives:
             answer["alternatives"] = query.answer([_alternatives(text, query.alternatives) for text in results])
-        if detected is not None:
-            answer["detectedLanguage"] = query.answer([detected] * len(texts))
+        if query.source == AUTO:
+            answer["detectedLanguage"] = query.answer(detected)
         return _json(answer)
 
     async def translate_json(self, request: Request) -> Response:
         """POST /translate/json: the objects of `nmtalign translate --input-format json --format json`."""
         _, body = await self._body(request)
-        given = json_body(body)
-        lines = [make_request(value, where) for where, value in given.values]
-        self._limits.check(lines)
-        model, _ = await self._model(request, *_direction(request), lines)
-        translator, found = await self._translations(request, model, _settings(request), lines)
-        return _json_text(given.answer(await run_in_threadpool(translator.json_lines, found)))
+        given = await run_in_threadpool(json_body, body, self._limits, make_request)
+        source, target = _direction(request)
+        if source == AUTO:
+            texts = [line.text for line in given.values]
+            models = [model for model, _ in await self._detected(request, texts, target)]
+        else:
+            models = [self._models.only(source, target)] * len(given.values)
+        found = await self._translations(request, list(zip(models, given.values, strict=True)))
+        self._limits.check_weights(sum(translator.weights(one) for translator, one in found))
+        return _json_text(given.answer(await run_in_threadpool(_json_lines, found)))
 
     async def align(self, request: Request) -> Response:
         """POST /align: the objects of `nmtalign export --format json` for the alignments of the pairs."""
         _, body = await self._body(request)
-        given = json_body(body)
-        pairs = [pair_of(value, where) for where, value in given.values]
+        given = await run_in_threadpool(json_body, body, self._limits, pair_of)
+        pairs = given.values
         for side in zip(*pairs, strict=True):
-            self._limits.check([Line(text) for text in side])
-        self._limits.check_weights(sum(len(source) * len(target) for source, target in pairs))
+            self._limits.check(enumerate(map(Line, side)))
+        sizes = [max(map(len, pair)) for pair in pairs]
+        self._limits.check_cells(sum(size * size for size in sizes))
         model = self._models.only(*_direction(request))
         aligner = await run_in_threadpool(model.pairs, _settings(request))
-        found = await self._done(request, aligner.align, list(enumerate(pairs)), [len(a) + len(b) for a, b in pairs])
-        return _json_text(given.answer(found))
+        found = await self._done(request, aligner.align, list(enumerate(pairs)), [2 * size for size in sizes])
+        self._limits.check_weights(sum(record.weights.size for record in found))
+        return _json_text(given.answer(await run_in_threadpool(aligner.json_lines, found)))
 
     async def detect(self, request: Request) -> Response:
-        """POST /detect: the languages that the models read, the most probable one of the text first."""
-        query = libre_query(*await self._body(request), only_text=True)
-        found = await self._detected(request, "\n".join(query.texts), list(self._models))
-        return _json([detected for _, detected in found])
+        """POST /detect: the languages of the models, the most probable one of the text first."""
+        query = await run_in_threadpool(libre_query, *await self._body(request), self._limits, only_text=True)
+        text, known = "\n".join(query.texts), dict[str, tuple[float, int]]()
+        found = [(model, (await self._fits(request, model, [text]))[0]) for model in self._models]
+        of_sources = [(model.source, fit.source) for model, fit in found]
+        for language, share in of_sources + [(model.target, fit.target) for model, fit in found]:
+            known[language] = max(share, known.get(language, share))
+        return _json([_detection(one, known[one]) for one in sorted(known, key=lambda one: known[one], reverse=True)])
 
     async def _body(self, request: Request) -> tuple[str, bytes]:
-        """The type and the bytes of the body; a client that sends it too slowly is refused."""
+        """The type and the bytes of the body; refuses a client that sends it too slowly, and pages of other sites."""
+        if _is_foreign(request, self._names):
+            raise HTTPException(403, "this is a page of another site; name its host with --allowed-hosts to let it in")
         try:
             async with asyncio.timeout(self._seconds):
                 return request.headers.get("content-type", ""), await self._limits.read(request)
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self._seconds:g} seconds") from None
 
-    async def _model(
-        self, request: Request, source: str | None, target: str | None, lines: Sequence[Line]
-    ) -> tuple[ServedModel, Mapping[str, Any] | None]:
-        """The model of a direction, and the language that was detected if the source is `auto`."""
+    async def _models_of(
+        self, request: Request, source: str, target: str, texts: Sequence[str]
+    ) -> tuple[Sequence[ServedModel | None], Sequence[Mapping[str, Any]]]:
+        """The model of each text, None if it is in the target language already; with `auto` also what was detected."""
         if source != AUTO:
-            return self._models.only(source, target), None
-        text = "\n".join(line.text for line in lines)
-        return (await self._detected(request, text, self._models.matching(source, target)))[0]
+            one = None if self._models.same(source, target) else self._models.only(source, target)
+            return [one] * len(texts), []
+        found = await self._detected(request, texts, target)
+        detected = [
+            _detection(model.target, fit.target) if fit.is_target else _detection(model.source, fit.source)
+            for model, fit in found
+        ]
+        return [None if fit.is_target else model for model, fit in found], detected
 
     async def _detected(
-        self, request: Request, text: str, models: Sequence[ServedModel]
-    ) -> list[tuple[ServedModel, Mapping[str, Any]]]:
-        """The models by how well their vocabularies cover a text, the best first; one per source language."""
-        by_language = {model.source: model for model in reversed(models)}
-        shares = {
-            model: (await self._done(request, model.coverage, [text], [len(text)]))[0] for model in by_language.values()
-        }
-        ranked = sorted(shares, key=lambda model: shares[model], reverse=True)
-        return [(one, {"confidence": round(100 * shares[one][0], 1), "language": one.source}) for one in ranked]
+        self, request: Request, texts: Sequence[str], target: str | None
+    ) -> list[tuple[ServedModel, LanguageFit]]:
+        """For each text the model into the target language that knows it best."""
+        models = self._models.matching(AUTO, target)
+        each = [await self._fits(request, model, texts) for model in models]
+        return [max(zip(models, own, strict=True), key=lambda one: one[1].source) for own in zip(*each, strict=True)]
+
+    async def _fits(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[LanguageFit]:
+        return await self._done(request, model.fits, texts, list(map(len, texts)))
 
     async def _translations(
-        self, request: Request, model: ServedModel, settings: Settings, lines: Sequence[Line]
-    ) -> tuple[LineTranslator, list[Translation]]:
-        translator = await run_in_threadpool(model.lines, settings)
-        sizes = [len(line.text) for line in lines]
-        self._limits.check_weights(translator.matrices * sum(size * size for size in sizes))
-        return translator, await self._done(request, translator.translate, list(enumerate(lines)), sizes)
+        self, request: Request, lines: Sequence[tuple[ServedModel, Line]], alternatives: int = 0
+    ) -> list[tuple[LineTranslator, Translation]]:
+        """The translations of lines by their models."""
+        found = dict[int, tuple[LineTranslator, Translation]]()
+        for model in dict.fromkeys(model for model, _ in lines):
+            own = [(number, line) for number, (other, line) in enumerate(lines) if other is model]
+            settings = _settings(request)
+            settings = model.alternatives(settings, alternatives) if alternatives else settings
+            translator = await run_in_threadpool(model.lines, settings)
+            self._limits.check(own, translator.work)
+            sizes = [len(line.text) for _, line in own]
+            self._limits.check_cells(translator.matrices * sum(size * size for size in sizes))
+            work = [round(size * translator.work) for size in sizes]
+            done = await self._done(request, translator.translate, own, work)
+            found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
+        return [found[number] for number in range(len(lines))]
 
     async def _done(self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
         """The results of the queue; nothing waits for a client that has gone, or longer than the time limit."""
@@ -219,10 +247,30 @@ class _Service:
             gone.cancel()
 
 
+def _is_foreign(request: Request, names: Sequence[str]) -> bool:
+    """Whether a browser sends the request for a page of another site than the server, and not of one with these names.
+
+    Other programs send neither header. Browsers send Sec-Fetch-Site only over HTTPS and on this machine, and Origin
+    with each POST. Behind a proxy the host of the request may be another one than that of the page.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site in ("same-origin", "none") or site is None is origin:
+        return False
+    page = (origin or "").lower().partition("://")[2]
+    host = page if page.endswith("]") else page.rpartition(":")[0] or page
+    named = (host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in map(str.lower, names))
+    return page != request.headers.get("host", "").lower() and not any(named)
+
+
 async def _until_gone(request: Request) -> None:
     """Waits until the client has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _detection(language: str, known: tuple[float, int]) -> Mapping[str, Any]:
+    """A detected language in the format of LibreTranslate."""
+    return {"confidence": round(100 * known[0], 1), "language": language}
 
 
 def _direction(request: Request) -> tuple[str | None, str | None]:
@@ -245,6 +293,10 @@ def _alternatives(lines: Sequence[Translation], count: int) -> list[str]:
     """Other translations of a text, all different."""
     found = dict.fromkeys(_joined(lines, rank) for rank in range(count + 1))
     return list(found)[1:]
+
+
+def _json_lines(found: Sequence[tuple[LineTranslator, Translation]]) -> list[str]:
+    return [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:

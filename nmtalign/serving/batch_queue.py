@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import Abandoned, NmtalignError, abandoned_if
 
 _LINES, _CHARACTERS = 128, 20_000  # in a batch: a small request waits for no more than this part of a large one
 _PATIENCE = 20  # the time of a batch, as a multiple of the time to wait for a further job of the next one
@@ -144,14 +144,20 @@ class BatchQueue:
 
 
 def _shared(jobs: Sequence[_QueuedLines]) -> list[tuple[_QueuedLines, Sequence[Any]]]:
-    """The items of a batch: one of each job in turn, until the batch is full."""
+    """The items of a batch: one of each job in turn, until the batch is full.
+
+    An item that would not fit waits for a batch of its own, so that the clients of small ones do not wait for it.
+    """
     counts, room = dict.fromkeys(jobs, 0), _CHARACTERS
     turns = deque(jobs)
     for _ in range(_LINES):
         if not turns or room <= 0:
             break
         job = turns.popleft()
-        room -= job.size(counts[job])
+        size = job.size(counts[job])
+        if size > room < _CHARACTERS:
+            continue
+        room -= size
         counts[job] += 1
         if counts[job] < job.left():
             turns.append(job)
@@ -159,9 +165,15 @@ def _shared(jobs: Sequence[_QueuedLines]) -> list[tuple[_QueuedLines, Sequence[A
 
 
 def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
-    """Does the work of a batch; if it fails, each job is tried on its own, so that only the faulty one fails."""
+    """Does the work of a batch; if it fails, each job is tried on its own, so that only the faulty one fails.
+
+    The work ends at its next step once no job of the batch waits for a result.
+    """
     try:
-        results = batch[0][0].work([item for _, items in batch for item in items])
+        with abandoned_if(lambda: all(job.future.done() for job, _ in batch)):
+            results = batch[0][0].work([item for _, items in batch for item in items])
+    except Abandoned:
+        return
     except Exception as error:
         if len(batch) == 1:
             batch[0][0].fail(error)

@@ -24,7 +24,7 @@ _SILENT: dict[str, Any] = {  # the application reports its errors itself
 
 
 def bind(config: ServeConfig) -> socket.socket:
-    """A socket at the address of the settings, which does not listen yet.
+    """A socket that listens at the address of the settings; its connections wait until a server answers them.
 
     Raises ResourceError if the port is taken or needs other rights, UsageError for a host that this machine has not.
     """
@@ -41,6 +41,7 @@ def bind(config: ServeConfig) -> socket.socket:
         else:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen()  # until then, another process can bind to the same port
     except OSError as error:
         found.close()
         reason = (error.strerror or str(error)).lower()

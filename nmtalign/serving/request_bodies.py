@@ -1,8 +1,8 @@
 """The bodies of requests: read within limits, and parsed; nothing in them is trusted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -14,12 +14,15 @@ from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.translating.inputs import checked_text, parse_line
 from nmtalign.translating.translation import Request as Line
 
+T = TypeVar("T")
+
 TOO_LARGE = 413
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 10_000  # of a form
-_MOST_WEIGHTS = 50_000_000  # 1,000 lines of 220 characters
-_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line
+_MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
+_MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
+_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and one for each phrase
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,10 @@ class LibreQuery:
 
 
 @dataclass(frozen=True)
-class JsonBody:
-    """The values of a body of JSON: a list, or one value per line; `where` names each for messages."""
+class JsonBody(Generic[T]):
+    """The values of a body of JSON: a list, or one value per line."""
 
-    values: Sequence[tuple[str, Any]]
+    values: Sequence[T]
     is_list: bool
 
     def answer(self, lines: Sequence[str]) -> str:
@@ -72,61 +75,83 @@ class BodyLimits:
             raise self._too_large()
         return bytes(body)
 
-    def check(self, lines: Sequence[Line]) -> None:
-        """Refuses too many lines, and a line that is too long or requires too many words."""
-        if len(lines) > self._lines:
-            raise HTTPException(TOO_LARGE, f"{len(lines)} lines: send at most {self._lines} in one request")
-        for number, line in enumerate(lines, 1):
-            if len(line.text) > self._characters:
-                raise HTTPException(TOO_LARGE, f"line {number}: longer than {self._characters} characters")
-            if len(line.prefix) + sum(map(len, line.phrases)) > _MOST_REQUIRED:
-                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters"
-                raise HTTPException(TOO_LARGE, f"line {number}: {rule}")
+    def check_count(self, lines: int) -> None:
+        """Refuses too many lines; callers count them before they make an object of each."""
+        if lines > self._lines:
+            raise HTTPException(TOO_LARGE, f"{lines} lines: send at most {self._lines} in one request")
 
-    def check_weights(self, most: int) -> None:
-        """Refuses alignments with too many weights; `most` is their number if each character is a word."""
-        if most > _MOST_WEIGHTS:
+    def check(self, lines: Iterable[tuple[int, Line]], work: float = 1.0) -> None:
+        """Refuses a numbered line that is too long, or requires too many words.
+
+        With a search that does `work` times as much as usual, a line may have fewer characters by this factor.
+        """
+        most = int(self._characters / work)
+        for number, line in lines:
+            if len(line.text) > most:
+                cause = ", the most with so wide a search" if work > 1 else ""
+                raise HTTPException(TOO_LARGE, f"line {number + 1}: longer than {most} characters{cause}")
+            if len(line.prefix) + sum(len(phrase) + 1 for phrase in line.phrases) > _MOST_REQUIRED:
+                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters"
+                raise HTTPException(TOO_LARGE, f"line {number + 1}: {rule}")
+
+    def check_weights(self, count: int, most: int = _MOST_WEIGHTS) -> None:
+        """Refuses alignments with too many weights."""
+        if count > most:
             raise HTTPException(TOO_LARGE, "the alignments would be too large; send fewer or shorter lines")
+
+    def check_cells(self, cells: int) -> None:
+        """Refuses alignments that could have too many weights: `cells`, if each character is a word."""
+        self.check_weights(cells, _MOST_CELLS)
 
     def _too_large(self) -> HTTPException:
         return HTTPException(TOO_LARGE, f"the body is larger than {self._bytes} bytes")
 
 
-def libre_query(content_type: str, body: bytes, only_text: bool = False) -> LibreQuery:
+def libre_query(content_type: str, body: bytes, limits: BodyLimits, only_text: bool = False) -> LibreQuery:
     """Reads a body of LibreTranslate, JSON or a form; raises InputError that names what is wrong."""
-    fields = {"source": "", "target": "", **_fields(content_type, body)}
+    fields = {"source": "", "target": "", **_fields(content_type, body, limits)}
     if "q" not in fields:
         raise InputError('"q" is missing: give the text, or a list of texts (/translate/json reads "text")')
     if fields.get("format") not in (None, "", "text"):
         raise InputError('"format" must be "text": markup is not translated')
     found = fields["q"]
-    texts = [checked_text(text, '"q"') for text in (found if isinstance(found, list) else [found])]
+    given = found if isinstance(found, list) else [found]
+    limits.check_count(len(given))
+    texts = [checked_text(text, '"q"') for text in given]
     languages = {name: checked_text(fields[name], f'"{name}"') for name in ("source", "target")}
+    limits.check_count(sum(text.count("\n") + 1 for text in texts))
     if not only_text and "" in languages.values():
         raise InputError('"source" and "target" must be languages, such as "en" and "fr"')
     return LibreQuery(texts, isinstance(found, list), **languages, alternatives=_count(fields.get("alternatives")))
 
 
-def json_body(body: bytes) -> JsonBody:
+def json_body(body: bytes, limits: BodyLimits, make: Callable[[Any, str], T]) -> JsonBody[T]:
     """Reads a list of JSON values, or one value per line; raises InputError that names the line or the entry.
 
-    A blank line is a blank text. One value may extend over several lines.
+    `make` turns a value into what the caller needs; it gets the place for messages, too. A blank line is a blank text.
+    One value may extend over several lines.
     """
     text = _decoded(body)
     if not text.strip():
         raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
     if text.lstrip().startswith("["):
         found = parse_line(text, "the body")
-        return JsonBody([(f"entry {number}", value) for number, value in enumerate(found, 1)], is_list=True)
+        limits.check_count(len(found))
+        return JsonBody([make(value, f"entry {number}") for number, value in enumerate(found, 1)], is_list=True)
+    text = text.removesuffix("\n")
+    count = text.count("\n") + 1
+    if text != text.strip():  # a blank line at an end is no part of a value
+        limits.check_count(count)
     try:
-        lines = [(f"line {number}", line) for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)]
+        limits.check_count(count)
+        lines = [(f"line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
         values = [(place, parse_line(line, place) if line.strip() else {"text": ""}) for place, line in lines]
-    except InputError as error:
+    except (InputError, HTTPException) as error:
         try:
             values = [("the body", parse_line(text, "the body"))]
         except InputError:
             raise error from None
-    return JsonBody(values, is_list=False)
+    return JsonBody([make(value, place) for place, value in values], is_list=False)
 
 
 def pair_of(value: Any, where: str) -> tuple[str, str]:
@@ -136,10 +161,11 @@ def pair_of(value: Any, where: str) -> tuple[str, str]:
     return checked_text(value["source"], f'{where}: "source"'), checked_text(value["target"], f'{where}: "target"')
 
 
-def _fields(content_type: str, body: bytes) -> Mapping[str, Any]:
+def _fields(content_type: str, body: bytes, limits: BodyLimits) -> Mapping[str, Any]:
     """The fields of a form, of which a repeated one is a list, or those of a JSON object."""
     text = _decoded(body)
     if content_type.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
+        limits.check_count(text.lower().count("%0a"))  # line breaks, without which a form has at least one line
         return _form(text)
     if content_type.startswith("multipart/"):
         raise HTTPException(415, f"multipart forms are not read: send application/json or {_FORM}")

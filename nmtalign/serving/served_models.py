@@ -5,12 +5,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmtalign.alignment.aligning import align
 from nmtalign.alignment.export_formats import json_line
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys
@@ -20,7 +22,7 @@ from nmtalign.translating.output_formats import OutputFormat
 from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator
 
-AUTO = "auto"  # the source language is the one whose vocabulary covers the text best
+AUTO = "auto"  # the source language of each text is the one whose vocabulary covers it best
 # The settings that a request may change: none of a file, of the machine, or of the length of a translation.
 TRANSLATE_SETTINGS = (
     "beam", "search", "length_penalty", "word_penalty", "coverage_penalty", "min_length_ratio", "n_best", "sample",
@@ -36,10 +38,22 @@ _SWITCHES = {"true": True, "false": False}
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
 
 
+class LanguageFit(NamedTuple):
+    """How well the sides of a model know a text: the share of its words, and minus the number of its tokens.
+
+    The text is probably in the language of the side with the largest pair.
+    """
+
+    source: tuple[float, int]
+    target: tuple[float, int]
+    is_target: bool  # whether the text is clearly in the target language, and not in the source language
+
+
 class LineTranslator:
     """Translates the lines of requests that have the same settings."""
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translator, usual_beam: int) -> None:
+        """`usual_beam` is that of the server."""
         config = dataclasses.replace(translator.config, format="json")
         wanted = config.alignment != "none"
         if wanted and not translator.alignments:
@@ -47,6 +61,8 @@ class LineTranslator:
         self._translator = Translator(translator.models, config, wanted, translator.scorer)
         self._format = OutputFormat(config, translator.loaded.tokenizers)
         self.matrices = config.n_best if wanted else 0  # of weights, per line
+        rows, usual = config.n_best if config.sample else config.beam, TranslateConfig().beam
+        self.work = max(1.0, rows / max(usual, usual_beam))  # of a search, as a multiple of the usual one
 
     def translate(self, lines: Sequence[tuple[int, Request]]) -> list[Translation]:
         """One translation per numbered line; samples depend on the number of the line in its request."""
@@ -58,26 +74,39 @@ class LineTranslator:
             found += self._translator.translate_rest([line for _, line in run], first=first)
         return found
 
-    def json_lines(self, translations: Sequence[Translation]) -> list[str]:
-        """The translations of a request as `nmtalign translate --format json` prints them."""
-        return [self._format.json_line(number, translation) for number, translation in enumerate(translations)]
+    def weights(self, translation: Translation) -> int:
+        """The number of weights in the JSON of a translation, which contains the best one twice."""
+        if self._translator.config.alignment != "soft":
+            return 0
+        first = translation.n_best[:1]
+        return sum(each.alignment.size for each in first + translation.n_best if each.alignment is not None)
+
+    def json_line(self, number: int, translation: Translation) -> str:
+        """The translation of a line of a request as `nmtalign translate --format json` prints it."""
+        return self._format.json_line(number, translation)
 
 
 class PairAligner:
     """Aligns the pairs of requests that have the same settings."""
 
     def __init__(self, translator: Translator, config: AlignConfig) -> None:
+        """Raises UsageError for the reading occlusion, which decodes a pair once for each source word."""
         self._loaded, self._config = translator.loaded, config
-        if not translator.alignments and config.reading != "occlusion":
-            raise UsageError("this model has no attention, so it can align only with reading=occlusion")
+        if not translator.alignments:
+            raise UsageError("this model has no attention, so it aligns only with nmtalign align --reading occlusion")
+        if config.reading == "occlusion":
+            raise UsageError("reading=occlusion takes too long for a server; use nmtalign align --reading occlusion")
 
-    def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[str]:
-        """One line of JSON per numbered pair, as `nmtalign export --format json` writes it."""
+    def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
+        """One record per numbered pair."""
         records = align([self._loaded], [lines for _, lines in pairs], self._config)
-        numbered = (
+        return [
             dataclasses.replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)
-        )
-        return [json_line(record, self._config.weights) for record in numbered]
+        ]
+
+    def json_lines(self, records: Sequence[AlignmentRecord]) -> list[str]:
+        """The records as `nmtalign export --format json` writes them."""
+        return [json_line(record, self._config.weights) for record in records]
 
 
 class ServedModel:
@@ -99,7 +128,7 @@ class ServedModel:
             most = max(_WIDEST, getattr(base, name))
             if getattr(changed.config, name) > most:
                 raise UsageError(f"{_REQUEST}: {name} = {getattr(changed.config, name)}: must be at most {most}")
-        return LineTranslator(changed)
+        return LineTranslator(changed, base.beam)
 
     def _pairs(self, settings: Settings) -> PairAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
@@ -116,17 +145,21 @@ class ServedModel:
             values |= {"beam": str(max(beam, count + 1)), "n_best": str(count + 1)}
         return tuple(sorted(values.items()))
 
-    def coverage(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """Of each text the share of its tokens that the model knows, and minus the number of tokens.
+    def fits(self, texts: Sequence[str]) -> list[LanguageFit]:
+        """How well the model knows each text."""
+        return [self._fit(text[:_DETECTED]) for text in texts]
 
-        The text is probably in the language of the model with the largest result.
-        """
-        return [self._coverage(text[:_DETECTED]) for text in texts]
-
-    def _coverage(self, text: str) -> tuple[float, int]:
-        loaded = self._translator.loaded
-        ids = loaded.source_vocabulary.encode(loaded.tokenizers.source.tokenize(text))
-        return 1 - list(ids).count(UNK_ID) / max(1, len(ids)), -len(ids)
+    def _fit(self, text: str) -> LanguageFit:
+        loaded, found = self._translator.loaded, list[tuple[float, int]]()
+        tokenizers, vocabularies = loaded.tokenizers, (loaded.source_vocabulary, loaded.target_vocabulary)
+        for tokenizer, vocabulary in zip((tokenizers.source, tokenizers.target), vocabularies, strict=True):
+            tokens = tokenizer.tokenize(text)
+            words = [token for token in tokens if any(map(str.isalpha, token))]  # not numbers, marks and a bare "▁"
+            unknown = list(vocabulary.encode(words)).count(UNK_ID)
+            found.append((1 - unknown / max(1, len(words)), -len(tokens)))
+        fit = loaded.text_fit()
+        fit.add(text)
+        return LanguageFit(found[0], found[1], fit.fits_other(1))
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
@@ -177,6 +210,11 @@ class ServedModels:
             pairs = ", ".join(f"{one.source}-{one.target}" for one in self)
             raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
         return found
+
+    def same(self, source: str, target: str) -> bool:
+        """Whether both languages are one language of the models, from which no model translates into itself."""
+        codes = {code for pair in self._models for code in pair}
+        return any(_means(source, one) and _means(target, one) and (one, one) not in self._models for one in codes)
 
     def only(self, source: str | None, target: str | None) -> ServedModel:
         """The model of a direction; raises InputError if there is none, or more than one."""

@@ -2,11 +2,12 @@
 
 import contextlib
 import io
+import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import kind_of
@@ -29,6 +30,15 @@ def escaped_breaks(text: str) -> str:
     if text.isascii():
         return text
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, which has no NaN and no infinity: they become None."""
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

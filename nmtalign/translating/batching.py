@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
 from types import TracebackType
@@ -172,7 +173,7 @@ class Workers:
         for batch in batches:
             own = [items[place] for place in batch]
             if parallel and self._pool is not None:
-                result = self._pool.submit(work, own).result
+                result = self._pool.submit(copy_context().run, work, own).result  # `check_wanted` reads the context
             else:
                 result = cache(partial(self._in_this_thread, work, own))
             results.update((place, (result, number)) for number, place in enumerate(batch))

@@ -12,7 +12,6 @@ tokens.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
 from nmtalign.search.hypotheses import Array
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import escaped_breaks
+from nmtalign.text.lines import escaped_breaks, finite
 from nmtalign.text.tokenizer import Subwords, Tokenizers
 from nmtalign.text.vocabulary import EOS
 from nmtalign.translating.translation import Alternative, ScoredPair, Translation
@@ -179,19 +178,11 @@ def one_line(value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
     # Surrogates, which UTF-8 cannot encode, and characters that some readers take for line breaks, are escaped.
     if not text.isascii():
         text = escaped_breaks(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
     return text
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(weights: Array) -> list[list[float]]:

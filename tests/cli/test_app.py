@@ -3,7 +3,9 @@
 import importlib.util
 import itertools
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -237,6 +239,26 @@ def test_escapes_show_what_there_was_and_json_keeps_it():
     assert escaped("نص \u200d漢") == "نص \u200d漢"
     assert json.loads(json_text({"a": HOSTILE}, indent=1)) == {"a": HOSTILE}
     assert not {*"\x1b\x07\x9b\r\u202e\u2028"} & {*json_text({"a": HOSTILE}, indent=1)}
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def test_json_has_null_for_nan_and_infinity():
+    text = json_text({"a": [math.nan, (1.5, -math.inf)], "b": {"c": math.inf}})
+    assert json.loads(text, parse_constant=no_constant) == {"a": [None, [1.5, None]], "b": {"c": None}}
+
+
+def test_info_prints_json_and_numbers_with_few_digits(nmtalign, tmp_path):
+    with AlignmentWriter(tmp_path / "a.h5", {"threshold": math.nan, "mass": math.inf, "seconds": 1234.56789}) as file:
+        file.append(["a", "b"], ["c"], np.array([[0.75, 0.25, 0], [0, 0, 1]], dtype=np.float32), math.nan)
+    found = json.loads(nmtalign("info", "a.h5", "--format", "json").stdout, parse_constant=no_constant)
+    assert [found["attributes"][name] for name in ("threshold", "mass", "seconds")] == [None, None, 1234.56789]
+    text = nmtalign("info", "a.h5").stdout.decode()
+    assert f"bytes_per_cell: {found['bytes_per_cell']:,.0f}\n" in text
+    assert "seconds: 1,235\n" in text
+    assert not re.search(r"\.\d{5}", text.split("attributes")[0])
 
 
 @pytest.mark.parametrize(

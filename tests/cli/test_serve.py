@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def serve(tmp_path):
     """Starts `nmtalign serve ARGUMENTS` on a free port; (process, client) when it is ready."""
     with contextlib.ExitStack() as stack:
 
-        def start(*arguments):
+        def start(*arguments, start=command):
             process = subprocess.Popen(
-                command("serve", "--port", "0", *arguments),
+                start("serve", "--port", "0", *arguments),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=tmp_path,
@@ -121,6 +122,66 @@ def test_an_overloaded_server_answers_everybody(serve, random_model):
     assert set(counts) == {200, 503}
     assert client.ask("translate", body)[0] == 200
     assert ended(process, signal.SIGINT) == (130, "nmtalign: error: interrupted\n")
+
+
+MIB = 1 << 20
+DIRECTION = b'"source": "en", "target": "fr"'
+HOSTILE = {  # bodies of a mebibyte
+    "blank lines after an object": ("translate/json", b'{"text": "a"}' + b"\n" * (MIB - 13)),
+    "line breaks in a text": ("translate", b"{" + DIRECTION + b', "q": "' + rb"\n" * (MIB // 2 - 30) + b'"}'),
+    "line breaks in a form": ("translate", b"source=en&target=fr&q=" + b"%0A" * (MIB // 3 - 10)),
+    "empty texts": ("translate", b"{" + DIRECTION + b', "q": [' + b'"",' * (MIB // 3 - 20) + b'""]}'),
+    "empty objects in a list": ("translate/json", b"[" + b"{}," * (MIB // 3 - 2) + b"{}]"),
+    "empty objects in lines": ("translate/json", b"{}\n" * (MIB // 3)),
+    "pairs": ("align", b'{"source":"a","target":"b"}\n' * (MIB // 29)),
+    "brackets": ("translate/json", b"[" * MIB),
+    "phrases": ("translate/json", b'{"text": "a", "phrases": [' + b'"",' * (MIB // 3 - 20) + b'""]}'),
+    "digits": ("translate/json", b'{"text": "a", "n": ' + b"9" * (MIB - 30) + b"}"),
+    "fields of a form": ("translate", b"q=a&" * (MIB // 4)),
+    "a long line": ("translate", b"{" + DIRECTION + b', "q": "' + b"a" * (MIB - 60) + b'"}'),
+    "a wide search": ("translate/json?beam=100&n_best=100", b'{"text": "' + b"a " * 10_000 + b'"}'),
+}
+
+
+def processor_seconds(process):
+    """The time that a process has computed."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(process, name):
+    """VmHWM, the peak, or VmRSS of a process, in bytes."""
+    line = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs the peaks of memory that Linux counts")
+def test_refusing_a_hostile_request_takes_little_time_and_memory(serve, random_model):
+    """Other requests are answered meanwhile. The time is that of the processor, because others may use it, too."""
+    process, client = serve("-m", random_model, "-q", start=lambda *given: [sys.executable, "-m", "nmtalign", *given])
+    assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
+    for name, (path, body) in HOSTILE.items():
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        before, begun, waits, answered = memory(process, "VmRSS"), processor_seconds(process), [], threading.Event()
+
+        def watch(waits=waits, answered=answered):
+            while not answered.is_set():
+                since = time.monotonic()
+                client.ask("health")
+                waits.append(time.monotonic() - since)
+                time.sleep(0.01)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        kind = "application/json" if body[:1] in b"{[" else "application/x-www-form-urlencoded"
+        status, _, _ = client.raw(path, body, kind)
+        seconds, grown = processor_seconds(process) - begun, memory(process, "VmHWM") - before
+        answered.set()
+        watcher.join(PATIENCE)
+        assert status in (400, 413), name
+        assert seconds < 0.5, name
+        assert max(waits) < 5, name
+        assert grown < 48 * MIB, name
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

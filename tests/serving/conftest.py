@@ -33,6 +33,20 @@ def french(tmp_path_factory, random_model_directory) -> Path:
     return folder
 
 
+@pytest.fixture
+def make_model(tmp_path, random_model_directory):
+    """Makes a random model with other words, languages or settings than `english`."""
+
+    def make(languages=("en", "fr"), source=SOURCE, target=TARGET, seed=5, **settings) -> Path:
+        folder = random_model_directory(tmp_path / "-".join(languages), source, target, disturb, seed=seed, **settings)
+        config = json.loads((folder / "config.json").read_text())
+        config |= dict(zip(("source_language", "target_language"), languages, strict=True))
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def blind(tmp_path_factory, random_model_directory) -> Path:
     """A random model without attention."""

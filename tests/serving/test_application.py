@@ -1,23 +1,32 @@
 """The addresses of the server, asked over real connections on this machine; the oracle is the command line."""
 
 import asyncio
+import io
 import json
 import socket
 import threading
 import time
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
+import sentencepiece
+import torch
 from helpers.command_line import run_nmtalign
-from helpers.servers import PATIENCE, assert_same, serving
+from helpers.servers import PATIENCE, Client, assert_same, serving
 
 from nmtalign import application
-from nmtalign.errors import UsageError
+from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
 from nmtalign.serving.application import make_application
 from nmtalign.serving.http_server import HttpServer, bind
-from nmtalign.serving.served_models import ServedModels
+from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.definition import field_names
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.serve_settings import ServeConfig
+from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.translating.translation import Request as Line
 from nmtalign.translating.translator import Translator
 
 LINES = [
@@ -103,6 +112,66 @@ def test_the_language_is_detected(client, translate, french):
     _, found, _ = client.ask("translate", {"q": [english_line] * 2, "source": "auto", "target": "fr"})
     assert found["translatedText"] == translate([english_line] * 2)
     assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
+
+
+def test_each_text_of_a_list_is_detected_by_itself(french, make_model, translate):
+    """Two models translate into English: each text gets the one that knows its words."""
+    german = make_model(("de", "en"), ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."])
+    texts = ["le renard voit un bateau", "der fuchs sieht ein boot", "un bateau\nle renard", "", "rotes boot"]
+    folders = [french, german, french, french, german]
+    with serving(french, german) as client:
+        _, found, _ = client.ask("translate", {"q": texts, "source": "auto", "target": "en", "alternatives": 2})
+        assert [one["language"] for one in found["detectedLanguage"]] == ["fr", "de", "fr", "fr", "de"]
+        expected = [
+            "\n".join(translate(text.split("\n"), model=folder)) for text, folder in zip(texts, folders, strict=True)
+        ]
+        assert found["translatedText"] == expected
+        assert len(set(expected)) > 3
+        assert list(map(len, found["alternatives"]))[:2] == [2, 2]
+        found = client.lines([{"text": text, "id": text} for text in texts], source="auto", target="en")
+        assert [one["id"] for one in found] == texts
+        assert [one["translation"] for one in found][:2] == expected[:2]
+
+
+def test_a_language_of_another_script_is_not_detected(make_model):
+    """The bare "▁" before an unknown word is no word that a model of subword pieces knows."""
+    pieces = []
+    for text in ("老师看见红色的房子", "the fox sees a red boat"):
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([text] * 20),
+            model_writer=model,
+            vocab_size=25,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        pieces.append(SentencePieces(model.getvalue()))
+    words = [[piece for piece in side.pieces() if "<" not in piece] for side in pieces]
+    folder = make_model(("zh", "en"), *words, tokenizers=Tokenizers(*pieces, "zh", "en"))
+    with serving(folder) as client:
+        _, found, _ = client.ask("detect", {"q": "Ωùï ñò mÿ Ïλ"})
+        assert [one["confidence"] for one in found] == [0, 0]
+        _, found, _ = client.ask("detect", {"q": "the fox sees 3 boats !"})
+        assert (found[0]["language"], found[1]) == ("en", {"confidence": 0, "language": "zh"})
+        assert client.ask("detect", {"q": "老师看见房子"})[1][0] == {"confidence": 100, "language": "zh"}
+
+
+def test_a_text_in_the_target_language_comes_back_unchanged(english, translate):
+    """LibreTranslate does so; `nmtalign serve` has no model for it."""
+    text = "le renard voit un\tbateau .\r\nun bateau  "
+    with serving(english) as client:
+        for source in ("fr", "fr-CA", "French"):
+            status, found, _ = client.ask("translate", {"q": text, "source": source, "target": "fr"})
+            assert (status, found) == (200, {"translatedText": text})
+        texts = [text, LINES[0], "le bateau"]
+        body = {"q": texts, "source": "auto", "target": "fr", "alternatives": 1}
+        _, found, _ = client.ask("translate", body)
+        assert found["translatedText"] == [text, translate([LINES[0]])[0], "le bateau"]
+        assert [one["language"] for one in found["detectedLanguage"]] == ["fr", "en", "fr"]
+        assert list(map(len, found["alternatives"])) == [0, 1, 0]
+        assert client.ask("detect", {"q": text})[1][0] == {"confidence": 100.0, "language": "fr"}
+        assert client.ask("translate", {"q": text, "source": "en", "target": "en"})[1] == {"translatedText": text}
+        assert client.ask("translate", {"q": text, "source": "de", "target": "de"})[0] == 400
 
 
 def test_languages_as_libretranslate(client):
@@ -298,6 +367,43 @@ def test_other_host_names_are_refused(client, host):
     assert client.raw("health", Host=host)[0] == 400
 
 
+@pytest.mark.parametrize("path", ["translate", "translate/json", "detect", "align"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "http://127.0.0.1.evil.example"},
+        {"Origin": "http://["},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site", "Origin": "http://localhost:3000"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["text/plain", FORM])
+def test_pages_of_other_sites_are_refused(client, path, headers, kind):
+    """A browser sends these types of body without asking the server first."""
+    body = json.dumps({"q": "a", "text": "a", "source": "en", "target": "fr"}).encode()
+    status, found, received = client.raw(f"{path}?source=en&target=fr", body, kind, **headers)
+    assert (status, list(json.loads(found))) == (403, ["error"])
+    assert "access-control-allow-origin" not in received
+
+
+def test_the_page_of_the_server_and_other_programs_are_accepted(client):
+    own = f"{client.host}:{client.port}"
+    body = json.dumps(text_request("the fox")).encode()
+    for headers in (
+        {},
+        {"Origin": f"http://{own}"},
+        {"Origin": f"http://{own}", "Sec_Fetch_Site": "same-origin"},
+        {"Origin": "https://proxy.example", "Sec_Fetch_Site": "same-origin"},
+        {"Sec_Fetch_Site": "none"},
+    ):
+        assert client.raw("translate", body, "text/plain", **headers)[0] == 200, headers
+    assert client.raw("", Sec_Fetch_Site="cross-site")[0] == 200  # a link to the page
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:5000", "LOCALHOST:99"])
 def test_the_names_of_this_machine_are_accepted(client, host):
     assert client.raw("health", Host=host)[0] == 200
@@ -310,6 +416,14 @@ def test_names_that_are_allowed(english):
             200,
         ]
         assert client.raw("health", Host="example")[0] == 400
+        body = json.dumps(text_request("a")).encode()
+        for host, status in (
+            ("translate.example", 200),
+            ("a.inside.example:9", 200),
+            ("example", 403),
+            ("b.translate.example", 403),
+        ):
+            assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
 
 
 def test_limits_of_size(english):
@@ -341,6 +455,55 @@ def test_alignments_that_are_too_large_are_refused(english):
         assert client.ask("translate/json?alignment=soft", {"text": "the fox"})[0] == 200
 
 
+def test_alignments_whose_json_would_be_too_large_are_refused(english):
+    with serving(english) as client:
+        status, found, _ = client.ask("align", {"source": "the " * 1500, "target": "le " * 1500})
+        assert (status, found["error"][:35]) == (413, "the alignments would be too large; ")
+
+
+@pytest.mark.parametrize("query", ["beam=100&n_best=100", "beam=50", "sample=true&n_best=100"])
+def test_a_wide_search_is_for_shorter_lines(english, query):
+    with serving(english, max_characters=120) as client:
+        body = [{"text": "a"}, {"text": "the fox " * 14}]
+        assert client.ask("translate/json", body)[0] == 200
+        status, found, _ = client.ask(f"translate/json?{query}", body)
+        assert (status, found["error"][:24]) == (
+            413,
+            "line 2: longer than 28 c" if "50" in query else "line 2: longer than 14 c",
+        )
+        assert client.ask(f"translate/json?{query}", {"text": "the fox"})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("translate/json", b'{"text": "a"}' + b"\n" * 2000),
+        ("translate/json", b"\n" * 2000 + b'{"text": "a"}'),
+        ("translate/json", b'{"text": "a"}\n' * 2000),
+        ("translate/json", b"{}\n" * 2000),
+        ("translate/json", b"[" + b"3," * 2000 + b"3]"),
+        ("align", b'{"source": "a", "target": "b"}\n' * 2000),
+        ("translate", json.dumps({"q": "\n" * 2000, "source": "en", "target": "fr"}).encode()),
+        ("translate", json.dumps({"q": [""] * 2000, "source": "en", "target": "fr"}).encode()),
+        ("translate", json.dumps({"q": ["\n" * 600] * 2, "source": "en", "target": "fr"}).encode()),
+        ("translate", b"source=en&target=fr&q=" + b"%0A" * 2000),
+        ("translate", b"source=en&target=fr" + b"&q=a" * 2000),
+        ("detect", json.dumps({"q": [3] * 2000}).encode()),
+    ],
+)
+def test_too_many_lines_are_refused_before_they_are_read(client, path, body):
+    kind = "application/json" if body[:1] in b"{[\n" else FORM
+    status, found, _ = client.raw(f"{path}?source=en&target=fr", body, kind)
+    assert (status, json.loads(found)["error"].split(" ", 1)[1]) == (413, "lines: send at most 1000 in one request")
+
+
+def test_a_value_on_more_lines_than_a_request_may_have(english):
+    with serving(english, max_lines=2) as client:
+        pretty = json.dumps({"text": "the fox", "id": [1, 2, 3]}, indent=2).encode()
+        assert client.raw("translate/json", pretty)[0] == 200
+        assert client.raw("translate/json", pretty + b"\n\n")[0] == 413
+
+
 def test_a_declared_length_that_is_too_large_is_not_read(english):
     with serving(english) as client, socket.create_connection((client.host, client.port), PATIENCE) as connection:
         connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")
@@ -351,11 +514,15 @@ def test_a_model_without_attention(blind):
     with serving(blind) as client:
         assert client.ask("health")[1]["models"][0]["alignments"] is False
         assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
-        for path in ("align", "translate/json?alignment=soft"):
+        for path in ("align", "align?reading=occlusion", "translate/json?alignment=soft"):
             status, found, _ = client.ask(path, {"source": "a", "target": "b", "text": "a"})
             assert (status, found["error"][:27]) == (400, "this model has no attention")
-        status, found, _ = client.ask("align?reading=occlusion", {"source": "the fox", "target": "le renard"})
-        assert (status, found["source"]) == (200, ["the", "fox"])
+
+
+def test_occlusion_is_refused(client):
+    status, found, _ = client.ask("align?reading=occlusion&source=en&target=fr", {"source": "a", "target": "b"})
+    assert status == 400
+    assert "nmtalign align --reading occlusion" in found["error"]
 
 
 def test_the_address_that_is_printed_is_allowed(english):
@@ -364,6 +531,24 @@ def test_the_address_that_is_printed_is_allowed(english):
         models = ServedModels([Translator.load(english, device="cpu")], AlignConfig())
         server = HttpServer(make_application(models, config, lambda line: None), config, bound)
         assert server.url == f"http://localhost:{bound.getsockname()[1]}/"
+
+
+def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
+    """Requests that come in the meantime are answered as soon as the model is loaded."""
+    config = ServeConfig(port=0)
+    with bind(config) as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(ResourceError, match=f"port {port}: address already in use"):
+            bind(ServeConfig(port=port))
+        early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
+        server = HttpServer(
+            make_application(ServedModels([Translator.load(english)], AlignConfig()), config, print), config, bound
+        )
+        serve = in_thread(lambda: server.serve_until_stopped(lambda: None))
+        assert early() == 200
+        server.stop()
+        serve()
+    bind(ServeConfig(port=port)).close()
 
 
 def test_two_models_of_one_direction_and_none(english):
@@ -494,6 +679,52 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
         held.free.set()
         assert client.ask("translate", text_request("next"))[0] == 200
     assert held.batches == [["first"], ["next"]]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("lines", {}),
+        ("lines", {"sample": "true"}),
+        ("pairs", {}),
+        ("pairs", {"reading": "posterior"}),
+        ("pairs", {"reading": "shifted"}),
+    ],
+    ids=str,
+)
+def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, settings, system):
+    known = field_names(ModelConfig)
+    folder = make_model(**{name: value for name, value in SYSTEMS[system].items() if name in known})
+    model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
+    line = "the fox sees a boat " * 10
+    try:
+        if method == "lines":
+            work = partial(model.lines(tuple(settings.items())).translate, [(0, Line(line))])
+        else:
+            work = partial(model.pairs(tuple(settings.items())).align, [(0, (line, line))])
+        assert len(work()) == 1
+    except UsageError:
+        pytest.skip("this system has no such weights")
+    looks = []
+    with pytest.raises(Abandoned), abandoned_if(lambda: looks.append(None) or len(looks) > 5):
+        work()
+    assert len(looks) == 6
+
+
+def test_many_threads_end_the_work_that_nobody_waits_for(english):
+    translator = Translator.load(english, device="cpu")
+    torch.set_num_threads(2)
+    work = ServedModel(translator, AlignConfig()).lines(()).translate
+    with pytest.raises(Abandoned), abandoned_if(lambda: True):
+        work([(number, Line("the fox " * 10)) for number in range(40)])
+
+
+def test_the_worker_is_free_soon_after_a_request_took_too_long(make_model):
+    """Another request does not wait for the work of one that got 504."""
+    with serving(make_model(hidden=400, attention_hidden=400), time_limit="2s") as client:
+        assert client.ask("translate", text_request("the fox sees a boat . " * 900))[0] == 504
+        assert client.ask("translate", text_request("a"))[0] == 200
 
 
 def test_the_request_of_a_client_that_has_gone_is_dropped(held):

@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from nmtalign.errors import check_wanted
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError
 
 SECONDS = 60
@@ -74,7 +75,16 @@ def test_a_small_job_does_not_wait_for_all_of_a_large_one(queue, recorder):
 def test_long_lines_make_small_batches(queue, recorder):
     lines = ["x" * 15_000 + str(number) for number in range(4)]
     assert submit(queue, recorder, *lines).result(SECONDS) == [f"<{line}>" for line in lines]
-    assert [len(batch) for batch in recorder.batches] == [2, 2]
+    assert [len(batch) for batch in recorder.batches] == [1, 1, 1, 1]
+
+
+def test_a_small_job_does_not_share_a_batch_with_a_long_line(queue, recorder):
+    first = held(queue, recorder)
+    jobs = [submit(queue, recorder, line) for line in ("small", "x" * 20_000, "other")]
+    recorder.free.set()
+    assert all(job.result(SECONDS) for job in [first, *jobs])
+    assert [len(batch) for batch in recorder.batches] == [1, 2, 1]
+    assert recorder.batches[1] == ["small", "other"]
 
 
 def test_other_work_takes_turns(queue, recorder):
@@ -125,6 +135,34 @@ def test_a_cancelled_job_is_dropped(queue, recorder):
     assert kept.result(SECONDS)
     assert first.result(SECONDS)
     assert recorder.batches == [["first"], ["kept"]]
+
+
+def test_work_ends_once_no_job_of_its_batch_waits(queue, recorder):
+    """A batch of three jobs goes on while one of them waits."""
+    ended = threading.Event()
+
+    class Endless(Recorder):
+        def work(self, items):
+            try:
+                while not self.free.is_set():
+                    check_wanted()
+            finally:
+                ended.set()
+            return super().work(items)
+
+    endless = Endless()
+    first = held(queue, recorder)
+    jobs = [submit(queue, endless, item) for item in "abc"]
+    endless.free.clear()
+    recorder.free.set()
+    assert first.result(SECONDS)
+    assert jobs[0].cancel()
+    assert jobs[2].cancel()
+    assert not ended.wait(0.1)
+    assert jobs[1].cancel()
+    assert submit(queue, recorder, "next").result(SECONDS) == ["<next>"]
+    assert ended.is_set()
+    assert endless.batches == []
 
 
 def test_a_closed_queue_cancels_what_waits(recorder):
