@@ -157,9 +157,12 @@ def perplexity(loss: float) -> float:
 class EventLog:
     """Appends events to train.jsonl; first it removes events after the checkpoint of an interrupted run."""
 
-    def __init__(self, folder: Path, update: int) -> None:
+    def __init__(self, folder: Path, update: int, validation_due: bool = False) -> None:
+        """`update` is that of the checkpoint; `validation_due` tells that its validation is made again."""
         self._path = folder / LOG
         kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
+        if validation_due:
+            kept = [line for line in kept if _update_of(line) < update or b'"event": "validated"' not in line]
         with atomic_text(self._path, follow=False) as stream:
             stream.writelines(f"{line.decode()}\n" for line in kept)
 

@@ -27,13 +27,13 @@ from nmtalign.training.meters import Meters
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
-from nmtalign.training.validation import Validation, describe_average, judge, validate_all
+from nmtalign.training.validation import StopWatch, Validation, describe_average, judge, validate_all
 
 BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update.
+    """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update or batch.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
@@ -107,7 +107,10 @@ class Trainer:
         self.world.broadcast(self.model, self.optimizer)
 
     def stop(self, reason: str) -> None:
-        """Ends the training after the current update, with a checkpoint; a signal handler may call it."""
+        """Ends the training after the current update, with a checkpoint; a signal handler may call it.
+
+        A validation ends without a result, and the resumed run makes it first.
+        """
         self._stop_asked = reason
 
     def run(self) -> Finished:
@@ -117,7 +120,7 @@ class Trainer:
 
     def _run(self) -> Finished:
         position = self.position
-        self._log = EventLog(self.folder, position.update) if self.world.first else None
+        self._log = EventLog(self.folder, position.update, position.validation_due) if self.world.first else None
         budget = self.budget.describe(self._updates_in_epoch, self.setup.patience)
         self._emit(self.setup.started(self._when(), self.resumed, budget))
         if self._damage:
@@ -133,7 +136,9 @@ class Trainer:
         self._work("computing the first update")
         self.model.train()
         self._meters.start(position.seconds)
-        reason = self._budget_spent() or self._patience_spent()
+        if position.validation_due:
+            self._validate()
+        reason = self._stop or self._budget_spent() or self._patience_spent()
         if reason is None:
             position.finished = None  # a finished run resumes with a larger budget
             self._look()
@@ -224,14 +229,14 @@ class Trainer:
         self._agree()
         self._schedule.measure(position.seconds - before)
         self._look()
-        if self._glances.due(position.update, position.seconds, epoch_ended):
+        now = position.update, position.seconds, epoch_ended
+        if self._glances.due(*now):
             self._report(Underway)
-        validated = self._validations.due(position.update, position.seconds, epoch_ended)
-        if validated:
+        validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
+        if validates:
             self._validate()
-            self._agree()
         reason = self._stop or self._budget_spent() or self._patience_spent()
-        if reason is None and (self._checkpoints.due(position.update, position.seconds, epoch_ended) or validated):
+        if reason is None and saves and not validates:
             self._save()
         return reason
 
@@ -258,18 +263,19 @@ class Trainer:
 
     def _finish(self, reason: str) -> Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
-        position, complete = self.position, self._stop is None
-        ended_before = position.finished is not None
+        position, ended_before = self.position, self.position.finished is not None
         self._count()
         self._report(Progressed)
         self._report(Underway)
+        if self._stop is None and not ended_before and position.validated != position.update:
+            self._validate()
+        if self._stop is None and not ended_before and self.config.average:
+            self._average()
+        complete, reason = self._stop is None, self._stop or reason
         if complete and not ended_before:
-            if position.validated != position.update:
-                self._validate()
-            if self.config.average:
-                self._average()
             position.finished = reason
-        if not ended_before or self._damage:  # else nothing changes, not even its time
+        # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
+        if not position.validation_due and (not ended_before or self._damage):
             self._save()
         if complete and not ended_before and self._patience_spent() is None:
             self._advice.finish(position.update, position.best_bleu)
@@ -280,24 +286,28 @@ class Trainer:
     def _validate(self, averaged: str = "") -> None:
         """Validates on the dev set; without a dev set, the last weights count as the best.
 
+        A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
         `averaged` are the updates of the weights whose mean the model has.
         """
-        began = time.perf_counter()
         self._count()
         position = self.position
-        position.validated = position.update
-        dev = self.corpus.splits.get("dev")
-        if dev is None or not len(dev):
-            self._save_best(averaged=averaged)
-            return
+        if not (averaged or position.validation_due):
+            position.validation_due = True
+            self._save()
+        began, when = time.perf_counter(), self._when()
+        watch = StopWatch(self.world, lambda: self._stop_asked is not None)
         work = functools.partial(self._work, "validating")
-        seen = validate_all(self.directions, self.config, position.update, self.world, self.setup.how, work)
-        event = judge(seen, position, self.config, self._when())
-        if event.best:
+        seen = validate_all(self.directions, self.config, position.update, watch, self.setup.how, work)
+        self._agree()
+        if seen is None:
+            return
+        position.validated, position.validation_due = position.update, False
+        event = judge(seen, position, self.config, when) if seen else None
+        if event is None or event.best:
             self._save_best(seen, averaged)
-        if averaged:
+        if event and averaged:
             self._notice(describe_average(averaged, event))
-        else:
+        elif event:
             self._advice.hear(event.loss, on_dev=True)
             self._emit(event)
         self._meters.pause(time.perf_counter() - began)
@@ -313,7 +323,7 @@ class Trainer:
         self.model.load_state_dict(trained)
         self.position.since_best = since_best
 
-    def _save_best(self, seen: Sequence[Validation] = (), averaged: str = "") -> None:
+    def _save_best(self, seen: Sequence[Validation], averaged: str) -> None:
         if self.world.first:
             calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
             self._files.save_best(self.position.update, calibrations, averaged)

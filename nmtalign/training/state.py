@@ -40,6 +40,7 @@ class Position:
     skipped: int = 0
     bad_in_a_row: int = 0
     validated: int = -1  # update of the last validation
+    validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
     best: float | None = None  # the metric of the best validation, higher is better
     best_loss: float | None = None
     best_bleu: float | None = None
@@ -214,8 +215,9 @@ def take_over(folder: Path, checkpoint: Checkpoint) -> None:
         if checkpoint.path.name != STATE:
             (folder / STATE).unlink(missing_ok=True)
         best, before, update = folder / BEST, folder / PREVIOUS_BEST, checkpoint.position.update
-        if not 0 <= _update_of(best) <= update:
-            if 0 <= _update_of(before) <= update:
+        last = update - checkpoint.position.validation_due  # a validation that is made again writes its weights again
+        if not 0 <= _update_of(best) <= last:
+            if 0 <= _update_of(before) <= last:
                 before.replace(best)
             elif checkpoint.position.best is None:
                 best.unlink(missing_ok=True)

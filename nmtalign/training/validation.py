@@ -1,14 +1,19 @@
 """Validation on the dev set: loss per word, BLEU, and one translation as a sample."""
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from nmtalign.core.attention import Memory
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import DEFAULT, Activations, TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.step import DecoderState
 from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
@@ -28,6 +33,51 @@ from nmtalign.translating.confidence import Calibration, mean_probability
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
 Progress = Callable[[float], None]  # called with the share of the work that is done, 0 to 1
+T = TypeVar("T")
+
+
+class ValidationStopped(Exception):  # noqa: N818
+    """A process was asked to stop during the validation, which has no result."""
+
+
+class StopWatch:
+    """Ends a validation in all processes soon after one of them was asked to stop."""
+
+    def __init__(self, world: World, asked: Callable[[], bool]) -> None:
+        """`asked` returns whether this process was asked to stop."""
+        self.world, self._asked = world, asked
+
+    def look(self) -> None:
+        """Raises ValidationStopped if this process was asked to stop."""
+        if self._asked():
+            raise ValidationStopped
+
+    def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
+        """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
+
+        Raises ValidationStopped in all of them if one was asked to stop. They may have different numbers of parts.
+        """
+        rest = iter(parts)
+        for number in range(int(self.world.highest([count])[0]) + 1):
+            if self.world.highest([self._asked()])[0]:
+                raise ValidationStopped
+            if number < count:
+                yield next(rest)
+
+
+class _WatchedInference(Inference):
+    """Looks before each step of a search whether the process was asked to stop."""
+
+    def __init__(self, model: TranslationModel, watch: StopWatch) -> None:
+        super().__init__(model)
+        self._watch = watch
+
+    def step(
+        self, memory: Memory, state: DecoderState, previous: Tensor | None
+    ) -> tuple[DecoderState, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """As in `Inference`."""
+        self._watch.look()
+        return super().step(memory, state, previous)
 
 
 @dataclass(frozen=True)
@@ -62,17 +112,30 @@ class Validation:
 
 
 def validate_all(
-    directions: Sequence[Direction], config: TrainingConfig, turn: int, world: World, how: Activations, work: Progress
-) -> list[Validation]:
-    """Validates the models of all directions; `turn` selects the sample."""
+    directions: Sequence[Direction],
+    config: TrainingConfig,
+    turn: int,
+    watch: StopWatch,
+    how: Activations,
+    work: Progress,
+) -> list[Validation] | None:
+    """Validates the models of all directions; `turn` selects the sample.
+
+    Returns no validations without a dev set, and None if a process was asked to stop.
+    """
     seen: list[Validation] = []
 
     def progress(done: float) -> None:
         work((len(seen) + done) / len(directions))
 
     for direction in directions:
+        if not len(direction.corpus.splits.get("dev") or ()):
+            continue
         progress(0.0)
-        seen.append(validate(direction.model, direction.corpus, config, turn, world, how, progress))
+        try:
+            seen.append(validate(direction.model, direction.corpus, config, turn, watch, how, progress))
+        except ValidationStopped:
+            return None
     return seen
 
 
@@ -82,9 +145,9 @@ def validate(
     corpus: Corpus,
     config: TrainingConfig,
     turn: int,
-    world: World,
-    how: Activations = DEFAULT,
-    progress: Progress = lambda done: None,
+    watch: StopWatch,
+    how: Activations,
+    progress: Progress,
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
 
@@ -95,12 +158,12 @@ def validate(
     translating = AS_SLOW * min(config.bleu_sentences, len(dev))
     first = len(dev) / (len(dev) + translating)  # share of the loss in the work
     complete = CopyIds(corpus, dev) if model.config.copy else None
-    own = _loss(model, dev, config, world, how, lambda done: progress(first * done), complete)
-    nll, words, sentences = world.sum(own)
+    own = _loss(model, dev, config, watch, how, lambda done: progress(first * done), complete)
+    nll, words, sentences = watch.world.sum(own)
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations, probabilities = translate_greedily(
-        model, corpus, dev, count, world, lambda done: progress(first + (1 - first) * done)
+        model, corpus, dev, count, watch, lambda done: progress(first + (1 - first) * done)
     )
     references = [dev.target_text(index) for index in range(count)]
     score = bleu(translations, references) if count else None
@@ -116,19 +179,18 @@ def _loss(
     model: TranslationModel,
     dev: Split,
     config: TrainingConfig,
-    world: World,
+    watch: StopWatch,
     how: Activations,
     progress: Progress,
     complete: CopyIds | None,
 ) -> tuple[float, int, int]:
     """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
     nll, words, sentences = 0.0, 0, 0
-    mine = world.share(_by_length(dev, eligible(dev, 0)))
-    if not len(mine):
-        return nll, words, sentences
+    mine = watch.world.share(_by_length(dev, eligible(dev, 0)))
     policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
-    for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0), complete=complete):
-        there = batch.to(world.device)
+    plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
+    for batch in watch.in_step(load_batches(dev, plan, complete=complete), len(plan)):
+        there = batch.to(watch.world.device)
         loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
         progress(sentences / len(mine))
@@ -141,7 +203,7 @@ def _by_length(dev: Split, indices: Indices) -> Indices:
 
 
 def translate_greedily(
-    model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World, progress: Progress
+    model: TranslationModel, corpus: Corpus, dev: Split, count: int, watch: StopWatch, progress: Progress
 ) -> tuple[list[str], list[float]]:
     """The first `count` dev sentences in the target language, as text, and the mean probability of each.
 
@@ -149,17 +211,19 @@ def translate_greedily(
     """
     order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
     options = SearchOptions(beam=1, allow_unk=True)
-    scorer = ModelScorer(Inference(model))
+    scorer, world = ModelScorer(_WatchedInference(model, watch)), watch.world
     mine, found, means = world.share(order), [], []
-    for start in range(0, len(mine), BATCH):
+    starts = range(0, len(mine), BATCH)
+    for start in watch.in_step(starts, len(starts)):
         progress(start / len(mine))
         part = mine[start : start + BATCH]
         tokens, ids = zip(*(_source(corpus, dev, int(index), model.config.copy) for index in part), strict=True)
         source, mask = (each.to(world.device) for each in make_source(ids))
-        for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
-            words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
-            found.append(corpus.tokenizers.target.detokenize(words))
-            means.append(repr(mean_probability(hypotheses[0])))
+        with contextlib.suppress(ValidationStopped):  # all processes stop before the next batch
+            for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+                words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
+                found.append(corpus.tokenizers.target.detokenize(words))
+                means.append(repr(mean_probability(hypotheses[0])))
     texts, probabilities = [""] * count, [1.0] * count
     for rank, (translations, own) in enumerate(zip(world.gather(found), world.gather(means), strict=True)):
         for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):

@@ -1,5 +1,6 @@
 """Killed, interrupted or without room on the disk: nothing is lost but the updates since the last checkpoint."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -315,6 +316,40 @@ def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
     assert len(refused.splitlines()) == 1
     assert "another process is working in this folder" in refused
     assert find_checkpoint(folder, None).position.update == 200
+
+
+# Each step of a translation takes a second.
+SLOW_SEARCH = """
+import time
+from pathlib import Path
+from nmtalign.core.inference import Inference
+def step(*arguments, step=Inference.step):
+    Path("searching").touch()
+    time.sleep(1)
+    return step(*arguments)
+Inference.step = step
+from nmtalign.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_validation_and_the_same_command_repeats_it(reversal, tmp_path, here, number):
+    folder = tmp_path / "model"
+    process = start(command(reversal, folder, *ENDLESS), SLOW_SEARCH, cwd=tmp_path)
+    until(process, (tmp_path / "searching").exists)
+    process.send_signal(number)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=10)
+    process.kill()  # as a scheduler does
+    said = process.communicate()[1]
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), said
+    position = find_checkpoint(folder, None).position
+    assert (position.update, position.validation_due) == (4, True)
+    if number == signal.SIGKILL:
+        for name in (folder, tmp_path / "whole"):
+            assert here(command(reversal, name, "--max-updates", 6)) == 0
+        assert both(folder) == both(tmp_path / "whole")
 
 
 @SEES_NAMES

@@ -1,6 +1,8 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops on request, and keeps its files."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +21,11 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
-from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
+from nmtalign.training.distributed import World
+from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.loop import Trainer
+from nmtalign.training.state import find_checkpoint
+from nmtalign.training.validation import StopWatch, ValidationStopped
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
@@ -240,9 +245,6 @@ def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translati
 def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):
     train(reversal, tmp_path / "whole")
 
-    class Killed(BaseException):
-        pass
-
     def listen(event):
         if isinstance(event, Progressed) and event.update == 9:
             raise Killed
@@ -253,6 +255,97 @@ def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path
     assert events[0].resumed
     assert 0 < events[0].update < 9
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def validations(folder):
+    events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    return [{**event, "seconds": 0} for event in events if event["event"] == "validated"]
+
+
+def interrupt(corpus, folder, config, number, kill, **model):
+    """Stops or kills a training at its `number`-th report from a validation; returns the update of this validation."""
+    reports = []
+
+    def listen(event):
+        if isinstance(event, Working) and event.doing == "validating":
+            reports.append(event.update)
+            if len(reports) == number and kill:
+                raise Killed
+            if len(reports) == number:
+                trainer.stop("interrupted")
+
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen)
+    if kill:
+        with pytest.raises(Killed):
+            trainer.run()
+    else:
+        assert not trainer.run().complete
+        assert len(reports) < number + 2  # it did not wait for the end
+    return reports[-1]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize(
+    ("number", "update", "settings"),
+    [
+        (1, 6, {}),  # in the loss
+        (4, 6, {"bleu_sentences": 60}),  # in the translations
+        (7, 12, {}),  # at the end
+        (4, 6, {"agreement": True}),  # of the other direction
+        (4, 6, {"validate_every": "6", "metric": "bleu", "patience": 1, "learning_rate": 1e-12}),
+        (10, 12, {"average": 2}),  # of the mean
+    ],
+    ids=str,
+)
+def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
+    reversal, tmp_path, number, update, settings, kill
+):
+    config = replace(CONFIG, max_updates=12, checkpoint_every="100", **settings)
+    ended = train(reversal, tmp_path / "whole", config, dropout=0.2)[-1]
+    assert interrupt(reversal, tmp_path / "parts", config, number, kill, dropout=0.2) == update
+    assert find_checkpoint(tmp_path / "parts", None).position.update == update
+    seldom = config if config.patience == 1 else replace(config, validate_every="1h")  # it is made all the same
+    events = train(reversal, tmp_path / "parts", seldom, dropout=0.2)
+    assert (events[0].resumed, events[0].update) == (True, update)
+    assert replace(events[-1], seconds=0) == replace(ended, seconds=0)
+    assert validations(tmp_path / "parts") == validations(tmp_path / "whole")
+    for path in (tmp_path / "whole").rglob("*.safetensors"):
+        if "training_state" not in path.name:
+            found = load_tensors(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))[0]
+            assert same(load_tensors(path)[0], found), path
+
+
+def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
+    barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
+
+    class Thread(World):
+        def __init__(self, rank):
+            super().__init__(torch.device("cpu"))
+            self.rank, self.size = rank, 2
+
+        def highest(self, values):
+            told[self.rank] = values
+            barrier.wait()
+            highest = [max(pair) for pair in zip(*told, strict=True)]
+            barrier.wait()
+            return highest
+
+    def work(rank, count):
+        watch = StopWatch(Thread(rank), lambda: rank == 0 and len(done[0]) == asked)
+        for part in watch.in_step(iter(range(count)), count):
+            done[rank].append(part)
+
+    for asked, counts in ((2, (5, 3)), (3, (3, 2)), (1, (1, 4))):
+        done[:] = [], []
+        with ThreadPoolExecutor(2) as pool:
+            for result in [pool.submit(work, rank, count) for rank, count in enumerate(counts)]:
+                with pytest.raises(ValidationStopped):
+                    result.result()
+        assert [len(each) for each in done] == [min(asked, count) for count in counts]
 
 
 def test_a_finished_run_is_left_as_it_is_and_goes_on_with_a_larger_budget(reversal, tmp_path):
