@@ -127,9 +127,11 @@ def train(
 def _train(
     chosen: Settings, world: "World", listen: Listener, data: Path, folder: Path, restart: bool
 ) -> tuple["Trainer", Finished]:
+    from nmtalign.core.devices import keep_memory
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer
 
+    keep_memory()
     listen(Working(0, 0.0, 0.0, "reading the corpus"))
     corpus = Corpus.open(data)
     listen(Working(0, 0.0, 0.0, "preparing the model"))
@@ -154,12 +156,13 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
         raise UsageError("--dry-run measures one process; start it without torchrun")
     import torch
 
-    from nmtalign.core.devices import pick_device
+    from nmtalign.core.devices import keep_memory, pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
     from nmtalign.training.setup import TrainingSetup
 
+    keep_memory()
     with chosen.naming():
         world = World(pick_device(chosen.settings[1].device))
         setup = TrainingSetup(Corpus.open(data), folder, *chosen.settings, world)

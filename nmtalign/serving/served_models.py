@@ -67,7 +67,7 @@ class PairAligner:
     """Aligns the pairs of requests that have the same settings."""
 
     def __init__(self, translator: Translator, config: AlignConfig) -> None:
-        self._loaded, self._config = translator.loaded, config
+        self._loaded, self._config = translator.loaded, dataclasses.replace(config, threads=translator.config.threads)
         if not translator.alignments and config.reading != "occlusion":
             raise UsageError("this model has no attention, so it can align only with reading=occlusion")
 

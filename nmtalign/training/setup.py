@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.devices import picks_bf16, use_threads
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
 from nmtalign.data.bpe_dropout import BpeDropout
@@ -33,7 +33,6 @@ class TrainingSetup:
     ) -> None:
         """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
         use_threads(config.threads)
-        keep_memory()
         self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
         self.device = world.device
         self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
