@@ -144,8 +144,12 @@ def _report(trainer: "Trainer", finished: Finished, folder: Path, quiet: bool) -
     tell, reason = notifier(quiet), finished.reason
     if not finished.complete:
         tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
+    elif trainer.resumed and trainer.updates_done == 0 and finished.diverged:
+        tell(f"{folder}: already done ({reason}); {trainer.setup.describe_divergence(trainer.position)}")
     elif trainer.resumed and trainer.updates_done == 0:
         tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
+    elif finished.diverged:
+        tell(f"{folder}: done ({reason}), diverged")
     else:
         tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
 

@@ -140,6 +140,7 @@ class Finished(Event):
     complete: bool  # False after an interruption: the same command resumes
     best_loss: float | None
     best_bleu: float | None
+    diverged: bool = False  # the loss is far above that of guessing, or far above its lowest value
 
 
 def _is_no_number(value: object) -> bool:

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nmtalign.core.devices import pick_device, precision_notices
-from nmtalign.core.gpu import missing
+from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Batch, Indices, load_batches
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError, UsageError
@@ -27,13 +26,13 @@ from nmtalign.training.meters import Meters
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
-from nmtalign.training.validation import StopWatch, Validation, describe_average, judge, validate_all
+from nmtalign.training.validation import StopWatch, describe_average, judge, validate_all
 
 BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update or batch.
+    """Trains one model directory, or resumes an interrupted run; `stop` ends it.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
@@ -107,10 +106,7 @@ class Trainer:
         self.world.broadcast(self.model, self.optimizer)
 
     def stop(self, reason: str) -> None:
-        """Ends the training after the current update, with a checkpoint; a signal handler may call it.
-
-        A validation ends without a result, and the resumed run makes it first.
-        """
+        """Ends the training with a checkpoint, after an update or within a validation; a signal handler may call it."""
         self._stop_asked = reason
 
     def run(self) -> Finished:
@@ -125,9 +121,7 @@ class Trainer:
         self._emit(self.setup.started(self._when(), self.resumed, budget))
         if self._damage:
             self._emit(events.Damaged(*self._when(), self._damage))
-        if self.device.type == "cuda" and (why := missing(self.device)):
-            self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
-        for notice in precision_notices(self.config.precision, self.device):
+        for notice in self.setup.notices():
             self._notice(notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
@@ -212,10 +206,10 @@ class Trainer:
             self._uncounted.clear()
             self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group.plan[0][:5])
+            where = f"the last time at update {update} with the minibatch of training pairs {pairs}, ..."
+            kept = f"the last good weights are kept; {self.setup.describe_divergence(position)}"
             raise TrainingError(
-                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, the last time at update "
-                f"{update} with the minibatch of training pairs {pairs}, ...; the last good weights are kept: "
-                "the same command continues with the minibatches after it, --restart trains anew"
+                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
             )
 
     def _after_update(self, epoch_ended: bool) -> str | None:
@@ -243,7 +237,8 @@ class Trainer:
     def _look(self) -> None:
         """Reports a budget that is too small."""
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
-        self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
+        if not position.diverged:
+            self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
 
     def _agree(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
@@ -267,20 +262,23 @@ class Trainer:
         self._count()
         self._report(Progressed)
         self._report(Underway)
-        if self._stop is None and not ended_before and position.validated != position.update:
-            self._validate()
-        if self._stop is None and not ended_before and self.config.average:
-            self._average()
+        if self._stop is None and not ended_before:
+            if position.validated != position.update:
+                self._validate()
+            if self.config.average and self._stop is None:
+                self._average()
         complete, reason = self._stop is None, self._stop or reason
         if complete and not ended_before:
             position.finished = reason
         # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
         if not position.validation_due and (not ended_before or self._damage):
             self._save()
-        if complete and not ended_before and self._patience_spent() is None:
+        if position.diverged and not ended_before:
+            self._notice(self.setup.describe_divergence(position))
+        elif complete and not ended_before and self._patience_spent() is None:
             self._advice.finish(position.update, position.best_bleu)
-        finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
-        self._emit(finished)
+        best = position.best_loss, position.best_bleu
+        self._emit(finished := Finished(*self._when(), reason, complete, *best, position.diverged))
         return finished
 
     def _validate(self, averaged: str = "") -> None:
@@ -303,8 +301,9 @@ class Trainer:
             return
         position.validated, position.validation_due = position.update, False
         event = judge(seen, position, self.config, when) if seen else None
-        if event is None or event.best:
-            self._save_best(seen, averaged)
+        if self.world.first and (event is None or event.best):
+            calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
+            self._files.save_best(position.update, calibrations, averaged)
         if event and averaged:
             self._notice(describe_average(averaged, event))
         elif event:
@@ -322,11 +321,6 @@ class Trainer:
             self._validate(averaged)
         self.model.load_state_dict(trained)
         self.position.since_best = since_best
-
-    def _save_best(self, seen: Sequence[Validation], averaged: str) -> None:
-        if self.world.first:
-            calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
-            self._files.save_best(self.position.update, calibrations, averaged)
 
     def _save(self) -> None:
         """Writes a checkpoint."""
@@ -346,6 +340,7 @@ class Trainer:
         if found := self._meters.report(kind, self._when(), self.world, rate, self._done(), left, at.skipped):
             if kind is Progressed:
                 self._advice.hear(found.loss, on_dev=False)
+                at.hear(self.setup.excess(found))
             self._emit(found)
 
     def _done(self) -> float:

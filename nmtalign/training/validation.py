@@ -254,6 +254,7 @@ def judge(
     best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
         position.best, position.best_loss, position.since_best = value, loss, 0
+        position.best_update = position.update
         position.best_bleu = score.value if score else None
     else:
         position.since_best += 1

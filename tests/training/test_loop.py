@@ -21,9 +21,12 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
+from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.distributed import World
+from nmtalign.training.dry_run import dry_run
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.loop import Trainer
+from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import find_checkpoint
 from nmtalign.training.validation import StopWatch, ValidationStopped
 from nmtalign.translating.rescoring import score_pairs
@@ -416,15 +419,61 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
     train(reversal, tmp_path / "whole", replace(config, max_updates=3))
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
     break_losses(monkeypatch, trainer, range(4, 100))
-    with pytest.raises(TrainingError, match=r"10 times in a row.* update 13 .*training pairs \d+, ") as raised:
+    said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower --learning-rate"
+    with pytest.raises(TrainingError, match=said) as raised:
         trainer.run()
     assert "\n" not in str(raised.value)
     assert [event.in_a_row for event in events if isinstance(event, Skipped)] == list(range(1, 11))
-    # The state of the last good update is kept, and the same command continues with the next minibatches.
+    assert "continue" not in str(raised.value)
+    # The state of the last good update is kept, and the same command would continue with the next minibatches.
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "model"))
     more = train(reversal, tmp_path / "model", config)
     assert (more[0].resumed, more[0].update) == (True, 13)
     assert more[-1].complete
+
+
+def advice(events):
+    """The lines of a training on what to do."""
+    return [event.text for event in events if isinstance(event, Noticed) and "--" in event.text]
+
+
+@pytest.mark.parametrize("agreement", [False, True])
+def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path, agreement):
+    config = replace(CONFIG, learning_rate=30.0, agreement=agreement)
+    events = train(reversal, tmp_path / "model", config, stop_at=9)
+    assert (events[-1].complete, events[-1].diverged) == (False, True)
+    events = train(reversal, tmp_path / "model", config)
+    assert (events[-1].complete, events[-1].diverged) == (True, True)
+    (line,) = advice(events)
+    assert "diverged" in line
+    assert "lower --learning-rate (it was 30)" in line
+    assert "best weights" not in line
+    again = train(reversal, tmp_path / "model", config)
+    assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
+    longer = replace(config, max_updates=20)
+    setup = TrainingSetup(reversal, tmp_path / "model", sizes(reversal), longer, World(torch.device("cpu")))
+    assert dry_run(setup, "tiny", seconds=0.01).advice == [line]
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
+    reversal, tmp_path, monkeypatch, patience
+):
+    config, events = replace(CONFIG, max_updates=18, log_every=1, patience=patience), []
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
+    monkeypatch.setattr(BudgetAdvice, "look", lambda *arguments, **keywords: None)
+    whole = trainer.model.loss
+
+    def loss(*arguments, **options):
+        found = whole(*arguments, **options)
+        return replace(found, nll=found.nll * 10) if trainer.position.update > 6 else found
+
+    monkeypatch.setattr(trainer.model, "loss", loss)
+    finished = trainer.run()
+    assert (finished.update, finished.complete, finished.diverged) == (12 if patience else 18, True, True)
+    (line,) = advice(events)
+    assert f"the best weights, of update 6 with dev loss {finished.best_loss:.3f}, are kept" in line
+    assert load_tensors(tmp_path / "model/best.safetensors")[1]["update"] == "6"
 
 
 def test_skipped_updates_are_counted_and_left_out_of_the_means(reversal, tmp_path, monkeypatch):
