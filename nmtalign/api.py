@@ -84,6 +84,7 @@ def train(
     layer = _layer("train", settings, ModelConfig, TrainingConfig)
     layers = with_first_model(((f"preset {preset}", settings_of_preset(preset)), layer), Path(folder))
     settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
+    from nmtalign.core.devices import keeping_generators, pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.fit import fit_preset
     from nmtalign.training.loop import Trainer
@@ -96,7 +97,7 @@ def train(
         if events is not None and event.recorded:
             events.append(event)
 
-    with naming(*layers):
+    with naming(*layers), keeping_generators(pick_device(config.device)):
         return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
 
 

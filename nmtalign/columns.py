@@ -126,7 +126,7 @@ class AlignBatch(_ColumnFunction):
 
         models = _aligners(self._models, self._which, self._config)
         pairs = [(source, target) for source, target in rows]
-        return [record.pharaoh() for record in align(models, pairs, self._config)]
+        return [record.pharaoh() for record in align(models, pairs, _with_threads(self._config))]
 
 
 @lru_cache(_MODELS)
@@ -141,7 +141,7 @@ def _translator(models: Sequence[str], which: Which, config: TranslateConfig) ->
 def _aligners(models: Sequence[str], which: Which, config: AlignConfig) -> "Models":
     from nmtalign.alignment.aligning import load_models
 
-    return load_models(list(map(Path, models)), _with_threads(config), which)
+    return load_models(list(map(Path, models)), config, which)
 
 
 def _with_threads(config: Config) -> Config:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nmtalign.core.devices import inference_precision, pick_device
+from nmtalign.core.inference import in_dtype
 from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
@@ -185,7 +186,7 @@ def load_model(
     products = inference_precision(precision, chosen)
     metadata = assign_weights(model, weights_file, chosen)
     if products == "bf16":
-        model.to(torch.bfloat16)
+        model = in_dtype(model, torch.bfloat16)
     model.eval().requires_grad_(False)
     if products == "int8":
         model = in_int8(model)

@@ -26,6 +26,7 @@ from nmtalign.text.vocabulary import Vocabulary
 
 # Many small models: a second thread would only wait for the first.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # as the command line does, before the first product
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, whose own functions are made to fit

@@ -1,6 +1,10 @@
 """The Python interface: from two texts to a model, its scores and its alignments."""
 
+import json
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -60,3 +64,99 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
             call()
     with pytest.raises(nmtalign.FormatError, match="no such file or folder"):
         nmtalign.describe(tmp_path / "absent")
+
+
+# Prints what a process has of the settings that the library must not change: after the imports, and after each step.
+STATES = """if True:
+    import ctypes, hashlib, json, os, random, signal, sys, warnings
+    import h5py, matplotlib, numpy, sacrebleu, torch  # their own changes are theirs
+    from pathlib import Path
+    libc, mkl = ctypes.CDLL(None), ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+
+    def is_mapped():
+        # glibc's default maps an array of 60 MB, which lies beside the heap and not in it.
+        large, mapped = libc.malloc(60_000_000), False
+        for line in open("/proc/self/maps"):
+            first, last = (int(each, 16) for each in line.split()[0].split("-"))
+            if first <= large < last:
+                mapped = large - first < 100 and "heap" not in line
+        libc.free(large)
+        return mapped
+
+    def states():
+        mode = [getattr(mkl, name)(-1) for name in ("MKL_CBWR_Get", "mkl_serv_cbwr_get") if hasattr(mkl, name)]
+        found = {
+            "torch": torch.get_rng_state().tolist(), "numpy": numpy.random.get_state(), "python": random.getstate(),
+            "threads": torch.get_num_threads(), "dtype": torch.get_default_dtype(), "mkl": mode,
+            "malloc": is_mapped(), "environment": dict(os.environ), "warnings": warnings.filters,
+            "signals": [signal.getsignal(number) for number in signal.valid_signals()],
+            "matmul": torch.get_float32_matmul_precision(), "gradients": torch.is_grad_enabled(),
+            "tf32": torch.backends.cuda.matmul.allow_tf32, "limit": sys.getrecursionlimit(), "folder": os.getcwd(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(), "interop": torch.get_num_interop_threads(),
+            "style": sorted(map(str, matplotlib.rcParams.items())), "errors": numpy.geterr(),
+        }
+        return {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in found.items()}
+
+    def changed(name):
+        seen.append([name, [key for key, value in states().items() if value != before[key]]])
+
+    torch.set_num_threads(3)
+    torch.manual_seed(99)
+    random.seed(9)
+    before, seen = states(), []
+    import nmtalign, nmtalign.core, nmtalign.training.loop
+    changed("import")
+    pair, tiny = ("a.en", "a.fr"), dict(hidden=8, embedding=4, attention_hidden=4, maxout=4, device="cpu", dropout=0.1)
+    nmtalign.prepare(*pair, "data", languages=("en", "fr"), dev=pair, shortlist="9", workers=1)
+    changed("prepare")
+    budget = dict(max_updates=3, epochs=0, bleu_sentences=2, checkpoint_every="1", threads=2)
+    nmtalign.train("data", "model", preset="tiny", **budget, **tiny)
+    changed("train")
+    try:
+        nmtalign.train("data", "other", preset="tiny", learning_rate=1e38, clip_norm=0, optimizer="adam", warmup=0,
+            max_updates=20, threads=1, **tiny)
+    except nmtalign.TrainingError:
+        changed("train that fails")
+    translator = nmtalign.Translator.load("model", beam=2, threads=1)
+    lines = ["the fox", "a dog sleeps"] * 9
+    changed("load")
+    list(translator.translate(lines))
+    list(nmtalign.Translator.load("model", batch_size=2, threads=2).translate(lines))
+    for _ in translator.translate(lines):
+        break
+    changed("translate")
+    list(translator.translate(lines, sample=True))
+    changed("sample")
+    list(nmtalign.score_pairs(translator, [("the fox", "le renard")] * 9))
+    changed("score_pairs")
+    for record in nmtalign.align("model", [("the fox", "le renard")] * 3, threads=1):
+        changed("align")
+    nmtalign.link(*pair, "aligner", threads=2)
+    list(nmtalign.align("aligner", [("the fox", "le renard")]))
+    changed("link")
+    nmtalign.write_alignments("model", *pair, "a.h5", threads=1)
+    nmtalign.TranslateBatch("model")({"text": lines})
+    nmtalign.AlignBatch("model")({"source": lines, "target": lines})
+    changed("columns")
+    nmtalign.score(lines, lines, metrics="bleu,chrf")
+    nmtalign.export_model("model", "small", weights="int8")
+    nmtalign.lexicon(*pair, workers=1, model="model")
+    nmtalign.describe("model")
+    changed("others")
+    print(json.dumps(seen))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and settings of glibc")
+def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
+    (tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
+    (tmp_path / "a.fr").write_text("le renard court\nun chien dort\n" * 10)
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    call = [sys.executable, "-c", STATES]
+    result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    steps = json.loads(result.stdout)
+    assert [name for name, _ in steps[:3]] == ["import", "prepare", "train"]
+    assert not [(name, changed) for name, changed in steps if changed]

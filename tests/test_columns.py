@@ -13,6 +13,8 @@ import torch
 
 import nmtalign
 from nmtalign import AlignBatch, TranslateBatch, columns
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import TranslationModel
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "7"]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", ".", "7"]
@@ -165,11 +167,18 @@ def test_each_process_loads_the_model_once(model, monkeypatch) -> None:
     ("settings", "variable", "threads"), [({}, "", 1), ({}, "3", 3), ({}, "2,1", 1), ({"threads": 2}, "3", 2)]
 )
 def test_a_worker_uses_the_threads_that_it_is_given(model, monkeypatch, settings, variable, threads) -> None:
+    used, encode, of_model = [], Inference.encode, TranslationModel.encode
+    monkeypatch.setattr(Inference, "encode", lambda *given: used.append(torch.get_num_threads()) or encode(*given))
+    monkeypatch.setattr(
+        TranslationModel, "encode", lambda *given: used.append(torch.get_num_threads()) or of_model(*given)
+    )
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     columns._translator.cache_clear()
     torch.set_num_threads(4)
     TranslateBatch(model, **settings)({"text": ["the fox"]})
-    assert torch.get_num_threads() == threads
+    AlignBatch(model, **settings)({"source": ["the fox"], "target": ["le renard"]})
+    assert used == [threads, threads]
+    assert torch.get_num_threads() == 4  # of the caller
     columns._translator.cache_clear()
 
 

@@ -62,6 +62,7 @@ def test_a_model_of_an_earlier_version_is_the_same_model(folder):
 def test_bf16_weights_compute_near_float32(folder):
     exact, rough = (load_model(folder, device="cpu", precision=precision).model for precision in ("fp32", "bf16"))
     assert next(rough.parameters()).dtype == torch.bfloat16
+    assert rough.readout.output_bias.dtype == torch.float32  # as in training
     batch = make_batch([([3, 4, 5], [5, 4, 3]), ([6], [7])])
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
     torch.testing.assert_close(

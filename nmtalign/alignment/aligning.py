@@ -16,7 +16,7 @@ from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.core.devices import precision_notices, use_threads
+from nmtalign.core.devices import made_with_threads, precision_notices
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
@@ -53,7 +53,8 @@ def align(
     # Soft methods read the weights of both directions, which then need no links of their own.
     unread = _has_both(models) and method in SOFT_METHODS
     found = _directions(models, pairs, replace(config, links=None) if unread else config, first)
-    return (one[0] if len(one) == 1 else join(one[0], one[1], method, config.threshold) for one in found)
+    records = (one[0] if len(one) == 1 else join(one[0], one[1], method, config.threshold) for one in found)
+    return made_with_threads(records, config.threads)
 
 
 def _directions(
@@ -76,7 +77,6 @@ def load_models(folders: Sequence[Path], config: AlignConfig, which: Literal["be
 
     Raises FormatError for a damaged model directory, UsageError for a word aligner beside another model.
     """
-    use_threads(config.threads)
     aligners = [folder for folder in folders if is_aligner(folder)]
     if aligners and len(folders) > 1:
         raise UsageError(f"{aligners[0]}: a word aligner has both directions; give only this folder, with -m")

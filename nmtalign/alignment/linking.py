@@ -31,7 +31,7 @@ from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.core.devices import use_threads
+from nmtalign.core.devices import using_threads
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, check_no_link, sha256_of, sweep
 from nmtalign.model_files import ALIGNER
@@ -106,10 +106,9 @@ class LinkRun:
         """Does the steps that remain; returns False if `stop` has ended it, and the same call resumes."""
         if self.links.exists() and not self._work.exists():
             return True
-        use_threads(self.config.threads)
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             check_no_link(path)
-        with contextlib.suppress(_Halted), alone_in(self._work):
+        with contextlib.suppress(_Halted), alone_in(self._work), using_threads(self.config.threads):
             sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
                 names, sides = self._read()

@@ -75,11 +75,13 @@ def reproduce(
 
 def _run(plan: "ReproductionPlan", quiet: bool) -> None:
     from nmtalign.cli.display import make_listener
+    from nmtalign.core.devices import keep_memory
     from nmtalign.reproduction.reproduction_report import begin_folder, write_report
     from nmtalign.reproduction.reproduction_results import gather
     from nmtalign.reproduction.running import Halted, Reproduction
 
     tell = notifier(quiet)
+    keep_memory()
     begin_folder(plan)
     listener_of = functools.partial(make_listener, quiet=quiet, tensorboard=None)
     reproduction = Reproduction(plan, tell, listener_of, functools.partial(advancing, quiet))

@@ -127,9 +127,11 @@ def train(
 def _train(
     chosen: Settings, world: "World", listen: Listener, data: Path, folder: Path, restart: bool
 ) -> tuple["Trainer", Finished]:
+    from nmtalign.core.devices import keep_memory
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.loop import Trainer
 
+    keep_memory()
     listen(Working(0, 0.0, 0.0, "reading the corpus"))
     corpus = Corpus.open(data)
     listen(Working(0, 0.0, 0.0, "preparing the model"))
@@ -142,8 +144,12 @@ def _report(trainer: "Trainer", finished: Finished, folder: Path, quiet: bool) -
     tell, reason = notifier(quiet), finished.reason
     if not finished.complete:
         tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
+    elif trainer.resumed and trainer.updates_done == 0 and finished.diverged:
+        tell(f"{folder}: already done ({reason}); {trainer.setup.describe_divergence(trainer.position)}")
     elif trainer.resumed and trainer.updates_done == 0:
         tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
+    elif finished.diverged:
+        tell(f"{folder}: done ({reason}), diverged")
     else:
         tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
 
@@ -154,12 +160,13 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
         raise UsageError("--dry-run measures one process; start it without torchrun")
     import torch
 
-    from nmtalign.core.devices import pick_device
+    from nmtalign.core.devices import keep_memory, pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
     from nmtalign.training.setup import TrainingSetup
 
+    keep_memory()
     with chosen.naming():
         world = World(pick_device(chosen.settings[1].device))
         setup = TrainingSetup(Corpus.open(data), folder, *chosen.settings, world)

@@ -1,5 +1,4 @@
-"""The model: cells, encoder, attention, decoder, readout, initialisation. It knows nothing of files."""
+"""The model: embeddings, encoders, decoders, readout and loss, their weights for search, and the device.
 
-from nmtalign.core.devices import make_products_reproducible
-
-make_products_reproducible()  # MKL accepts this only before its first product
+It knows nothing of text, of files, and of training.
+"""

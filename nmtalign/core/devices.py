@@ -1,9 +1,9 @@
-"""The device, its native precision, its threads and memory, and MKL's reproducible products."""
+"""The device, its native precision, its threads, generators and memory, and MKL's reproducible products."""
 
+import contextlib
 import ctypes
 import functools
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -82,6 +82,40 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+@contextlib.contextmanager
+def using_threads(threads: int) -> Iterator[None]:
+    """Sets the number of threads of one operation for a block, 0 = no change, and restores it also after an error.
+
+    The number is that of the calling thread, and of all threads that begin later.
+    """
+    before = torch.get_num_threads()
+    try:
+        use_threads(threads)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def made_with_threads(items: Iterable[T], threads: int) -> Iterator[T]:
+    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
+    rest = iter(items)
+    while True:
+        with using_threads(threads):
+            try:
+                item = next(rest)
+            except StopIteration:
+                return
+        yield item
+
+
+@contextlib.contextmanager
+def keeping_generators(device: torch.device) -> Iterator[None]:
+    """Restores PyTorch's random generators, those of the CPU and of a GPU with CUDA, and the number of threads."""
+    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
+    with using_threads(0), torch.random.fork_rng(devices):
+        yield
+
+
 def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_large: Callable[[T], str]) -> list[R]:
     """The results of `work` for a batch, one per item; if memory runs out, those of its halves, one after the other.
 
@@ -107,20 +141,11 @@ def out_of_memory(error: Exception) -> bool:
     return "memory" in text and "alloc" in text
 
 
-def make_products_reproducible() -> None:
-    """Asks MKL for strict reproducibility: no row of a product then depends on the number of rows or of threads.
-
-    MKL accepts this only before its first product. A value of MKL_CBWR in the environment takes precedence. Where
-    PyTorch has no MKL, nothing changes.
-    """
-    set_mode = _mkl_function("MKL_CBWR_Set", "mkl_serv_cbwr_set")
-    if set_mode is not None and "MKL_CBWR" not in os.environ:
-        set_mode(_CBWR_AUTO | _CBWR_STRICT)
-
-
 def products_are_reproducible() -> bool:
     """Whether MKL's strict reproducibility is active for float32 products on the CPU.
 
+    No row of a product then depends on the number of rows or of threads. MKL reads MKL_CBWR=AUTO,STRICT from the
+    environment at its first product; the command line sets it.
     MKL accepts the mode on AMD processors too, but it has no effect there: Intel documents the strict mode only for
     some branches, and the automatic branch of these processors is none of them.
     """
@@ -148,7 +173,7 @@ def _mkl_function(*names: str) -> Callable[..., int] | None:
 
 
 def keep_memory() -> None:
-    """Lets the C library keep freed memory for the next batch of training.
+    """Lets the C library keep freed memory for the next batch of training; for a process of its own, as a command is.
 
     By default it returns every large array to the system, which fills the next one with zeros page by page: 30,000 page
     faults per batch, a tenth of the time. Only glibc can do this.

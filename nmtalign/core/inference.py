@@ -18,6 +18,7 @@ from nmtalign.core.attention import MIN_ROWS, Memory, extended
 from nmtalign.core.copying import known_words
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.functional import maxout, wide
+from nmtalign.core.initialisation import matrices
 from nmtalign.core.int8 import joined
 from nmtalign.core.latent_alignment import Alternatives
 from nmtalign.core.model import Activations, TranslationModel
@@ -116,10 +117,13 @@ class Inference:
 
 
 def in_dtype(module: M, dtype: torch.dtype) -> M:
-    """The module itself where its weights have the dtype already, else a copy in it."""
-    if all(parameter.dtype == dtype for parameter in module.parameters()):
+    """The module itself where its matrices have the dtype already, else a copy with the same vectors."""
+    if all(parameter.dtype == dtype for _, _, parameter in matrices(module)):
         return module
-    return copy.deepcopy(module).to(dtype)
+    copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+    for part, name, parameter in list(matrices(copied)):
+        setattr(part, name, nn.Parameter(parameter.detach().to(dtype), parameter.requires_grad))
+    return copied
 
 
 class FoldedWeights:

@@ -1,7 +1,7 @@
 """The initial weights (appendix B.1), and two other rules for small models."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import ClassVar
 
@@ -24,11 +24,27 @@ class Role(Enum):
     SCALE = "scale"  # of a normalisation
 
 
+_VECTORS = (Role.BIAS, Role.ENERGY, Role.SCALE)  # one per direction may be stacked
+
+
 class Initialised(nn.Module):
     """A module that names the role of each of its own parameters."""
 
     roles: ClassVar[Mapping[str, Role]]
     blocks = 1  # of a stacked weight
+
+
+def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+    """Yields (module, name, parameter) of the matrices that multiply, and of the word vectors.
+
+    Only they are narrower than float32 in bf16 and in eight bits. Vectors stay: biases, v_a, v_p, scales, and matrices
+    with one row. A pass in bf16 rounds the same parameters where it uses them (`Tensor.to`).
+    """
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            is_vector = isinstance(module, Initialised) and module.roles[name] in _VECTORS
+            if not is_vector and parameter.dim() > 1 and parameter.shape[-2] > 1:
+                yield module, name, parameter
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:

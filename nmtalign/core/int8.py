@@ -19,13 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.initialisation import matrices
 from nmtalign.errors import ResourceError
 from nmtalign.processor import int8_is_fast
 
 M = TypeVar("M", bound=nn.Module)
-# An embedding may be the weight of the softmax, too.
-_MULTIPLIED = (Role.RECURRENT, Role.STACKED, Role.ATTENTION, Role.MATRIX, Role.EMBEDDING)
 _STEPS = 127
 _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
@@ -169,12 +167,10 @@ def _needs_gradient(x: Tensor) -> bool:
 def in_int8(module: M) -> M:
     """A copy that multiplies its large matrices in eight bits; it shares the memory of the parameters."""
     copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
-    for part in copied.modules():
-        for name, parameter in list(part.named_parameters(recurse=False)):
-            large = parameter.numel() >= _SMALLEST and parameter.shape[-1] >= _FEWEST_INPUTS
-            if large and isinstance(part, Initialised) and part.roles[name] in _MULTIPLIED:
-                delattr(part, name)
-                setattr(part, name, Int8Weight.of(parameter))
+    for part, name, parameter in list(matrices(copied)):  # an embedding may be the weight of the softmax, too
+        if parameter.numel() >= _SMALLEST and parameter.shape[-1] >= _FEWEST_INPUTS:
+            delattr(part, name)
+            setattr(part, name, Int8Weight.of(parameter))
     return copied
 
 

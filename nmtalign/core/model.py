@@ -86,7 +86,7 @@ class Embedding(Initialised):
 
     def forward(self, words: Tensor, sparse: bool = False) -> Tensor:
         """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient."""
-        return F.embedding(words, self.weight, sparse=sparse) + self.bias
+        return (F.embedding(words, self.weight, sparse=sparse) + self.bias).to(self.weight.dtype)
 
 
 class RecurrentEncoder(Encoder):

@@ -88,11 +88,15 @@ class Readout(Initialised):
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
         """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
-        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(features.dtype)
-        found = features.new_empty(len(targets), dtype=wide(features.dtype))
+        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
+        found = features.new_empty(len(targets), dtype=bias.dtype)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS):
             check_wanted()
-            log_probs = F.linear(features[rows], weight, bias).to(found.dtype).log_softmax(-1)
+            if bias.dtype == features.dtype:
+                logits = F.linear(features[rows], weight, bias)
+            else:  # the bias is not rounded to bf16
+                logits = F.linear(features[rows], weight) + bias
+            log_probs = logits.log_softmax(-1)
             found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
         return found
 

@@ -91,7 +91,7 @@ class PairAligner:
 
     def __init__(self, translator: Translator, config: AlignConfig) -> None:
         """Raises UsageError for the reading occlusion, which decodes a pair once for each source word."""
-        self._loaded, self._config = translator.loaded, config
+        self._loaded, self._config = translator.loaded, dataclasses.replace(config, threads=translator.config.threads)
         if not translator.alignments:
             raise UsageError("this model has no attention, so it aligns only with nmtalign align --reading occlusion")
         if config.reading == "occlusion":

@@ -225,6 +225,7 @@ class Schedule:
         if not position.soft_ended and done >= self._config.soft_start:
             position.soft_ended = True
             if self._config.soft_start:
+                position.lowest_excess = None  # of another loss
                 self._notice(f"soft attention was trained until update {position.update} (soft_start)")
         return not position.soft_ended
 

@@ -270,6 +270,7 @@ class _Reader:
             )
         self.last = Point(*when, self._words(when[1]))
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
+        self.ended += ", diverged" if event.get("diverged") else ""
         if name == "finished" and event.get("complete"):
             self.ends.add(when[0])
 

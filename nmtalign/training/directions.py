@@ -159,7 +159,7 @@ class Checkpoints:
         for direction in self._directions:
             weights = direction.folder, direction.model, position.update, self._fingerprint
             save_last(*weights)
-            if self._average and position.validated == position.update:
+            if self._average and position.validation_due:
                 save_validated(*weights)
         path = save_state(self._directions[0].folder, self._models, self._optimizer, position, self._fingerprint)
         for direction in self._directions:

@@ -63,7 +63,10 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
     total = max(position.update, total)
     look = BudgetAdvice(config, preset, count_words(setup.corpus), updates_in_epoch, advice.append).look
-    look(position.update, position.seconds, update_seconds, is_known=True)
+    if position.diverged:
+        advice.append(setup.describe_divergence(position))
+    else:
+        look(position.update, position.seconds, update_seconds, is_known=True)
     return DryRun(
         _parameters(setup),
         _memory(setup, saved),

@@ -140,6 +140,7 @@ class Finished(Event):
     complete: bool  # False after an interruption: the same command resumes
     best_loss: float | None
     best_bleu: float | None
+    diverged: bool = False  # the loss is far above that of guessing, or far above its lowest value
 
 
 def _is_no_number(value: object) -> bool:
@@ -157,9 +158,12 @@ def perplexity(loss: float) -> float:
 class EventLog:
     """Appends events to train.jsonl; first it removes events after the checkpoint of an interrupted run."""
 
-    def __init__(self, folder: Path, update: int) -> None:
+    def __init__(self, folder: Path, update: int, validation_due: bool = False) -> None:
+        """`update` is that of the checkpoint; `validation_due` tells that its validation is made again."""
         self._path = folder / LOG
         kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
+        if validation_due:
+            kept = [line for line in kept if _update_of(line) < update or b'"event": "validated"' not in line]
         with atomic_text(self._path, follow=False) as stream:
             stream.writelines(f"{line.decode()}\n" for line in kept)
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nmtalign.core.devices import pick_device, precision_notices
-from nmtalign.core.gpu import missing
+from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Batch, Indices, load_batches
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError, UsageError
@@ -27,13 +26,13 @@ from nmtalign.training.meters import Meters
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, cut_groups, seed_dropout
-from nmtalign.training.validation import Validation, describe_average, judge, tokenizers_of, validate_all
+from nmtalign.training.validation import StopWatch, describe_average, judge, tokenizers_of, validate_all
 
 BAD_IN_A_ROW = 10
 
 
 class Trainer:
-    """Trains one model directory, or resumes an interrupted run; `stop` ends it after the current update.
+    """Trains one model directory, or resumes an interrupted run; `stop` ends it.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
     construction to the end of `run`; `close` unlocks it for a trainer that is not run.
@@ -108,7 +107,7 @@ class Trainer:
         self.world.broadcast(self.model, self.optimizer)
 
     def stop(self, reason: str) -> None:
-        """Ends the training after the current update, with a checkpoint; a signal handler may call it."""
+        """Ends the training with a checkpoint, after an update or within a validation; a signal handler may call it."""
         self._stop_asked = reason
 
     def run(self) -> Finished:
@@ -118,14 +117,12 @@ class Trainer:
 
     def _run(self) -> Finished:
         position = self.position
-        self._log = EventLog(self.folder, position.update) if self.world.first else None
+        self._log = EventLog(self.folder, position.update, position.validation_due) if self.world.first else None
         budget = self.budget.describe(self._updates_in_epoch, self.setup.patience)
         self._emit(self.setup.started(self._when(), self.resumed, budget))
         if self._damage:
             self._emit(events.Damaged(*self._when(), self._damage))
-        if self.device.type == "cuda" and (why := missing(self.device)):
-            self._notice(f"the fused kernels are off: {why}; training continues without them, slower")
-        for notice in [*precision_notices(self.config.precision, self.device), *self.setup.given.notes()]:
+        for notice in self.setup.notices():
             self._notice(notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
@@ -134,7 +131,9 @@ class Trainer:
         self._work("computing the first update")
         self.model.train()
         self._meters.start(position.seconds)
-        reason = self._budget_spent() or self._patience_spent()
+        if position.validation_due:
+            self._validate()
+        reason = self._stop or self._budget_spent() or self._patience_spent()
         if reason is None:
             position.finished = None  # a finished run resumes with a larger budget
             self._look()
@@ -208,10 +207,10 @@ class Trainer:
             self._uncounted.clear()
             self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group.plan[0][:5])
+            where = f"the last time at update {update} with the minibatch of training pairs {pairs}, ..."
+            kept = f"the last good weights are kept; {self.setup.describe_divergence(position)}"
             raise TrainingError(
-                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, the last time at update "
-                f"{update} with the minibatch of training pairs {pairs}, ...; the last good weights are kept: "
-                "the same command continues with the minibatches after it, --restart trains anew"
+                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
             )
 
     def _after_update(self, epoch_ended: bool) -> str | None:
@@ -225,21 +224,22 @@ class Trainer:
         self._agree()
         self._schedule.measure(position.seconds - before)
         self._look()
-        if self._glances.due(position.update, position.seconds, epoch_ended):
+        now = position.update, position.seconds, epoch_ended
+        if self._glances.due(*now):
             self._report(Underway)
-        validated = self._validations.due(position.update, position.seconds, epoch_ended)
-        if validated:
+        validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
+        if validates:
             self._validate()
-            self._agree()
         reason = self._stop or self._budget_spent() or self._patience_spent()
-        if reason is None and (self._checkpoints.due(position.update, position.seconds, epoch_ended) or validated):
+        if reason is None and saves and not validates:
             self._save()
         return reason
 
     def _look(self) -> None:
         """Reports a budget that is too small."""
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
-        self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
+        if not position.diverged:
+            self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
 
     def _agree(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
@@ -259,48 +259,57 @@ class Trainer:
 
     def _finish(self, reason: str) -> Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
-        position, complete = self.position, self._stop is None
-        ended_before = position.finished is not None
+        position, ended_before = self.position, self.position.finished is not None
         self._count()
         self._report(Progressed)
         self._report(Underway)
-        if complete and not ended_before:
+        if self._stop is None and not ended_before:
             if position.validated != position.update:
                 self._validate()
-            if self.config.average:
+            if self.config.average and self._stop is None:
                 self._average()
+        complete, reason = self._stop is None, self._stop or reason
+        if complete and not ended_before:
             position.finished = reason
-        if not ended_before or self._damage:  # else nothing changes, not even its time
+        # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
+        if not position.validation_due and (not ended_before or self._damage):
             self._save()
-        if complete and not ended_before and self._patience_spent() is None:
+        if position.diverged and not ended_before:
+            self._notice(self.setup.describe_divergence(position))
+        elif complete and not ended_before and self._patience_spent() is None:
             self._advice.finish(position.update, position.best_bleu)
-        finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu)
-        self._emit(finished)
+        best = position.best_loss, position.best_bleu
+        self._emit(finished := Finished(*self._when(), reason, complete, *best, position.diverged))
         return finished
 
     def _validate(self, averaged: str = "") -> None:
         """Validates on the dev set; without a dev set, the last weights count as the best.
 
+        A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
         `averaged` are the updates of the weights whose mean the model has.
         """
-        began = time.perf_counter()
         self._count()
         position = self.position
-        position.validated = position.update
-        dev = self.corpus.splits.get("dev")
-        if dev is None or not len(dev):
-            self._save_best(averaged=averaged)
-            return
+        if not (averaged or position.validation_due):
+            position.validation_due = True
+            self._save()
+        began, when = time.perf_counter(), self._when()
+        watch = StopWatch(self.world, lambda: self._stop_asked is not None)
         work = functools.partial(self._work, "validating")
-        seen = validate_all(self.directions, self.config, position, self.world, self.setup.how, work)
-        if position.best is None and seen[0].score and seen[0].score.too_short:
+        seen = validate_all(self.directions, self.config, position, watch, self.setup.how, work)
+        self._agree()
+        if seen is None:
+            return
+        if position.best is None and seen and seen[0].score and seen[0].score.too_short:
             self._notice("no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, and the loss decides")
-        event = judge(seen, position, self.config, self._when())
-        if event.best:
-            self._save_best(seen, averaged)
-        if averaged:
+        position.validated, position.validation_due = position.update, False
+        event = judge(seen, position, self.config, when) if seen else None
+        if self.world.first and (event is None or event.best):
+            calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
+            self._files.save_best(position.update, calibrations, averaged)
+        if event and averaged:
             self._notice(describe_average(averaged, event))
-        else:
+        elif event:
             self._advice.hear(event.loss, on_dev=True)
             self._emit(event)
         self._meters.pause(time.perf_counter() - began)
@@ -315,11 +324,6 @@ class Trainer:
             self._validate(averaged)
         self.model.load_state_dict(trained)
         self.position.since_best = since_best
-
-    def _save_best(self, seen: Sequence[Validation] = (), averaged: str = "") -> None:
-        if self.world.first:
-            calibrations = [each.calibration() for each in seen] or [""] * len(self.directions)
-            self._files.save_best(self.position.update, calibrations, averaged)
 
     def _save(self) -> None:
         """Writes a checkpoint."""
@@ -339,6 +343,7 @@ class Trainer:
         if found := self._meters.report(kind, self._when(), self.world, rate, self._done(), left, at.skipped):
             if kind is Progressed:
                 self._advice.hear(found.loss, on_dev=False)
+                at.hear(self.setup.excess(found))
             self._emit(found)
 
     def _done(self) -> float:

@@ -1,12 +1,14 @@
 """What a training needs before its first update: pairs, batches, model, optimiser and updater. No file is written."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.devices import picks_bf16, precision_notices, use_threads
+from nmtalign.core.gpu import missing
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
 from nmtalign.data.bpe_dropout import BpeDropout
@@ -17,10 +19,10 @@ from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.directions import directions_of, make_models
 from nmtalign.training.distributed import World
-from nmtalign.training.events import Started
+from nmtalign.training.events import Figures, Started
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.runs import Given, find_run, fingerprint_of
-from nmtalign.training.state import Checkpoint
+from nmtalign.training.state import Checkpoint, Position
 from nmtalign.training.updates import Updater
 from nmtalign.version import __version__
 
@@ -33,7 +35,6 @@ class TrainingSetup:
     ) -> None:
         """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
         use_threads(config.threads)
-        keep_memory()
         self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
         self.device = world.device
         self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
@@ -82,6 +83,38 @@ class TrainingSetup:
         self.how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
         self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.how)
+
+    def notices(self) -> list[str]:
+        """What a user should know before the first update: why it is slow on its device, and how links were read."""
+        kernels = "the fused kernels are off: {}; training continues without them, slower"
+        why = missing(self.device) if self.device.type == "cuda" else ""
+        return [
+            *[kernels.format(why)] * bool(why),
+            *precision_notices(self.config.precision, self.device),
+            *self.given.notes(),
+        ]
+
+    def excess(self, found: Figures) -> float:
+        """The loss per word above that of guessing among all words; of two directions the larger one."""
+        above = found.loss - math.log(self.model_config.target_vocabulary_size)
+        if found.backward_loss is None:
+            return above
+        return max(above, found.backward_loss - math.log(self.model_config.source_vocabulary_size))
+
+    def describe_divergence(self, position: Position) -> str:
+        """Reports that a training has diverged, and what to do, in one line."""
+        found = "the training has diverged"
+        if position.diverged and position.excess is not None and position.lowest_excess is not None:
+            above = position.excess > 0
+            nats = position.excess if above else position.excess - position.lowest_excess
+            than = "that of guessing" if above else "its lowest value"
+            found += f": the loss is {nats:,.1f} nats per word above {than}"
+        found += f"; lower --learning-rate (it was {self.config.learning_rate:g}) and train anew with --restart"
+        guessing = math.log(self.model_config.target_vocabulary_size)
+        if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
+            found += f"; the best weights, of update {position.best_update} with dev loss "
+            found += f"{position.best_loss:.3f}, are kept"
+        return found
 
     def plan(self, epoch: int) -> Sequence[Indices]:
         """The minibatches of an epoch; this takes seconds for millions of pairs."""

@@ -7,6 +7,7 @@ to the newest. Wherever a process is killed, one of the two is complete; the new
 import contextlib
 import dataclasses
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from nmtalign.untrusted import parse_json
 
 _VALIDATED = "validated.{}.safetensors"  # by the update
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
+_ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
+_INFINITE = 1e30  # nats; JSON has no infinity
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
 
 
@@ -40,14 +43,30 @@ class Position:
     skipped: int = 0
     bad_in_a_row: int = 0
     validated: int = -1  # update of the last validation
+    validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
     best: float | None = None  # the metric of the best validation, higher is better
     best_loss: float | None = None
     best_bleu: float | None = None
+    best_update: int = -1  # of the best validation; -1 = unknown
     since_best: int = 0
     finished: str | None = None
     warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
     soft_ended: bool = False  # whether a soft start has ended, or there is none
     tokenizers: str = "13a 13a"  # of dev BLEU, by direction; a training that earlier versions began keeps this one
+    excess: float | None = None  # nats per word of the last report above the loss of guessing among all words
+    lowest_excess: float | None = None
+
+    def hear(self, excess: float) -> None:
+        """Notes the loss of a report."""
+        self.excess = excess if math.isfinite(excess) else _INFINITE
+        self.lowest_excess = self.excess if self.lowest_excess is None else min(self.excess, self.lowest_excess)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss is far above that of guessing, or has risen far above its lowest value."""
+        if self.excess is None or self.lowest_excess is None:
+            return False
+        return self.excess > min(_ABOVE_GUESSING, self.lowest_excess + _FAR_RISEN)
 
 
 @dataclass(frozen=True)
@@ -215,8 +234,9 @@ def take_over(folder: Path, checkpoint: Checkpoint) -> None:
         if checkpoint.path.name != STATE:
             (folder / STATE).unlink(missing_ok=True)
         best, before, update = folder / BEST, folder / PREVIOUS_BEST, checkpoint.position.update
-        if not 0 <= _update_of(best) <= update:
-            if 0 <= _update_of(before) <= update:
+        last = update - checkpoint.position.validation_due  # a validation that is made again writes its weights again
+        if not 0 <= _update_of(best) <= last:
+            if 0 <= _update_of(before) <= last:
                 before.replace(best)
             elif checkpoint.position.best is None:
                 best.unlink(missing_ok=True)

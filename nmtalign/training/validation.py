@@ -1,17 +1,20 @@
 """Validation on the dev set: loss per word, BLEU, and one translation as a sample."""
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import DEFAULT, Activations, TranslationModel
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
+from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.measuring import bleu, measure
 from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
 from nmtalign.search.beam_search import beam_search
@@ -28,6 +31,27 @@ from nmtalign.translating.confidence import Calibration, mean_probability
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
 Progress = Callable[[float], None]  # called with the share of the work that is done, 0 to 1
+T = TypeVar("T")
+
+
+class StopWatch:
+    """Ends a validation in all processes soon after one of them was asked to stop."""
+
+    def __init__(self, world: World, asked: Callable[[], bool]) -> None:
+        """`asked` returns whether this process was asked to stop."""
+        self.world, self.asked = world, asked
+
+    def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
+        """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
+
+        Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
+        """
+        rest = iter(parts)
+        for number in range(int(self.world.highest([count])[0]) + 1):
+            if self.world.highest([self.asked()])[0]:
+                raise Abandoned
+            if number < count:
+                yield next(rest)
 
 
 @dataclass(frozen=True)
@@ -75,20 +99,28 @@ def validate_all(
     directions: Sequence[Direction],
     config: TrainingConfig,
     position: Position,
-    world: World,
+    watch: StopWatch,
     how: Activations,
     work: Progress,
-) -> list[Validation]:
-    """Validates the models of all directions; the update selects the sample."""
+) -> list[Validation] | None:
+    """Validates the models of all directions; the update selects the sample.
+
+    Returns no validations without a dev set, and None if a process was asked to stop.
+    """
     seen: list[Validation] = []
 
     def progress(done: float) -> None:
         work((len(seen) + done) / len(directions))
 
     for direction, tokenize in zip(directions, position.tokenizers.split(), strict=False):
-        progress(0.0)
         model, corpus = direction.model, direction.corpus
-        seen.append(validate(model, corpus, config, position.update, world, tokenize, how, progress))
+        if not len(corpus.splits.get("dev") or ()):
+            continue
+        progress(0.0)
+        try:
+            seen.append(validate(model, corpus, config, position.update, watch, tokenize, how, progress))
+        except Abandoned:
+            return None
     return seen
 
 
@@ -98,10 +130,10 @@ def validate(
     corpus: Corpus,
     config: TrainingConfig,
     turn: int,
-    world: World,
+    watch: StopWatch,
     tokenize: str,
-    how: Activations = DEFAULT,
-    progress: Progress = lambda done: None,
+    how: Activations,
+    progress: Progress,
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
 
@@ -114,12 +146,12 @@ def validate(
     translating = AS_SLOW * min(config.bleu_sentences, len(dev))
     first = len(dev) / (len(dev) + translating)  # share of the loss in the work
     complete = CopyIds(corpus, dev) if model.config.copy else None
-    own = _loss(model, dev, config, world, how, lambda done: progress(first * done), complete)
-    nll, words, sentences = world.sum(own)
+    own = _loss(model, dev, config, watch, how, lambda done: progress(first * done), complete)
+    nll, words, sentences = watch.world.sum(own)
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations, probabilities = translate_greedily(
-        model, corpus, dev, count, world, lambda done: progress(first + (1 - first) * done)
+        model, corpus, dev, count, watch, lambda done: progress(first + (1 - first) * done)
     )
     references = [dev.target_text(index) for index in range(count)]
     score = bleu(translations, references, tokenize=tokenize) if count else None
@@ -135,19 +167,18 @@ def _loss(
     model: TranslationModel,
     dev: Split,
     config: TrainingConfig,
-    world: World,
+    watch: StopWatch,
     how: Activations,
     progress: Progress,
     complete: CopyIds | None,
 ) -> tuple[float, int, int]:
     """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
     nll, words, sentences = 0.0, 0, 0
-    mine = world.share(_by_length(dev, eligible(dev, 0)))
-    if not len(mine):
-        return nll, words, sentences
+    mine = watch.world.share(_by_length(dev, eligible(dev, 0)))
     policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
-    for batch in load_batches(dev, plan_epoch(dev, mine, policy, 0), complete=complete):
-        there = batch.to(world.device)
+    plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
+    for batch in watch.in_step(load_batches(dev, plan, complete=complete), len(plan)):
+        there = batch.to(watch.world.device)
         loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
         progress(sentences / len(mine))
@@ -160,7 +191,7 @@ def _by_length(dev: Split, indices: Indices) -> Indices:
 
 
 def translate_greedily(
-    model: TranslationModel, corpus: Corpus, dev: Split, count: int, world: World, progress: Progress
+    model: TranslationModel, corpus: Corpus, dev: Split, count: int, watch: StopWatch, progress: Progress
 ) -> tuple[list[str], list[float]]:
     """The first `count` dev sentences in the target language, as text, and the mean probability of each.
 
@@ -168,17 +199,19 @@ def translate_greedily(
     """
     order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
     options = SearchOptions(beam=1, allow_unk=True)
-    scorer = ModelScorer(Inference(model))
+    scorer, world = ModelScorer(Inference(model)), watch.world
     mine, found, means = world.share(order), [], []
-    for start in range(0, len(mine), BATCH):
+    starts = range(0, len(mine), BATCH)
+    for start in watch.in_step(starts, len(starts)):
         progress(start / len(mine))
         part = mine[start : start + BATCH]
         tokens, ids = zip(*(_source(corpus, dev, int(index), model.config.copy) for index in part), strict=True)
         source, mask = (each.to(world.device) for each in make_source(ids))
-        for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
-            words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
-            found.append(corpus.tokenizers.target.detokenize(words))
-            means.append(repr(mean_probability(hypotheses[0])))
+        with contextlib.suppress(Abandoned), abandoned_if(watch.asked):  # all processes stop before the next batch
+            for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+                words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
+                found.append(corpus.tokenizers.target.detokenize(words))
+                means.append(repr(mean_probability(hypotheses[0])))
     texts, probabilities = [""] * count, [1.0] * count
     for rank, (translations, own) in enumerate(zip(world.gather(found), world.gather(means), strict=True)):
         for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):
@@ -209,6 +242,7 @@ def judge(
     best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
         position.best, position.best_loss, position.since_best = value, loss, 0
+        position.best_update = position.update
         position.best_bleu = score.value if score else None
     else:
         position.since_best += 1

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 import torch
 
+from nmtalign.core.devices import using_threads
 from nmtalign.settings.definition import byte_count
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -126,23 +127,26 @@ _thread_count = _ThreadCount()
 
 
 class Workers:
-    """Searches batches in as many threads as PyTorch has; on a GPU, and for a single batch, in the caller's thread.
+    """Searches batches in several threads; on a GPU, and for a single batch, in the caller's thread.
 
     Two threads with one batch each are 1.3 times as fast as two threads that share each product: neither waits for the
     other, and the Python code of one runs during the products of the other. The threads share the weights.
     """
 
-    def __init__(self, device: torch.device, ahead: bool) -> None:
-        """With `ahead` the next window may be read before the previous one is finished."""
-        self._threads = _thread_count.configured()
-        self._count = self.count(device)
+    def __init__(self, device: torch.device, ahead: bool, threads: int = 0) -> None:
+        """With `ahead` the next window may be read before the previous one is finished.
+
+        `threads` 0 = as many as PyTorch has.
+        """
+        self._threads = threads or _thread_count.configured()
+        self._count = self.count(device, threads)
         self._ahead = ahead
         self._pool: ThreadPoolExecutor | None = None
 
     @staticmethod
-    def count(device: torch.device) -> int:
+    def count(device: torch.device, threads: int = 0) -> int:
         """The largest number of batches that are searched at the same time."""
-        return 1 if device.type == "cuda" else _thread_count.configured()
+        return 1 if device.type == "cuda" else threads or _thread_count.configured()
 
     def __enter__(self) -> Self:
         return self
@@ -180,8 +184,8 @@ class Workers:
         return self._in_order(results)
 
     def _in_this_thread(self, work: Callable[[list[T]], list[R]], batch: list[T]) -> list[R]:
-        torch.set_num_threads(self._threads)
-        return work(batch)
+        with using_threads(self._threads):
+            return work(batch)
 
     @staticmethod
     def _in_order(results: dict[int, tuple[Callable[[], list[R]], int]]) -> Iterator[R]:

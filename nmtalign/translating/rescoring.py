@@ -80,7 +80,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     scorer = _PairScorer(translator)
     words = scorer.limits.words * _WINDOW_BATCHES
     available = available or isinstance(pairs, Sequence)
-    with Workers(translator.loaded.device, ahead=available) as workers:
+    with Workers(translator.loaded.device, available, translator.config.threads) as workers:
         read = windows(checked_pairs(pairs), max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
         for results in workers.read_ahead(scorer.window(window, workers) for window in read):
             yield from results

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from nmtalign.core.devices import inference_precision, precision_notices, return_memory, use_threads
+from nmtalign.core.devices import inference_precision, precision_notices, return_memory
 from nmtalign.core.inference import Inference
 from nmtalign.core.int8 import in_int8
 from nmtalign.errors import UsageError
@@ -190,7 +190,7 @@ class Translator:
         config, device = self.config, self.loaded.device
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory_limit(config.max_memory, device) // Workers.count(device) // len(self.models),
+            memory=memory_limit(config.max_memory, device) // Workers.count(device, config.threads) // len(self.models),
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -213,7 +213,7 @@ class Translator:
         sequence = isinstance(lines, Sequence)
         if done and not available:
             lines = islice(lines, done, None)
-        with Workers(self.loaded.device, ahead=available or sequence) as workers:
+        with Workers(self.loaded.device, available or sequence, self.config.threads) as workers:
             read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
             started = self._started(read, first + (0 if available else done), first + done, workers)
             for translations in workers.read_ahead(started):
@@ -316,8 +316,7 @@ class Translator:
 
 
 def load_models(folders: Sequence[str | Path], config: TranslateConfig, which: Which = "best") -> list[LoadedModel]:
-    """Loads models for the device and the threads of `config`."""
-    use_threads(config.threads)
+    """Loads models for the device of `config`."""
     return [load_model(Path(folder), device=config.device, precision="fp32", which=which) for folder in folders]
 
 

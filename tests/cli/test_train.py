@@ -149,8 +149,22 @@ def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign
     lines = result.stderr.decode().splitlines()
     assert sum("the loss is not finite; left out" in line for line in lines) == 10
     assert re.search(r"error: .*10 times in a row.* minibatch of training pairs \d+, .*weights are kept", lines[-1])
+    assert "lower --learning-rate (it was 1e+38)" in lines[-1]
     assert events(workspace / "model")[-1]["event"] == "saved"
     assert "NaN" not in (workspace / "model/train.jsonl").read_text()
+
+
+def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, workspace):
+    flags = [*QUICK, "--learning-rate", "50", "--warmup", "0", "--max-updates", "20", "--log-every", "10"]
+    first, again = (nmtalign("train", *flags).stderr.decode().splitlines() for _ in range(2))
+    for lines in (first, again):
+        assert sum("the training has diverged: the loss is " in line for line in lines) == 1
+        assert sum("lower --learning-rate (it was 50)" in line for line in lines) == 1
+        assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)
+    assert events(workspace / "model")[-1]["diverged"]
+    assert ["ended", "20", "updates,", "diverged"] in [
+        line.split() for line in nmtalign("plot", "--training", "model").stdout.decode().splitlines()
+    ]
 
 
 def test_tensorboard(nmtalign, workspace):

@@ -9,8 +9,8 @@ from helpers import core_models as models
 from helpers import score_tables as tables
 from torch.nn import functional as F
 
-from nmtalign.core.inference import Inference, WordTable
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.inference import Inference, WordTable, in_dtype
+from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch, make_source
 from nmtalign.search.scorer import ModelScorer
 
@@ -159,3 +159,29 @@ def test_the_row_of_a_word_does_not_depend_on_the_words_that_are_new_with_it(siz
         one_by_one = WordTable(embedding, weight, bias)
         for word in torch.randperm(100):
             assert torch.equal(one_by_one(word[None])[0], together[word])
+
+
+@pytest.mark.parametrize("config", models.VARIANTS, ids=models.named)
+def test_narrow_weights_give_the_probabilities_of_training_in_bf16(config):
+    sizes = {**models.LARGER, "hidden": 32, "output_rank": 32 if config.output_rank else 0}
+    config = dataclasses.replace(config, **sizes)
+    trained = make_model(config, torch.float32).eval()
+    with torch.no_grad():
+        for name, parameter in trained.named_parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+            if name.endswith("embedding.weight"):  # else the sum with its bias would be rounded twice
+                parameter.copy_(parameter.bfloat16())
+        trained.readout.output_bias.copy_(torch.linspace(-9, 9, len(trained.readout.output_bias)))
+    batch = make_batch(models.pairs_of(config))
+    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    narrow = in_dtype(trained, torch.bfloat16)
+    with torch.no_grad():
+        expected, found = trained.force(*arguments, how=Activations(torch.bfloat16)), narrow.force(*arguments)
+        loss = trained.loss(*arguments, how=Activations(torch.bfloat16))
+    assert torch.equal(found.log_probs, expected.log_probs)
+    assert found.weights is None or torch.equal(found.weights, expected.weights)
+    assert float(loss.nll) == pytest.approx(-float(found.log_probs.sum()), rel=1e-5)
+    types = {name: parameter.dtype for name, parameter in narrow.named_parameters()}
+    assert types["target_embedding.weight"] == torch.bfloat16
+    assert all(types[name] == torch.float32 for name in types if name.endswith(("bias", "vector", "gain", "scale")))
+    assert all(parameter.dtype == torch.float32 for parameter in trained.parameters())

@@ -58,9 +58,9 @@ def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     }
 
 
-def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
-    """One training; the events of the first process."""
-    sizes = ModelConfig(
+def sizes_for(corpus: Corpus, **model) -> ModelConfig:
+    """The settings of a small model for the corpus."""
+    return ModelConfig(
         source_vocabulary_size=len(corpus.source_vocabulary),
         target_vocabulary_size=len(corpus.target_vocabulary),
         embedding=8,
@@ -70,13 +70,31 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
         initialisation="xavier",
         **{"output_rank": 0, **model},
     )
+
+
+def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
+    """One training; the events of the first process."""
     events: list = []
-    trainer = Trainer(corpus, folder, "tiny", sizes, config, events.append, world=world)
+    trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus, **model), config, events.append, world=world)
     trainer.run()
     weights = b"".join(tensor.numpy().tobytes() for tensor in trainer.model.state_dict().values())
     if len({digest for (digest,) in trainer.world.gather([hashlib.sha256(weights).hexdigest()])}) > 1:
         raise SystemExit(f"{folder.name}: the processes have drifted apart")
     return events
+
+
+def interrupt(corpus: Corpus, folder: Path, world: World) -> None:
+    """A training whose last process is asked to stop while all validate."""
+    trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus), CONFIG, lambda event: None, world=world)
+    if world.rank == world.size - 1:
+        validating = trainer.model.eval
+
+        def stop():
+            trainer.stop("interrupted")
+            return validating()
+
+        trainer.model.eval = stop
+    (folder.parent / f"{folder.name}.{world.rank}").write_text(str(trainer.run()))
 
 
 def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
@@ -101,6 +119,8 @@ def main(corpus: Corpus, folder: Path) -> None:
             train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
         train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)
         train(corpus, folder / "timed", replace(CONFIG, epochs=0.0, max_time="1s", schedule="linear"), world)
+        interrupt(corpus, folder / "stopped", world)
+        train(corpus, folder / "stopped", CONFIG, world)
         (folder / f"diverged.{world.rank}").write_text(diverge(corpus, folder / "diverged", world))
         world.close()
 

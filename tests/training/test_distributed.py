@@ -129,6 +129,17 @@ def test_a_run_goes_on_exactly_with_as_many_processes_dropout_and_all(together):
 
 
 @torch_distributed
+def test_all_end_a_validation_when_one_is_asked_to_stop_and_repeat_it(together):
+    said = [(together / f"stopped.{rank}").read_text() for rank in (0, 1)]
+    assert said[0] == said[1]
+    assert "Finished(update=4," in said[0]
+    assert "complete=False" in said[0]
+    for name in ("last", "best"):
+        ours, theirs = weights(together / "stopped", name), weights(together / "tokens", name)
+        assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+
+@torch_distributed
 def test_all_skip_the_same_updates_and_end_alike_where_the_loss_is_not_finite(corpus, together, tmp_path):
     said = [(together / f"diverged.{rank}").read_text() for rank in (0, 1)]
     assert "10 times in a row" in said[0]

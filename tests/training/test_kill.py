@@ -1,5 +1,6 @@
 """Killed, interrupted or without room on the disk: nothing is lost but the updates since the last checkpoint."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -156,11 +157,11 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert here([*again, "--quiet"]) == 0
     assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
         f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
-        "resuming from the checkpoint before it, update 9"
+        "resuming from the checkpoint before it, update 12"
     ]
     assert both(folder) == whole
     events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
-    assert [event["update"] for event in events if event["event"] == "damaged"] == [9]
+    assert [event["update"] for event in events if event["event"] == "damaged"] == [12]
     for path in folder.glob("training_state*"):
         path.write_bytes(path.read_bytes()[:1000])
     assert here(again) == 4
@@ -315,6 +316,40 @@ def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
     assert len(refused.splitlines()) == 1
     assert "another process is working in this folder" in refused
     assert find_checkpoint(folder, None).position.update == 200
+
+
+# Each step of a translation takes a second.
+SLOW_SEARCH = """
+import time
+from pathlib import Path
+from nmtalign.core.inference import Inference
+def step(*arguments, step=Inference.step):
+    Path("searching").touch()
+    time.sleep(1)
+    return step(*arguments)
+Inference.step = step
+from nmtalign.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_validation_and_the_same_command_repeats_it(reversal, tmp_path, here, number):
+    folder = tmp_path / "model"
+    process = start(command(reversal, folder, *ENDLESS), SLOW_SEARCH, cwd=tmp_path)
+    until(process, (tmp_path / "searching").exists)
+    process.send_signal(number)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=10)
+    process.kill()  # as a scheduler does
+    said = process.communicate()[1]
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), said
+    position = find_checkpoint(folder, None).position
+    assert (position.update, position.validation_due) == (4, True)
+    if number == signal.SIGKILL:
+        for name in (folder, tmp_path / "whole"):
+            assert here(command(reversal, name, "--max-updates", 6)) == 0
+        assert both(folder) == both(tmp_path / "whole")
 
 
 @SEES_NAMES

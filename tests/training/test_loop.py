@@ -1,6 +1,8 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops on request, and keeps its files."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,15 +14,21 @@ from sacrebleu.metrics import BLEU
 from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
-from nmtalign.errors import FormatError, ResourceError, TrainingError, UsageError
+from nmtalign.errors import Abandoned, FormatError, ResourceError, TrainingError, UsageError
 from nmtalign.files import alone_in
 from nmtalign.model_directory import load_model
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training import state
-from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated
+from nmtalign.training.budget import BudgetAdvice
+from nmtalign.training.distributed import World
+from nmtalign.training.dry_run import dry_run
+from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.loop import Trainer
+from nmtalign.training.setup import TrainingSetup
+from nmtalign.training.state import find_checkpoint
+from nmtalign.training.validation import StopWatch
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
@@ -240,9 +248,6 @@ def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translati
 def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):
     train(reversal, tmp_path / "whole")
 
-    class Killed(BaseException):
-        pass
-
     def listen(event):
         if isinstance(event, Progressed) and event.update == 9:
             raise Killed
@@ -253,6 +258,97 @@ def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path
     assert events[0].resumed
     assert 0 < events[0].update < 9
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def validations(folder):
+    events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    return [{**event, "seconds": 0} for event in events if event["event"] == "validated"]
+
+
+def interrupt(corpus, folder, config, number, kill, **model):
+    """Stops or kills a training at its `number`-th report from a validation; returns the update of this validation."""
+    reports = []
+
+    def listen(event):
+        if isinstance(event, Working) and event.doing == "validating":
+            reports.append(event.update)
+            if len(reports) == number and kill:
+                raise Killed
+            if len(reports) == number:
+                trainer.stop("interrupted")
+
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen)
+    if kill:
+        with pytest.raises(Killed):
+            trainer.run()
+    else:
+        assert not trainer.run().complete
+        assert len(reports) < number + 2  # it did not wait for the end
+    return reports[-1]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize(
+    ("number", "update", "settings"),
+    [
+        (1, 6, {}),  # in the loss
+        (4, 6, {"bleu_sentences": 60}),  # in the translations
+        (7, 12, {}),  # at the end
+        (4, 6, {"agreement": True}),  # of the other direction
+        (4, 6, {"validate_every": "6", "metric": "bleu", "patience": 1, "learning_rate": 1e-12}),
+        (10, 12, {"average": 2}),  # of the mean
+    ],
+    ids=str,
+)
+def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
+    reversal, tmp_path, number, update, settings, kill
+):
+    config = replace(CONFIG, max_updates=12, checkpoint_every="100", **settings)
+    ended = train(reversal, tmp_path / "whole", config, dropout=0.2)[-1]
+    assert interrupt(reversal, tmp_path / "parts", config, number, kill, dropout=0.2) == update
+    assert find_checkpoint(tmp_path / "parts", None).position.update == update
+    seldom = config if config.patience == 1 else replace(config, validate_every="1h")  # it is made all the same
+    events = train(reversal, tmp_path / "parts", seldom, dropout=0.2)
+    assert (events[0].resumed, events[0].update) == (True, update)
+    assert replace(events[-1], seconds=0) == replace(ended, seconds=0)
+    assert validations(tmp_path / "parts") == validations(tmp_path / "whole")
+    for path in (tmp_path / "whole").rglob("*.safetensors"):
+        if "training_state" not in path.name:
+            found = load_tensors(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))[0]
+            assert same(load_tensors(path)[0], found), path
+
+
+def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
+    barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
+
+    class Thread(World):
+        def __init__(self, rank):
+            super().__init__(torch.device("cpu"))
+            self.rank, self.size = rank, 2
+
+        def highest(self, values):
+            told[self.rank] = values
+            barrier.wait()
+            highest = [max(pair) for pair in zip(*told, strict=True)]
+            barrier.wait()
+            return highest
+
+    def work(rank, count):
+        watch = StopWatch(Thread(rank), lambda: rank == 0 and len(done[0]) == asked)
+        for part in watch.in_step(iter(range(count)), count):
+            done[rank].append(part)
+
+    for asked, counts in ((2, (5, 3)), (3, (3, 2)), (1, (1, 4))):
+        done[:] = [], []
+        with ThreadPoolExecutor(2) as pool:
+            for result in [pool.submit(work, rank, count) for rank, count in enumerate(counts)]:
+                with pytest.raises(Abandoned):
+                    result.result()
+        assert [len(each) for each in done] == [min(asked, count) for count in counts]
 
 
 def test_a_finished_run_is_left_as_it_is_and_goes_on_with_a_larger_budget(reversal, tmp_path):
@@ -323,15 +419,61 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
     train(reversal, tmp_path / "whole", replace(config, max_updates=3))
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
     break_losses(monkeypatch, trainer, range(4, 100))
-    with pytest.raises(TrainingError, match=r"10 times in a row.* update 13 .*training pairs \d+, ") as raised:
+    said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower --learning-rate"
+    with pytest.raises(TrainingError, match=said) as raised:
         trainer.run()
     assert "\n" not in str(raised.value)
     assert [event.in_a_row for event in events if isinstance(event, Skipped)] == list(range(1, 11))
-    # The state of the last good update is kept, and the same command continues with the next minibatches.
+    assert "continue" not in str(raised.value)
+    # The state of the last good update is kept, and the same command would continue with the next minibatches.
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "model"))
     more = train(reversal, tmp_path / "model", config)
     assert (more[0].resumed, more[0].update) == (True, 13)
     assert more[-1].complete
+
+
+def advice(events):
+    """The lines of a training on what to do."""
+    return [event.text for event in events if isinstance(event, Noticed) and "--" in event.text]
+
+
+@pytest.mark.parametrize("agreement", [False, True])
+def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path, agreement):
+    config = replace(CONFIG, learning_rate=30.0, agreement=agreement)
+    events = train(reversal, tmp_path / "model", config, stop_at=9)
+    assert (events[-1].complete, events[-1].diverged) == (False, True)
+    events = train(reversal, tmp_path / "model", config)
+    assert (events[-1].complete, events[-1].diverged) == (True, True)
+    (line,) = advice(events)
+    assert "diverged" in line
+    assert "lower --learning-rate (it was 30)" in line
+    assert "best weights" not in line
+    again = train(reversal, tmp_path / "model", config)
+    assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
+    longer = replace(config, max_updates=20)
+    setup = TrainingSetup(reversal, tmp_path / "model", sizes(reversal), longer, World(torch.device("cpu")))
+    assert dry_run(setup, "tiny", seconds=0.01).advice == [line]
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
+    reversal, tmp_path, monkeypatch, patience
+):
+    config, events = replace(CONFIG, max_updates=18, log_every=1, patience=patience), []
+    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
+    monkeypatch.setattr(BudgetAdvice, "look", lambda *arguments, **keywords: None)
+    whole = trainer.model.loss
+
+    def loss(*arguments, **options):
+        found = whole(*arguments, **options)
+        return replace(found, nll=found.nll * 10) if trainer.position.update > 6 else found
+
+    monkeypatch.setattr(trainer.model, "loss", loss)
+    finished = trainer.run()
+    assert (finished.update, finished.complete, finished.diverged) == (12 if patience else 18, True, True)
+    (line,) = advice(events)
+    assert f"the best weights, of update 6 with dev loss {finished.best_loss:.3f}, are kept" in line
+    assert load_tensors(tmp_path / "model/best.safetensors")[1]["update"] == "6"
 
 
 def test_skipped_updates_are_counted_and_left_out_of_the_means(reversal, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import math
 import random
 from pathlib import Path
 
@@ -85,6 +86,32 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
         torch.manual_seed(5)
         updated(*each)
     assert equal(other.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("excesses", "diverged"),
+    [
+        ([0.3], False),  # before it has learned
+        ([-1.0, -3.0, -6.5], False),
+        ([-1.0, -0.5, 0.4], False),
+        ([1.2], True),  # above guessing
+        ([-5.0, 30.0, -5.0], False),  # it has recovered
+        ([-2.0, 1e9], True),
+        ([-6.5, -5.0], False),
+        ([-6.5, -4.0], True),  # back at the frequencies of words
+        ([-2.0, math.inf], True),
+        ([-2.0, math.nan], True),
+    ],
+)
+def test_a_loss_above_guessing_or_far_above_its_lowest_value_has_diverged(tmp_path, excesses, diverged):
+    position = Position()
+    assert not position.diverged
+    for excess in excesses:
+        position.hear(excess)
+    assert position.diverged is diverged
+    model, optimizer = made()
+    save_state(tmp_path, model, optimizer, position, RUN)
+    assert find_checkpoint(tmp_path, RUN).position == position
 
 
 def test_what_was_loaded_does_not_hold_on_to_the_file(tmp_path):
