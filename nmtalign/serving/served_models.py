@@ -15,7 +15,6 @@ from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.languages import language_code, language_name
-from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.output_formats import OutputFormat
 from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator
@@ -117,16 +116,17 @@ class ServedModel:
         return tuple(sorted(values.items()))
 
     def coverage(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """Of each text the share of its tokens that the model knows, and minus the number of tokens.
+        """Of each text the share of its words that the model knows, and minus the number of tokens.
 
         The text is probably in the language of the model with the largest result.
         """
         return [self._coverage(text[:_DETECTED]) for text in texts]
 
     def _coverage(self, text: str) -> tuple[float, int]:
-        loaded = self._translator.loaded
-        ids = loaded.source_vocabulary.encode(loaded.tokenizers.source.tokenize(text))
-        return 1 - list(ids).count(UNK_ID) / max(1, len(ids)), -len(ids)
+        vocabulary, tokenizer = self._translator.loaded.source_vocabulary, self._translator.loaded.tokenizers.source
+        tokens = vocabulary.known_tokens(text, tokenizer.tokenize)
+        words, unknown = vocabulary.count_words(tokens)
+        return (words - unknown) / max(1, words), -len(tokens)
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""

@@ -96,6 +96,11 @@ def has_no_spaces(language: str) -> bool:
     return language.partition("-")[0].partition("_")[0].lower() in _UNSPACED
 
 
+def word_count(line: str) -> int:
+    """The number of words between spaces; two letters of scripts without spaces count as a word, too."""
+    return len(line.split()) + len(_UNSPACED_LETTERS.findall(line)) // 2
+
+
 def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether at least half of the letters of a text belong to scripts that have no spaces between words."""
     text = "".join(lines)
