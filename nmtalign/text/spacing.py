@@ -45,7 +45,7 @@ _PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0�
 _LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
 _AMBIGUOUS = frozenset("'’\"׳״´")
 _EVIDENCE = 20  # smallest number of gaps between two roles from which their spacing is learned
-_MAJORITY = 0.6  # smallest share of these gaps that are alike
+_MAJORITY, _BEFORE_WORD = 0.6, 0.9  # smallest share of these gaps that are alike, and if a name has a word behind it
 _ANY = "any"
 _PLAIN = frozenset((WORD, NUMBER, GROUP))
 
@@ -89,8 +89,8 @@ class Spacing:
             rules = _Gaps(self.language, learned)
             for (before, after), tally in sorted(tallies):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
-                usual = _usual(tally)
-                if tally.total() >= _EVIDENCE and tally[usual] >= _MAJORITY * tally.total() and usual != rules[pair]:
+                usual, share = _usual(tally), _BEFORE_WORD if "→" in before + after else _MAJORITY
+                if tally.total() >= _EVIDENCE and tally[usual] >= share * tally.total() and usual != rules[pair]:
                     learned[f"{before} {after}"] = usual
         return learned
 

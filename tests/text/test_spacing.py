@@ -157,7 +157,7 @@ def test_a_line_that_the_tokeniser_changed_is_counted_up_to_there() -> None:
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
-        ("mt", ["Il-gvern ta' Malta u ta' Għawdex.", "Mar f'Malta ma' ħuh b'mod tajjeb.", "M'hemmx sa' fejn."]),
+        ("mt", ["Il-gvern ta' Malta u ta' Għawdex.", "Mar f'Ruma ma' Ruma, ta' Ruma.", "M'hemmx sa' fejn."]),
         ("mt", ["Il-gvern ta’ Malta u ta’ Għawdex.", "Mar f’Malta ma’ ħuh b’mod tajjeb."]),
         ("nl", ["Hij ging van Anna 's avonds naar huis.", "Anna's boek.", "Foto's van 's morgens."]),
         ("nl", ["Hij ging van Anna ’s avonds naar huis.", "Anna’s boek.", "In ’t bos is ’t stil.", "De jaren ’90."]),
