@@ -152,7 +152,7 @@ class SideReader:
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
         self._in_pieces = isinstance(tokenizer, Subwords)
         self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
-        self._encode = vocabulary.encode
+        self._vocabulary, self._encode = vocabulary, vocabulary.encode
         self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
         self._pieces: dict[str, Tokens] = {}
 
@@ -160,7 +160,7 @@ class SideReader:
         """Reads one line."""
         if self._spaced is not None:
             return self._of_words(self._spaced(line))
-        tokens = self._tokenizer.tokenize(line)
+        tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]

@@ -84,7 +84,7 @@ def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) 
     """
     marks = (panel.gold is not None) + panel.links
     cell, least = (2, max(1, marks)) if colour else (max(2, 1 + marks), 1 + marks)
-    narrow = all(columns_of(letter) < 2 for word in source for letter in word)
+    narrow = all(columns_of(letter) < 2 for word in source for letter in letters_of(word))
     return 1 if least == 1 and narrow and len(source) <= room < cell * len(source) else cell
 
 

@@ -171,10 +171,10 @@ def _summary(files: "FileTranslation", translator: "Translator", seconds: float)
     seconds = max(seconds, 1e-3)
     before = f" after the {files.done:,} of an earlier run" if files.done else ""
     return (
-        f"{files.lines:,} line{'s' * (files.lines != 1)}{before}, {files.words:,} source {unit} in {seconds:.1f} s "
-        f"({files.lines / seconds:.1f} lines/s, {files.words / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
+        f"{files.lines:,} line{'s' * (files.lines != 1)}{before}, {files.tokens:,} source {unit} in {seconds:.1f} s "
+        f"({files.lines / seconds:.1f} lines/s, {files.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
         f"{translator.precision}); "
-        f"{files.unknown / max(files.words, 1):.2%} of the source {unit} are unknown"
+        f"{files.unknown / max(files.words, 1):.2%} of the source {unit if kind == 'bytes' else 'words'} are unknown"
     )
 
 
@@ -194,7 +194,7 @@ def _progress(files: "FileTranslation", size: int | None, shown: bool) -> Iterat
             nonlocal last
             now = time.monotonic()
             if now - last > _EVERY:
-                rate = files.words / (now - started)
+                rate = files.tokens / (now - started)
                 update(completed=end, description=f"translating: {files.lines:,} lines, {rate:,.0f} words/s")
                 last = now
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import Side, WordIndex
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary, is_word
 
 _BLOCK = 1 << 20  # numbers copied at a time
 
@@ -69,8 +69,9 @@ class SideSpool:
 
     def summary(self, table: npt.NDArray[np.uint32]) -> "SideSummary":
         """The counts of this side; `table` (types,) maps provisional ids to ids of the vocabulary."""
-        unknown = table == UNK_ID
-        return SideSummary(self.tokens, len(self.index), int((~unknown).sum()), int(self.counts[unknown].sum()))
+        unknown, words = table == UNK_ID, np.fromiter(map(is_word, self.index), np.bool_, len(self.index))
+        counted = (int(self.counts[chosen].sum()) for chosen in (unknown, words, words & unknown))
+        return SideSummary(self.tokens, len(self.index), int((~unknown).sum()), *counted)
 
     def table(self, vocabulary: Vocabulary) -> npt.NDArray[np.uint32]:
         """(types,) the vocabulary's id of each provisional id."""
@@ -205,16 +206,18 @@ class SideSummary:
     types: int  # different words
     known_types: int  # different words that are in the vocabulary
     unknown_tokens: int  # tokens that are not in the vocabulary
+    words: int  # tokens with a letter
+    unknown_words: int  # words that are not in the vocabulary
 
     @property
     def coverage(self) -> float:
-        """The share of tokens that are in the vocabulary (1 if there are none)."""
+        """The share of words that are in the vocabulary (1 if there are none)."""
         return 1.0 - self.unknown_rate
 
     @property
     def unknown_rate(self) -> float:
-        """The share of tokens that are not in the vocabulary."""
-        return self.unknown_tokens / self.tokens if self.tokens else 0.0
+        """The share of words that are not in the vocabulary."""
+        return self.unknown_words / self.words if self.words else 0.0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,13 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
-from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, word_table
+from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, share_of, word_table
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, open_bytes
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import Vocabulary, is_word
 
 CORPUS = "corpus.h5"
 
@@ -70,12 +71,17 @@ class UnknownWords:
     def rates(
         self, sources: Sequence[str] | None, references: Sequence[Sequence[str]], systems: Sequence[Sequence[str]]
     ) -> UnknownRates:
-        """The share of the texts' tokens (pieces where those are subwords) that the first vocabularies do not hold."""
+        """The share of the texts' words (pieces where those are subwords) that the first vocabularies do not hold."""
         one = self._vocabularies[0]
-        unknown = [self._unknown(one.tokenizers.target, one.target, lines) for lines in (*references, *systems)]
-        of_source = None if sources is None else _share([self._unknown(one.tokenizers.source, one.source, sources)])
-        count = len(references)
-        return UnknownRates(of_source, _share(unknown[:count]), tuple(_share([text]) for text in unknown[count:]))
+        target = partial(self._share, one.tokenizers.target, one.target)
+        of_source = None if sources is None else self._share(one.tokenizers.source, one.source, [sources])
+        return UnknownRates(of_source, target(references), tuple(target([lines]) for lines in systems))
+
+    def _share(self, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> float:
+        names = self._tokenized.index(tokenizer)
+        unknown = np.concatenate([self._unknown(tokenizer, vocabulary, lines) for lines in texts])
+        words = np.fromiter(map(is_word, names), np.bool_, len(names))
+        return share_of(unknown, np.concatenate([words[self._tokenized.ids(lines, tokenizer).ids] for lines in texts]))
 
     def _all_known(self, tokenizer: Tokenizer, vocabulary: Vocabulary, lines: Sequence[str]) -> NDArray[np.bool_]:
         tokens = self._tokenized.ids(lines, tokenizer)
@@ -88,11 +94,6 @@ class UnknownWords:
         tokens = self._tokenized.ids(lines, tokenizer)
         words = self._tokenized.index(tokenizer)
         return np.fromiter((word not in vocabulary for word in words), np.bool_, len(words))[tokens.ids]
-
-
-def _share(parts: Sequence[NDArray[np.bool_]]) -> float:
-    total = sum(len(part) for part in parts)
-    return sum(int(part.sum()) for part in parts) / total if total else 0.0
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _identity(tokenizer: Tokenizer, whole: bool) -> object:
     """Equal for tokenisers with equal results."""
     if isinstance(tokenizer, Subwords):
         return tokenizer.kind, tokenizer.model if isinstance(tokenizer, SentencePieces) else b"", whole
-    return tokenizer.kind, tokenizer.language if isinstance(tokenizer, MosesWords) else ""
+    return tokenizer.kind, *((tokenizer.language, tokenizer.joins_marks) if isinstance(tokenizer, MosesWords) else ())
 
 
 def whole_words(tokenizer: Tokenizer) -> Callable[[str], Sequence[str]]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nmtalign.scoring.word_ids import TargetTexts, WordIds, matched, whole_words
 from nmtalign.text.lines import read_lines
 from nmtalign.text.tokenizer import Subwords, Tokenizer
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, is_word
 
 if TYPE_CHECKING:
     from nmtalign.data.corpus import Corpus
@@ -144,12 +144,15 @@ class Frequencies:
     def unknown_rates(self, texts: TargetTexts) -> UnknownRates:
         """The share of unknown words in references and systems; the source is not counted."""
         unknown = self.of(texts.words) == 0
+        words = np.fromiter(map(is_word, texts.words), np.bool_, len(texts.words))
         references = np.concatenate([reference.ids for reference in texts.references])
-        return UnknownRates(None, _share(unknown[references]), tuple(_share(unknown[s.ids]) for s in texts.systems))
+        shares = (share_of(unknown[ids], words[ids]) for ids in (references, *(system.ids for system in texts.systems)))
+        return UnknownRates(None, next(shares), tuple(shares))
 
 
-def _share(unknown: NDArray[np.bool_]) -> float:
-    return float(unknown.mean()) if len(unknown) else 0.0
+def share_of(unknown: NDArray[np.bool_], words: NDArray[np.bool_]) -> float:
+    """The share of the words among some tokens that are unknown; 0 if there are no words."""
+    return float(unknown[words].mean()) if words.any() else 0.0
 
 
 def _count_ids(corpus: "Corpus") -> dict[str, int]:

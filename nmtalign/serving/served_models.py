@@ -17,7 +17,6 @@ from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.languages import language_code, language_name
-from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.output_formats import OutputFormat
 from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator
@@ -150,16 +149,10 @@ class ServedModel:
         return [self._fit(text[:_DETECTED]) for text in texts]
 
     def _fit(self, text: str) -> LanguageFit:
-        loaded, found = self._translator.loaded, list[tuple[float, int]]()
-        tokenizers, vocabularies = loaded.tokenizers, (loaded.source_vocabulary, loaded.target_vocabulary)
-        for tokenizer, vocabulary in zip((tokenizers.source, tokenizers.target), vocabularies, strict=True):
-            tokens = tokenizer.tokenize(text)
-            words = [token for token in tokens if any(map(str.isalpha, token))]  # not numbers, marks and a bare "▁"
-            unknown = list(vocabulary.encode(words)).count(UNK_ID)
-            found.append((1 - unknown / max(1, len(words)), -len(tokens)))
-        fit = loaded.text_fit()
+        fit = self._translator.loaded.text_fit()
         fit.add(text)
-        return LanguageFit(found[0], found[1], fit.fits_other(1))
+        source, target = ((1 - side.share, -side.tokens) for side in (fit.own, fit.other))
+        return LanguageFit(source, target, fit.fits_other(1))
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""

@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
-from nmtalign.text.languages import is_unspaced, suffix_language
+from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+from nmtalign.text.width import bare
 
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
@@ -33,6 +34,7 @@ _ENOUGH, _FEW = 20, 5  # words that are needed to judge a text, and if the names
 # 20 lines fit their own side better by at least 2.8 nats per word, and no line of 20 words fits the other side better
 # by more than 1.4.
 _CLEAR = 2.0
+_MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
 _FREQUENT = 200  # words of a vocabulary, among which are those that every text has
 
 
@@ -114,22 +116,34 @@ class _SideFit:
     def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary, unknown_cost: float) -> None:
         self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
         self._unknown_cost = unknown_cost
-        self.tokens = self.unknown = 0
-        start = WORD_START if tokenizer.kind == SentencePieces.kind else ""
+        self.tokens = self.words = self.unknown = 0  # of all tokens, those that are words, and those that are unknown
+        self._in_pieces = tokenizer.kind == SentencePieces.kind
+        self._unspaced = self._in_pieces and has_no_spaces(language)
+        start = WORD_START if self._in_pieces and not self._unspaced else ""
         first = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
-        self._frequent = {word for word in first if len(word) > 1 and word.isalpha()}  # such as articles
+        shortest = 1 if self._unspaced else 2
+        self._frequent = {word for word in first if len(word) >= shortest and bare(word).isalpha()}  # such as articles
         self.cost = 0.0  # the negative natural logarithm of the product of probabilities, except for a constant
         self.frequent = 0
 
     def add(self, line: str) -> float:
         """Counts a line and returns its cost."""
-        tokens = self._tokenizer.tokenize(line)
+        tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         ids = self._vocabulary.encode(tokens)
-        unknown = ids.count(UNK_ID)
+        missing = [token for token, number in zip(tokens, ids, strict=True) if number == UNK_ID]
+        unknown = len("".join(missing) if self._in_pieces else missing)  # adjacent unknown characters are one piece
         cost = sum(math.log(number) for number in ids if number != UNK_ID) + unknown * self._unknown_cost
-        self.tokens, self.unknown, self.cost = self.tokens + len(ids), self.unknown + unknown, self.cost + cost
-        self.frequent += sum(word in self._frequent for word in self._tokenizer.words(tokens))
+        words, unknown_words = self._vocabulary.count_words(tokens)
+        self.tokens, self.words, self.cost = self.tokens + len(ids), self.words + words, self.cost + cost
+        self.unknown += unknown_words
+        parts = tokens if self._unspaced else self._tokenizer.words(tokens)
+        self.frequent += sum(word in self._frequent for word in parts)
         return cost
+
+    @property
+    def share(self) -> float:
+        """The share of words that are unknown."""
+        return self.unknown / max(self.words, 1)
 
 
 class TextFit:
@@ -162,7 +176,7 @@ class TextFit:
 
     def add(self, line: str) -> None:
         """Counts a line of the text."""
-        self.words += len(line.split())
+        self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
         self.lines += 1
         self._lines.append(line)
         self.lines_of_other += self.own.add(line) > self.other.add(line)
@@ -174,8 +188,8 @@ class TextFit:
 
     @property
     def unknown(self) -> float:
-        """The share of tokens that are unknown."""
-        return self.own.unknown / max(self.own.tokens, 1)
+        """The share of words that are unknown."""
+        return self.own.share
 
     def fits_other(self, enough: int = _ENOUGH) -> bool:
         """Whether the text is clearly in the language of the other side."""
@@ -183,7 +197,8 @@ class TextFit:
             self.words >= enough
             and self.own.cost - self.other.cost > _CLEAR * self.words
             and self.lines_of_other >= 0.8 * self.lines  # not a text in two languages
-            and self.other.frequent >= 0.12 * self.words  # not names, numbers or code
+            # not names, numbers or code
+            and (self.other.frequent >= 0.12 * self.words or self.own.share - self.other.share > _MORE_KNOWN)
         )
 
     def fits_own(self) -> bool:
@@ -203,10 +218,10 @@ class TextFit:
     def evidence(self) -> str:
         """The numbers that show in which language the text is."""
         own, other = self.own, self.other
-        if self.kind == SentencePieces.kind:
+        if self.kind == SentencePieces.kind and own.share <= MOST_UNKNOWN:
             pieces = [f"{side.tokens / max(self.words, 1):.1f}" for side in (own, other)]
             return f"a word has {pieces[0]} pieces as {own.language}, {pieces[1]} as {other.language}"
-        known = [f"{1 - side.unknown / max(side.tokens, 1):.0%}" for side in (own, other)]
+        known = [f"{1 - side.share:.0%}" for side in (own, other)]
         return f"{known[0]} of the words are known as {own.language}, {known[1]} as {other.language}"
 
 
@@ -230,7 +245,7 @@ class InputCheck:
             self.add(line)
             if self._judged:
                 break
-        self.finish(self._fit.own.tokens, self._fit.own.unknown)
+        self.finish(self._fit.own.words, self._fit.own.unknown)
 
     def finish(self, words: int, unknown: int) -> None:
         """Judges a short text at its end; `words` and `unknown` are counted over all lines."""

@@ -163,6 +163,11 @@ def has_no_spaces(language: str) -> bool:
     return main_language(language) in _UNSPACED
 
 
+def word_count(line: str) -> int:
+    """The number of words between spaces; two letters of scripts without spaces count as a word, too."""
+    return len(line.split()) + len(_UNSPACED_LETTERS.findall(line)) // 2
+
+
 def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether a text has no spaces between words.
 

@@ -1,18 +1,21 @@
 """Moses words: sacremoses's tokeniser without XML escapes, made faster, and nmtalign's own detokeniser."""
 
 import re
+import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from nmtalign.text.spacing import Counts, Spacing
+from nmtalign.text.width import bare, letters_of
 
 Tokens = tuple[str, ...]
 
 CACHED = 1 << 17  # words whose tokens are kept, and different strings of these tokens
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses removes these from the middle of words
+_SYMBOL = "☺"  # always a separate token
 _FULL_STOPS = (".", "'")  # after these endings the tokens of a word depend on the next word
 
 
@@ -49,19 +52,20 @@ class WholeWords:
 class MosesWords(WholeWords):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
-    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing).
+    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing). Without `joins_marks`, as in
+    a corpus of an earlier version, marks that sacremoses does not know are tokens and split their words.
     """
 
     kind = "moses"
 
-    def __init__(self, language: str, spacing: Mapping[str, str] | None = None) -> None:
-        self.language = language
+    def __init__(self, language: str, spacing: Mapping[str, str] | None = None, joins_marks: bool = True) -> None:
+        self.language, self.joins_marks = language, joins_marks
         self.spacing = Spacing(language, spacing)
 
     @cached_property
     def _rules(self) -> "_Rules":
         """Created for the first line, because the import of sacremoses takes a third of a second."""
-        return _Rules(self.language)
+        return _Rules(self.language, self.joins_marks)
 
     @cached_property
     def _middle(self) -> "_Middle":
@@ -72,10 +76,10 @@ class MosesWords(WholeWords):
         return _Last(self._rules)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MosesWords, (self.language, self.spacing.learned)
+        return MosesWords, (self.language, self.spacing.learned, self.joins_marks)
 
     def tokenize(self, line: str) -> list[str]:
-        """The words and punctuation marks of one line, exactly those of sacremoses.
+        """The words and punctuation marks of one line: those of sacremoses, with the marks of letters at their letters.
 
         The rules inspect one word between blanks and the first character behind it, so the tokens of a word can be
         cached. sacremoses tokenises the complete line if they may inspect more.
@@ -100,7 +104,7 @@ class MosesWords(WholeWords):
 
     def with_spacing(self, counts: Counts) -> "MosesWords":
         """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
-        return MosesWords(self.language, self.spacing.learn(counts))
+        return MosesWords(self.language, self.spacing.learn(counts), self.joins_marks)
 
 
 def has_rules(language: str) -> bool:
@@ -125,8 +129,9 @@ class _Rules:
     lower-case letter, "0" for a digit, "A" for anything else.
     """
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, joins_marks: bool) -> None:
         self._tokenizer = _faster(_sacremoses().MosesTokenizer(lang=language))
+        self._joins_marks, self._known = joins_marks, frozenset(self._tokenizer.IsAlnum)
         self._lower = frozenset(self._tokenizer.IsLower)
         self._pad, self._padded = self._tokenizer.PAD_NOT_ISALNUM
         letters = rf"[{self._tokenizer.IsAlnum}`\-]+"
@@ -136,8 +141,22 @@ class _Rules:
 
     def tokens(self, line: str) -> list[str]:
         """The tokens of any line."""
-        tokens: list[str] = self._tokenizer.tokenize(line, escape=False)
-        return tokens
+        tokens: list[str] | None = self.with_marks(_JUNK.sub("", " ".join(line.split())), self.tokens)
+        return self._tokenizer.tokenize(line, escape=False) if tokens is None else tokens
+
+    def with_marks(self, text: str, tokens_of: Callable[[str], Iterable[str]]) -> list[str] | None:
+        """The tokens of a text with marks that sacremoses would split off; None for a text without such marks.
+
+        They are the tokens of the text with one character for each letter, in which the letters are put back.
+        """
+        if text.isascii() or not self._joins_marks:
+            return None
+        letters = [letter for word in text.split(" ") for letter in (*letters_of(word), " ")]
+        if all(len(letter) == 1 or self._known.issuperset(letter) for letter in letters):
+            return None
+        tokens = tokens_of("".join(map(_character_for, letters)).rstrip(" "))
+        left = filter(" ".__ne__, letters)
+        return [joined for token in tokens if (joined := "".join(islice(left, len(token))))]
 
     def simple(self, word: str, context: str) -> list[str] | None:
         """The tokens of a simple word, or None; `context` is "" at the end of a line.
@@ -181,6 +200,7 @@ class _Middle(dict[str, Tokens]):
     def __missing__(self, key: str) -> Tokens:
         word, _, context = key.partition(" ")
         found: Iterable[str] | None = self._rules.simple(word, context)
+        found = found or self._rules.with_marks(key, self.__getitem__)
         if found is None and len(parts := self._rules.parts(word)) > 1:
             last = f"{parts[-1]} {context}" if context else parts[-1]
             keys = [*self._rules.with_context(parts[:-1], parts[1:]), last]
@@ -197,8 +217,16 @@ class _Last(dict[str, Tokens]):
         self._rules = rules
 
     def __missing__(self, word: str) -> Tokens:
-        found = self._rules.simple(word, "")
+        found = self._rules.simple(word, "") or self._rules.with_marks(word, self.__getitem__)
         return keep(self, word, self._rules.tokens(f"x {word}")[1:] if found is None else found)
+
+
+def _character_for(letter: str) -> str:
+    """A character that sacremoses treats as it would treat a letter with its marks, if it knew them."""
+    if len(letter) == 1:
+        return letter
+    first = bare(unicodedata.normalize("NFC", letter))[0]
+    return _SYMBOL if unicodedata.category(first)[0] in "MS" else first
 
 
 def _faster(tokenizer: Any) -> Any:

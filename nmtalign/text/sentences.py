@@ -20,7 +20,7 @@ _OPENING = "([{«„“”\"'‘¿¡"
 
 
 def separator(language: str) -> str:
-    """What is written between two sentences: a space, or nothing in languages that have no spaces between words."""
+    """What is between two sentences, or pieces of one: a space, or nothing if the language has none between words."""
     return "" if has_no_spaces(language) else " "
 
 

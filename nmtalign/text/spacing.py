@@ -7,13 +7,19 @@ numbers, degrees. `tokenizer.json` contains learned spacings by the names of the
 Two wishes decide about each gap: one of the role of the token before it, one of the role of the token behind it. No
 space wins over a space, and a no-break space over a plain one. A training text can overrule the wish of a role
 ("any ;", "« any") or of a pair of roles ("a –"). Text that deviates from the rules then comes back as it was written.
+
+An apostrophe or a straight quotation mark between two words may have a spacing of its own with certain words: the role
+of the apostrophe of Maltese "ta' Malta" is "=both'←ta", that of Dutch "Anna 's avonds" is "=both'→s→avonds". A role
+without a learned spacing has that of its shorter name: "=both'", then "=both".
 """
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, groupby, pairwise
+
+from nmtalign.text.width import bare
 
 WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which may follow a number and a space
 CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish
@@ -24,7 +30,7 @@ _CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # marks that follow a w
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
-_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it", "ga", "ca"))  # Moses attaches the apostrophe to one part
+_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it"))  # Moses attaches the apostrophe to one part
 _LONGEST_QUOTATION = 100  # tokens
 _CACHED = 1 << 17  # tokens whose roles are kept
 
@@ -36,9 +42,10 @@ _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number o
 _CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”…™®", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
 _OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
 _PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
-_FIXED = frozenset((JOIN, LEFT, RIGHT))
+_LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
+_AMBIGUOUS = frozenset("'’\"׳״´")
 _EVIDENCE = 20  # smallest number of gaps between two roles from which their spacing is learned
-_MAJORITY = 0.6  # smallest share of these gaps that are alike
+_MAJORITY, _BEFORE_WORD = 0.6, 0.9  # smallest share of these gaps that are alike, and if a name has a word behind it
 _ANY = "any"
 _PLAIN = frozenset((WORD, NUMBER, GROUP))
 
@@ -49,35 +56,41 @@ class Spacing:
     def __init__(self, language: str, learned: Mapping[str, str] | None = None) -> None:
         self.language, self.learned = language, dict(learned or {})
         self._gaps = _Gaps(language, self.learned)
+        self._names = frozenset(chain.from_iterable(map(str.split, self.learned)))
 
     def join(self, tokens: Sequence[str]) -> str:
         """One line of text."""
         words = " ".join(tokens).split()
         if not words:
             return ""
-        gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language)))
+        gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language, self._names)))
         return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
 
     def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
         """Adds the gaps between the tokens of a line, except those between two words."""
-        end, before = 0, ""
-        for token, role in zip(tokens, _roles(list(tokens), self.language), strict=True):
+        end, before, names_before = 0, "", list[str]()
+        roles = _roles(list(tokens), self.language)
+        line_of_tokens = None if _AMBIGUOUS.isdisjoint(tokens) else _LineOfTokens(list(tokens), roles, self.language)
+        for place, (token, role) in enumerate(zip(tokens, roles, strict=True)):
             start = line.find(token, end)
             if start < 0:  # the tokeniser removed characters from the middle of a word
                 return
-            if before and not (role == WORD == before) and role not in _FIXED and before not in _FIXED:
-                counts[before, role, line[end:start]] += 1
-            end, before = start + len(token), role
+            names = line_of_tokens.names(place) if line_of_tokens else []
+            if before and not (role == WORD == before):
+                for pair in ((before, role), *((one, role) for one in names_before), *((before, one) for one in names)):
+                    counts[*pair, line[end:start]] += 1
+            end, before, names_before = start + len(token), role, names
 
     def learn(self, counts: Counts) -> dict[str, str]:
         """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
         learned: dict[str, str] = {}
-        for tallies in (_sides(counts), _pairs(counts)):  # a pair is learned only if it deviates from its two sides
+        levels = [list(level) for _, level in groupby(sorted(_sides(counts).items(), key=_depth), _depth)]
+        for tallies in (*levels, _pairs(counts).items()):  # a longer name or a pair is learned only if it deviates
             rules = _Gaps(self.language, learned)
-            for (before, after), tally in sorted(tallies.items()):
+            for (before, after), tally in sorted(tallies):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
-                usual = _usual(tally)
-                if tally.total() >= _EVIDENCE and tally[usual] >= _MAJORITY * tally.total() and usual != rules[pair]:
+                usual, share = _usual(tally), _BEFORE_WORD if "→" in before + after else _MAJORITY
+                if tally.total() >= _EVIDENCE and tally[usual] >= share * tally.total() and usual != rules[pair]:
                     learned[f"{before} {after}"] = usual
         return learned
 
@@ -110,9 +123,29 @@ class _Gaps(dict[tuple[str, str], str]):
             self.setdefault(pair, "")
 
     def __missing__(self, pair: tuple[str, str]) -> str:
-        before, after = self._after.get(pair[0], " "), self._before.get(pair[1], " ")
+        before, after = _wish(self._after, pair[0]), _wish(self._before, pair[1])
         gap = self[pair] = "" if "" in (before, after) else max(before, after)
         return gap
+
+
+def _names(role: str) -> Iterator[str]:
+    """The role and its shorter names, the longest first."""
+    yield role
+    if (last := max(role.rfind("←"), role.rfind("→"))) > 0:
+        yield from _names(role[:last])
+    elif role in ("'(", "')", "”(", "”)"):
+        yield f'"{role[1]}'
+    else:
+        yield from (name for name in (JOIN, LEFT, RIGHT) if role.startswith(name))
+
+
+def _wish(wishes: Mapping[str, str], role: str) -> str:
+    return next((wishes[name] for name in _names(role) if name in wishes), " ")
+
+
+def _depth(side: tuple[tuple[str, str], object]) -> int:
+    """The number of names of the mark of a side."""
+    return max(len(list(_names(role))) for role in side[0])
 
 
 _Tallies = dict[tuple[str, str], Counter[str]]
@@ -149,7 +182,8 @@ class _RolesOfTokens(dict[str, str]):
     def __missing__(self, token: str) -> str:
         if len(self) >= _CACHED:
             self.clear()
-        role = self[token] = _role_of_character(token) if len(token) == 1 else _role_of_string(token)
+        letters = bare(token)
+        role = self[token] = _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
         return role
 
 
@@ -179,18 +213,18 @@ def _role_of_character(character: str) -> str:
     if is_cjk(character) or "\uff01" <= character <= "\uff60":
         return CJK
     if category in ("No", "Mn", "Me"):
-        return LEFT  # superscripts, fractions, accents
+        return LEFT + character  # superscripts, fractions, accents
     if category == "Cf" or character in "\u2010\u2011·":
-        return JOIN  # joiners, soft hyphens, hyphens and the middle dot occur inside words
+        return JOIN + character  # joiners, soft hyphens, hyphens and the middle dot occur inside words
     if category == "Sc":
         return "$"
     return character if category[0] in "PS" else WORD
 
 
-def _roles(tokens: list[str], language: str) -> list[str]:
-    """The role of each token of a line."""
+def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
+    """The role of each token of a line; `names` are the names of roles whose spacing was learned."""
     roles = list(map(_BY_ITSELF.__getitem__, tokens))
-    return roles if _USES.keys().isdisjoint(roles) else _LineOfTokens(tokens, roles, language).with_uses()
+    return roles if _USES.keys().isdisjoint(roles) else _LineOfTokens(tokens, roles, language).with_uses(names)
 
 
 class _LineOfTokens:
@@ -203,12 +237,27 @@ class _LineOfTokens:
         self._parentheses: list[bool] = []  # for each open one: whether it is around a number or a letter
         self._numbered = False  # the same for the last closed one
 
-    def with_uses(self) -> list[str]:
+    def with_uses(self, names: Collection[str]) -> list[str]:
         """The roles in context."""
         for place, role in enumerate(list(self.roles)):
             if (use := _USES.get(role)) is not None:
-                self.roles[place] = use(self, place)
+                found = use(self, place)
+                self.roles[place] = found + role if found in (JOIN, LEFT, RIGHT) else found
+                if names:
+                    self.roles[place] = next(filter(names.__contains__, self.names(place)), self.roles[place])
         return self.roles
+
+    def names(self, place: int) -> list[str]:
+        """The names of the role of an apostrophe or a straight quotation mark beside a word, the longest first."""
+        if self.tokens[place] not in _AMBIGUOUS:
+            return []
+        role, left, right, last = self.roles[place], *map(self._name, (place - 1, place + 1, place + 2))
+        alone, with_next = (0 < len(right) <= longest for longest in _LONGEST_NAMES)
+        names = [f"{role}→{right}→{last}"] if with_next and last else []
+        return names + [f"{role}←{left}"] * bool(left) + [f"{role}→{right}"] * alone
+
+    def _name(self, place: int) -> str:
+        return "" if not self._is_word(place) else NUMBER if self._is_number(place) else self._token(place).lower()
 
     def _token(self, place: int) -> str:
         return self.tokens[place] if 0 <= place < len(self.tokens) else ""
@@ -224,7 +273,7 @@ class _LineOfTokens:
 
     def _toggle(self, mark: str) -> str:
         self._opened ^= {mark}
-        return OPEN_QUOTE if mark in self._opened else CLOSE_QUOTE
+        return f"{mark}(" if mark in self._opened else f"{mark})"
 
     def double_quote(self, i: int) -> str:
         """Marks open and close in turn, but the last of an odd number closes if it cannot open."""
@@ -238,7 +287,7 @@ class _LineOfTokens:
 
     def single_quote(self, i: int) -> str:
         """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
-        before, after = self._token(i - 1), self._token(i + 1)
+        before, after = (unicodedata.normalize("NFC", self._token(place)) for place in (i - 1, i + 1))
         if "'" in (before, after):
             return LEFT
         if "'" in self._opened:
@@ -307,4 +356,5 @@ _USES: dict[str, Callable[[_LineOfTokens, int], str]] = {
     ")": _LineOfTokens.close_parenthesis,
     ":": _LineOfTokens.colon,
     **dict.fromkeys("°′″", _LineOfTokens.degree),
+    **dict.fromkeys("׳״´", lambda line, i: line.tokens[i]),  # their use is learned
 }

@@ -231,11 +231,16 @@ class Tokenizers:
 
     @classmethod
     def moses(
-        cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None
+        cls,
+        source_language: str,
+        target_language: str,
+        spacing: Mapping[str, str] | None = None,
+        joins_marks: bool = True,
     ) -> "Tokenizers":
         """Moses words of two languages; `spacing` was learned from the target text (see MosesWords)."""
-        target = MosesWords(target_language, spacing)
-        return cls(MosesWords(source_language), target, source_language, target_language)
+        source = MosesWords(source_language, joins_marks=joins_marks)
+        target = MosesWords(target_language, spacing, joins_marks)
+        return cls(source, target, source_language, target_language)
 
     @classmethod
     def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
@@ -258,7 +263,7 @@ class Tokenizers:
     def reversed(self) -> "Tokenizers":
         """The tokenisers of the reverse direction, without a learned spacing."""
         if isinstance(self.source, MosesWords):
-            return Tokenizers.moses(self.target_language, self.source_language)
+            return Tokenizers.moses(self.target_language, self.source_language, None, self.source.joins_marks)
         return Tokenizers(self.target, self.source, self.target_language, self.source_language)
 
     @property
@@ -278,8 +283,9 @@ class Tokenizers:
                     temporary.write_bytes(side.model)
         settings: dict[str, object] = {"kind": self.kind}
         settings |= {"source_language": self.source_language, "target_language": self.target_language}
-        if isinstance(self.target, MosesWords) and self.target.spacing.learned:
-            settings["spacing"] = self.target.spacing.learned
+        if isinstance(self.target, MosesWords):
+            settings |= {"spacing": self.target.spacing.learned} if self.target.spacing.learned else {}
+            settings |= {"joins_marks": True} if self.target.joins_marks else {}  # earlier versions did not
         with atomic_text(folder / TOKENIZER_FILE, follow=False) as stream:
             json.dump(settings, stream, ensure_ascii=False, indent=2)
             stream.write("\n")
@@ -293,12 +299,13 @@ class Tokenizers:
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
             spacing = _checked(settings.get("spacing", {}))
+            joins_marks = settings.get("joins_marks", False) is True
         except OSError as error:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
         if kind == MosesWords.kind:
-            return cls.moses(*languages, spacing)
+            return cls.moses(*languages, spacing, joins_marks)
         if kind == SpacedWords.kind:
             return cls.spaced(*languages)
         if kind == TextBytes.kind:

@@ -2,7 +2,8 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
@@ -78,6 +79,19 @@ class Vocabulary:
         copies = {token: len(self) + place for place, token in reversed(list(enumerate(source)))}
         return [ids.get(token) or copies.get(token, UNK_ID) for token in tokens]
 
+    def count_words(self, tokens: Iterable[str]) -> tuple[int, int]:
+        """How many tokens are words, and how many of these are unknown."""
+        words = list(filter(is_word, tokens))
+        return len(words), sum(word not in self._ids for word in words)
+
+    def known_tokens(self, line: str, tokenize: Callable[[str], list[str]]) -> list[str]:
+        """The tokens of a line, composed or decomposed (NFC or NFD) if fewer of them are unknown then."""
+        tokens = tokenize(line)
+        if line.isascii() or all(map(self._ids.__contains__, tokens)):
+            return tokens
+        forms = (tokenize(unicodedata.normalize(form, line)) for form in ("NFC", "NFD"))
+        return min((tokens, *forms), key=lambda form: self.encode(form).count(UNK_ID))
+
     def decode(self, ids: Iterable[int], source: Sequence[str] = ()) -> list[str]:
         """The words of ids, including special words; an id from K is a token of the source."""
         words, size = self.words, len(self.words)
@@ -114,6 +128,11 @@ class Vocabulary:
         pairs = counts.items() if isinstance(counts, Mapping) else counts
         ranked = ((-count, word) for word, count in pairs if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
+
+
+def is_word(token: str) -> bool:
+    """Whether a token has a letter. Numbers, marks and the bare "▁" before an unknown word are in all languages."""
+    return any(map(str.isalpha, token))
 
 
 def pair_ids(

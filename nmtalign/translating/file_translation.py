@@ -95,8 +95,8 @@ class FileTranslation:
     """Translates all lines of the inputs to a file, which a later run can resume, or to a stream.
 
     Streams are an open stream, and the path of something that cannot be replaced, such as /dev/null or a named pipe.
-    `lines`, `words` and `unknown` count what this run has translated: lines, source tokens and unknown ones. `done`
-    counts the lines that earlier runs have translated.
+    `lines`, `tokens`, `words` and `unknown` count what this run has translated: lines, source tokens, those that are
+    words, and unknown words. `done` counts the lines that earlier runs have translated.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FileTranslation:
         notify: Callable[[str], None] = lambda message: None,
     ) -> None:
         """`notify` receives one line of text for each thing that a user should know about a line or a file."""
-        self.lines = self.words = self.unknown = self.done = 0
+        self.lines = self.tokens = self.words = self.unknown = self.done = 0
         self._inputs, self._settings, self._resume = inputs, settings, resume
         self._alignments, self._notify = alignments, notify
         self._available, self._read = inputs.at_hand, 0
@@ -166,8 +166,9 @@ class FileTranslation:
                     with guard():
                         write(text)
                         self.lines += 1
-                        self.words += len(translation.source_tokens)
-                        self.unknown += translation.source_unknown
+                        self.tokens += len(translation.source_tokens)
+                        words, unknown = translator.loaded.source_vocabulary.count_words(translation.source_tokens)
+                        self.words, self.unknown = self.words + words, self.unknown + unknown
                         add_alignments(request.index, translation)
                     check.add(request.text)
                     report(request)

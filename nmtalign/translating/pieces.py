@@ -1,8 +1,8 @@
 """Pieces of lines: how long lines are cut, how pieces are searched, and how their translations are joined."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
@@ -21,12 +21,12 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.tokenizer import TextBytes
 from nmtalign.text.vocabulary import COPY_SHIFT, WORD_BITS
+from nmtalign.text.width import letters_of
 
 _Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
 _ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
 _WIDE_MARKS = ("…", "。", "\uff01", "\uff1f")
 _WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark in _WIDE_MARKS))  # three bytes each
-_INSIDE_CHARACTER = re.compile("<[89AB][0-9A-F]>")  # a byte in UTF-8 after the first one of a character
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
     """Cuts tokens into pieces of at most `limit`.
 
     A piece ends after the last sentence end in its second half, else after the last complete word, else at
-    the limit, but not inside a character.
+    the limit, but not inside a letter: not inside its bytes, nor before its marks.
     """
     pieces, start = [], 0
     while len(tokens) - start > limit:
@@ -105,11 +105,16 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
         words = [place for place in half if word_index[place] != word_index[place - 1]]
         ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
         ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
-        characters = (place for place in half if not _INSIDE_CHARACTER.fullmatch(tokens[place]))
-        stop = max(ends, default=0) or max(words, default=0) or next(characters, stop)
+        stop = max(ends, default=0) or max(words, default=0) or min(half, key=partial(_inside, tokens))
         pieces.append(slice(start, stop))
         start = stop
     return [*pieces, slice(start, len(tokens))]
+
+
+def _inside(tokens: Sequence[str], place: int) -> int:
+    """2 for a place inside the bytes of a character (at most four), 1 between a letter and its marks, 0 for others."""
+    before, here = (TextBytes().detokenize(tokens[max(0, start) : start + 4]) for start in (place - 4, place))
+    return 2 if here.startswith("\ufffd") else int(before != "" and len(letters_of(before[-1:] + here[:1])) == 1)
 
 
 def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) -> list[list[Hypothesis]]:

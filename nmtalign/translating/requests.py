@@ -79,7 +79,7 @@ class RequestReader:
         """The number of the sentence, the text and the tokens of each piece of a line."""
         tokenizer = self._loaded.tokenizers.source
         for number, sentence in enumerate(self._splitter.split(line) if self._splitter else [line]):
-            tokens = self._source.tokenize(sentence)
+            tokens = self._loaded.source_vocabulary.known_tokens(sentence, self._source.tokenize)
             if len(tokens) > self._limit:
                 for part in cut(tokens, tokenizer.word_index(tokens), self._limit):
                     yield number, self._source.detokenize(tokens[part]), tokens[part]

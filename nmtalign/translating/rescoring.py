@@ -94,7 +94,7 @@ class _PairScorer:
         self._scoring = search_options(translator.config).scoring
         spaced, tokenizers = SpacedWords(), (loaded.tokenizers.source, loaded.tokenizers.target)
         self._tokenizers = [spaced] * 2 if translator.config.tokenized else tokenizers
-        self._ids = loaded.ids
+        self._vocabularies, self._ids = (loaded.source_vocabulary, loaded.target_vocabulary), loaded.ids
         self.limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
 
     def window(self, pairs: Sequence[Pair], workers: Workers) -> Iterator[ScoredPair]:
@@ -106,7 +106,8 @@ class _PairScorer:
         return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
 
     def _read(self, number: int, texts: Pair) -> _TokenizedPair:
-        source, target = (tuple(side.tokenize(text)) for side, text in zip(self._tokenizers, texts, strict=True))
+        sides = zip(self._vocabularies, texts, self._tokenizers, strict=True)
+        source, target = (tuple(words.known_tokens(text, side.tokenize)) for words, text, side in sides)
         return _TokenizedPair(number, texts, (source, target), *self._ids(source, target))
 
     def _force_all(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:

@@ -274,12 +274,14 @@ class Translator:
         )
 
     def _text(self, line: TokenizedLine, tokens: Sequence[str], pieces: Sequence[Hypothesis]) -> str:
-        """The text of the tokens, whose sentences are detokenised one by one."""
-        left, sentences = iter(tokens), dict[int, list[str]]()
-        for piece, hypothesis in zip(line.pieces, pieces, strict=False):
-            sentences.setdefault(piece.sentence, []).extend(islice(left, len(hypothesis.tokens)))
-        texts = filter(None, map(self._detokenize, sentences.values()))
-        return separator(self.loaded.target_language).join(texts)
+        """The text of the tokens: that of each sentence, or of each piece if the tokens are subwords."""
+        left, parts = iter(tokens), dict[int, list[str]]()
+        for place, (piece, hypothesis) in enumerate(zip(line.pieces, pieces, strict=False)):
+            # Words of one sentence stay together, because the spacing of a mark depends on the words around it.
+            part = place if self._subwords else piece.sentence
+            parts.setdefault(part, []).extend(islice(left, len(hypothesis.tokens)))
+        between = " " if self.config.tokenized else separator(self.loaded.target_language)
+        return between.join(filter(None, map(self._detokenize, parts.values())))
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)

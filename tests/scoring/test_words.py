@@ -226,6 +226,8 @@ def pieces(tmp_path_factory):
 def test_the_unknown_rate_is_the_share_of_unknown_words():
     rates = COUNTS.unknown_rates(texts([["the cat", "x"], ["y", "the"]], ["the x", ""], ["", ""]))
     assert (rates.source, rates.reference, rates.systems) == (None, 0.4, (0.5, 0))
+    rates = COUNTS.unknown_rates(texts([["the cat , 5 !"]], ["x ☺"], ["6"]))
+    assert (rates.reference, rates.systems) == (0, (1, 0))  # numbers and marks are no words
 
 
 def test_a_text_is_tokenised_only_once(monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nmtalign
-from nmtalign.errors import UsageError
+from nmtalign.errors import InputError, UsageError
 from nmtalign.text.direction import InputCheck, TextFit, check_pairs, not_raw, traces
 
 ENGLISH = [
@@ -58,6 +58,62 @@ def test_text_of_the_other_side_is_noticed(folder):
         assert not fit_of(folder, own, side).fits_other()
         assert fit_of(folder, other, side).fits_other()
         assert not fit_of(folder, other, side).fits_own()
+
+
+OTHER_SCRIPTS = {
+    "zh": ["老师看见那个红色的房子，国王喜欢小猫。", "今天医生在村里买书。", "孩子们昨天在哪里看见了大狗？"],
+    "ja": ["せんせいは赤い家を見ました。", "きょう医者は本を買った。", "子どもたちは犬が好きです。"],
+    "th": ["ครูเห็นบ้านสีแดง", "วันนี้หมอซื้อหนังสือ", "เด็กๆ ชอบหมาตัวใหญ่"],
+    "ru": [
+        "Старый банк принял новый закон.",
+        "Маленькая кошка спит на стуле.",
+        "Где красный дом, который видели дети?",
+    ],
+    "hi": ["पुराने बैंक ने नया कानून स्वीकार किया।", "छोटी बिल्ली कुर्सी पर सोती है।", "लाल घर कहाँ है?"],
+}
+
+
+def sizes(code: str) -> dict[str, object]:
+    return {"size": f"58:{40 if code == 'zh' else 32}", "workers": 1}
+
+
+@pytest.fixture(scope="module", params=OTHER_SCRIPTS)
+def scripts(request, tmp_path_factory) -> tuple[Path, list[str]]:
+    """A corpus of English and a language in another script, of words or pieces as `prep` chooses."""
+    folder, lines = tmp_path_factory.mktemp(request.param), OTHER_SCRIPTS[request.param]
+    for name, text in (("en", ENGLISH), (request.param, lines)):
+        (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in text * 10), "utf-8")
+    texts = folder / "text.en", folder / f"text.{request.param}"
+    nmtalign.prepare(*texts, folder, languages=("en", request.param), **sizes(request.param))
+    return folder, lines
+
+
+def test_text_of_another_script_is_noticed(scripts):
+    """The bare "▁" before an unknown word, marks and digits are no known words."""
+    folder, other = scripts
+    for side, (own, strange) in enumerate([(ENGLISH, other), (other, ENGLISH)]):
+        fit = fit_of(folder, [f"{line} 12, 5 !" for line in strange * 4], side)
+        assert (fit.unknown, fit.other.share) == (1, 0)
+        assert fit.fits_other()
+        assert "0% of the words are known" in fit.evidence()
+        fit = fit_of(folder, own * 4, side)
+        assert fit.unknown == 0
+        assert fit.fits_own()
+        assert not fit.fits_other()
+
+
+def test_exchanged_dev_files_of_another_script_are_refused(scripts, tmp_path):
+    folder, lines = scripts
+    code = folder.name.rstrip("0123456789")
+    for name, text in (("en", ENGLISH), (code, lines)):
+        (tmp_path / f"dev.{name}").write_text("".join(f"{line}\n" for line in text * 4), "utf-8")
+    texts = folder / "text.en", folder / f"text.{code}"
+    dev = tmp_path / "dev.en", tmp_path / f"dev.{code}"
+    options = {"languages": ("en", code), **sizes(code)}
+    problem = rf"dev\.{code} and \S*dev\.en seem to be {code} and en, and en-{code} is expected"
+    with pytest.raises(InputError, match=problem):
+        nmtalign.prepare(*texts, tmp_path / "data", dev=dev[::-1], **options)
+    nmtalign.prepare(*texts, tmp_path / "data", dev=dev, **options)
 
 
 @pytest.mark.parametrize(

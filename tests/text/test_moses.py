@@ -1,5 +1,6 @@
 import os
 import pickle
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from sacremoses import MosesTokenizer
 from nmtalign.text import moses
 from nmtalign.text.lines import read_lines
 from nmtalign.text.moses import MosesWords, has_rules
+from nmtalign.text.width import letters_of
 
 ENGLISH, FRENCH = MosesWords("en"), MosesWords("fr")
-OURS = {"en": ENGLISH, "fr": FRENCH, "fi": MosesWords("fi")}
+OURS = {language: MosesWords(language, joins_marks=False) for language in ("en", "fr", "fi")}
 THEIRS = {language: MosesTokenizer(lang=language) for language in OURS}
 PIECES = [
     "Mr.", "No. 7", "e.g.", "the", "cat's", "l'eau", "3,5", "...", "A.B.", "fin.", '"', "d.", "x", "«", "’", "&",
@@ -53,6 +55,54 @@ def test_tokens_are_those_of_sacremoses(language: str, parts: list[str], blank: 
     tokens = OURS[language].tokenize(line)
     assert tokens == THEIRS[language].tokenize(line, escape=False)
     assert not any(" " in token or "\n" in token or not token for token in tokens)
+
+
+def decomposed(text: str) -> str:
+    return unicodedata.normalize("NFD", text)
+
+
+@pytest.mark.parametrize(
+    ("language", "tokens"),
+    [
+        ("de", [decomposed("Schüler"), "hören", "."]),
+        ("yo", ["Ẹ̀kọ́", "ọ̀rọ̀", "ni", "."]),
+        ("vi", [decomposed("được"), ",", decomposed("Việt"), "."]),
+        ("fr", [decomposed("été"), ",", decomposed("à"), "3,5", "x\u20dd", "%"]),
+        ("th", ["ภาษาที่ใช้", "ได้"]),
+        ("km", ["ខ្មែរ", "ខ្ញុំ"]),
+        ("my", ["မြန်မာ"]),
+        ("hi", ["हिन्दी", "क्\u200dष", "क\u093c", "डॉ."]),
+        ("fa", ["می\u200cخواهم", "،"]),
+        ("ar", ["ٱلرَّحۡمَٰنِ"]),
+        ("he", ["בְּרֵאשִׁ֖ית", "."]),
+        ("ja", ["か\u3099くせい"]),
+        ("en", ["か\u3099", "く", "葛\U000e0100"]),
+        ("en", ["👩\u200d💻", "👍🏽", "🇩🇪", "🇫🇷", "1\ufe0f\u20e3", "❤\ufe0f", "!"]),
+        ("en", ["\u0301a", "b"]),
+    ],
+)
+def test_a_letter_keeps_its_marks(language: str, tokens: list[str]) -> None:
+    words = MosesWords(language)
+    assert words.tokenize(" ".join(tokens)) == tokens
+    assert words.tokenize("'x " + " ".join(tokens))[-len(tokens) :] == tokens  # by the rules for complete lines
+    assert pickle.loads(pickle.dumps(words)).tokenize(" ".join(tokens)) == tokens  # noqa: S301
+
+
+def test_a_corpus_of_an_earlier_version_keeps_its_tokens() -> None:
+    assert MosesWords("yo", joins_marks=False).tokenize("rọ̀ ni") == ["rọ", "\u0300", "ni"]
+
+
+@given(st.text(st.sampled_from("aé'’.,- 1\u0301\u0323\u200dकि्か\u3099☺🇩\x01\ufe0f"), max_size=20))
+def test_no_token_begins_with_a_mark_that_follows_a_letter(line: str) -> None:
+    tokens = ENGLISH.tokenize(line)
+    assert "".join(tokens) == "".join(line.replace("\x01", "").split())
+    starts = {letter[0] for word in line.replace("\x01", "").split() for letter in letters_of(word)}
+    assert {token[0] for token in tokens if unicodedata.category(token[0])[0] == "M"} <= starts
+
+
+def test_decomposed_text_has_the_tokens_of_composed_text() -> None:
+    line = "L'Été de M. Étienne, «à Évian», n'a été qu'un rêve. É. Zola l'a dit."
+    assert [*map(decomposed, FRENCH.tokenize(line))] == FRENCH.tokenize(decomposed(line))
 
 
 def test_a_full_cache_changes_no_tokens() -> None:

@@ -1,6 +1,8 @@
 """Detokenised text is spaced as its language writes it, or as a training text does."""
 
 import os
+import pickle
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -108,7 +110,7 @@ def test_nothing_but_spaces_changes(language: str, line: str) -> None:
 
 
 def learned(language: str, lines: list[str]) -> MosesWords:
-    words, counts = WORDS[language], Counter[tuple[str, str, str]]()
+    words, counts = MosesWords(language), Counter[tuple[str, str, str]]()
     for line in lines:
         words.spacing.count(line, words.tokenize(line), counts)
     return words.with_spacing(counts)
@@ -150,6 +152,51 @@ def test_a_line_that_the_tokeniser_changed_is_counted_up_to_there() -> None:
     counts: Counts = Counter()
     Spacing("en").count("a ,b\x01c , d", ["a", ",", "bc", ",", "d"], counts)
     assert counts == {("a", ",", " "): 1}
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("mt", ["Il-gvern ta' Malta u ta' Għawdex.", "Mar f'Ruma ma' Ruma, ta' Ruma.", "M'hemmx sa' fejn."]),
+        ("mt", ["Il-gvern ta’ Malta u ta’ Għawdex.", "Mar f’Malta ma’ ħuh b’mod tajjeb."]),
+        ("nl", ["Hij ging van Anna 's avonds naar huis.", "Anna's boek.", "Foto's van 's morgens."]),
+        ("nl", ["Hij ging van Anna ’s avonds naar huis.", "Anna’s boek.", "In ’t bos is ’t stil.", "De jaren ’90."]),
+        ("af", ["Dit is 'n hond en 'n kat.", "'n Man sien die foto's."]),
+        ("ca", ["L'home d'aquí s'ha perdut.", "Porta'm l'aigua 'bona' ara."]),
+        ("it", ["Un po' di vino e l'acqua.", "C'è un po' d'aria; va' via!", "Ha detto 'ciao' negli anni '60."]),
+        ("fr", ["Il dit 'oui' d'abord.", "L’été d’avant, les ’80."]),
+        ("en", ["The dogs' bones and the dog's.", "We rock 'n' roll.", "Get 'em.", "James' book.", "She said 'yes'."]),
+        ("en", ["The dogs’ bones and the dog’s.", "We rock ’n’ roll.", "Get ’em in the ’90s.", "She said ‘yes’."]),
+        ("tr", ["Ankara'dan İstanbul'a gitti.", "Türkiye'nin başkenti Ankara'dır.", "2020'de Ali 'evet' dedi."]),
+        ("uk", ["Комп'ютер об'єднав п'ять сім'ї.", "Він сказав 'так' і пішов.", "Об’єкт і п’ять.", "Обʼєкт."]),
+        ("uz", ["O'zbekiston bog'lari go'zal.", "To'g'ri ma'lumot.", "Oʻzbek maʼlumot."]),
+        ("br", ["Marc'hadour ar c'hoarzh a zo sec'h."]),
+        ("haw", ["O ka 'ōlelo o ka 'āina, kama'aina, Hawaiʻi."]),
+        ("de", ["Das ist Hans' Auto und Marx' Werk.", "Wie geht's?", "Er sagte 'nein' und ging."]),
+        ("he", ['צה"ל וארה"ב הודיעו.', "ג'ורג' אמר \"שלום\" היום.", "צה״ל ג׳ורג׳ אמר."]),
+        ("ga", ["D'imigh sé b'fhéidir go dtí M'athair."]),
+        ("el", ["Σ' αγαπώ και μ' αρέσει.", "Απ’ το σπίτι, γι’ αυτό."]),
+        ("gd", ["Tha e 'g iarraidh a' chait."]),
+        ("cy", ["Mae'r gath a'r ci, ond mae 'na law."]),
+        ("en", ["A · B · C", "1 ½ cups or 2 ¼ pints"]),
+        ("ca", [unicodedata.normalize("NFD", "L'Àngel d'Évora s'ha perdut.")]),
+        ("yo", ["Ẹ̀kọ́ ọ̀rọ̀ ni 'rẹ̀' yẹn."]),
+        ("hi", ["हिन्दी में 'क्षत्रिय' लिखना, क्\u200dष है।"]),
+        ("fa", ["می\u200cخواهم کتاب\u200cها را؛ ببینم."]),
+        ("en", ["Hi 👩\u200d💻 and 🇩🇪 or 1\ufe0f\u20e3 ❤\ufe0f ok!"]),
+        ("ja", ["か\u3099くせい。"]),
+    ],
+)  # fmt: skip
+def test_apostrophes_and_marks_come_back_as_the_training_text_has_them(language: str, lines: list[str]) -> None:
+    words = learned(language, 100 * lines)
+    words = pickle.loads(pickle.dumps(words))  # noqa: S301
+    assert [words.detokenize(words.tokenize(line)) for line in lines] == lines
+
+
+def test_quotations_do_not_follow_apostrophes_or_the_other_way_round() -> None:
+    """The single quotation mark of Turkish is an apostrophe, and says nothing about the double one."""
+    words = learned("tr", 100 * ["Ankara'dan gitti.", 'Ali "evet" dedi.'])
+    assert words.detokenize(words.tokenize('Bursa\'dan "hayır" dedi.')) == 'Bursa\'dan "hayır" dedi.'
 
 
 @pytest.mark.slow

@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,23 @@ def test_any_words_come_back_from_a_file(tmp_path_factory: pytest.TempPathFactor
     assert loaded == vocabulary
     assert loaded.decode(loaded.encode(words)) == words
     assert path.read_bytes().split(b"\n")[:-1] == [word.encode() for word in vocabulary.words]
+
+
+def test_only_tokens_with_letters_are_counted_as_words() -> None:
+    vocabulary = Vocabulary([EOS, UNK, "▁", "the", ",", "5", "ก็"])
+    assert vocabulary.count_words(["▁", "猫", ",", "5", "6", "!", "the", "☺", "ก็", "\u0301", "<unk>"]) == (4, 2)
+    assert vocabulary.count_words(["▁", "!"]) == (0, 0)
+
+
+@pytest.mark.parametrize("known", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+def test_a_line_gets_the_form_in_which_its_words_are_known(known: str, written: str) -> None:
+    line = "Schüler hören Ẹ̀kọ́"
+    vocabulary = Vocabulary([EOS, UNK, *unicodedata.normalize(known, line).split()])
+    tokens = vocabulary.known_tokens(unicodedata.normalize(written, line) + " Ü", str.split)
+    assert tokens[:3] == unicodedata.normalize(known, line).split()
+    unknown = vocabulary.known_tokens(unicodedata.normalize(written, "Übel"), str.split)
+    assert unknown == [unicodedata.normalize(written, "Übel")]  # it stays as it is written
 
 
 def test_special_names_in_text_are_unknown_words() -> None:

@@ -37,6 +37,11 @@ def test_a_piece_ends_at_the_end_of_a_sentence_or_of_a_word() -> None:
     assert cut(["▁a", "▁b", "▁c", "c"], [0, 1, 2, 2], 3) == [slice(0, 2), slice(2, 4)]
 
 
+def test_a_piece_does_not_begin_with_a_mark() -> None:
+    pieces = ["▁ใ", "ช", "้", "ใ", "ช", "้"]
+    assert cut(pieces, [0] * 6, 5) == [slice(0, 4), slice(4, 6)]
+
+
 @pytest.mark.parametrize(
     ("line", "limit", "texts"),
     [
@@ -45,6 +50,8 @@ def test_a_piece_ends_at_the_end_of_a_sentence_or_of_a_word() -> None:
         ("你好。再见吗", 13, ["你好。", "再见吗"]),
         ("你好再见吗", 8, ["你好", "再见", "吗"]),
         ("😀😀😀", 6, ["😀", "😀", "😀"]),
+        ("abe\u0301io", 5, ["ab", "e\u0301io"]),
+        ("ใช้ใช้", 12, ["ใช้", "ใช้"]),
     ],
 )
 def test_pieces_of_bytes_end_between_characters(line: str, limit: int, texts: list[str]) -> None:

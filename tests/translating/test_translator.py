@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 import queue
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,15 @@ import nmtalign
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
+from nmtalign.search.hypotheses import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import translate_config
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 from nmtalign.translating import translator as translator_module
+from nmtalign.translating.file_translation import FileTranslation
+from nmtalign.translating.inputs import Inputs
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator, search_options
@@ -257,6 +261,41 @@ def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
     assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
     assert len(whole.n_best) == len(short.n_best) == 2
     assert whole.n_best[0].text != whole.n_best[1].text
+
+
+@pytest.mark.parametrize(("language", "between"), [("zh", ""), ("ja", ""), ("th", ""), ("fr", " ")])
+@pytest.mark.parametrize("settings", [{"max_source_length": 2}, {"split_sentences": True}])
+def test_pieces_and_sentences_are_joined_alike(
+    subwords: LoadedModel, language: str, between: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = Vocabulary([EOS, UNK, "▁你", "好。"])
+    model = replace(subwords, target_vocabulary=words, settings={"source_language": "en", "target_language": language})
+    found = Hypothesis((2, 3), -1.0, -1.0, (-0.5, -0.5, 0.0))
+    monkeypatch.setattr(Translator, "_search", lambda self, pieces: [[found] for _ in pieces])
+    (whole,) = Translator(model, config(**settings), alignments=False).translate(["The fox sees. The fox sees."])
+    assert whole.pieces > 1
+    assert whole.text == between.join(["你好。"] * whole.pieces)
+
+
+def test_a_decomposed_line_has_the_words_of_the_composed_training_text() -> None:
+    model = make_loaded(Tokenizers.moses("fr", "en"), ["été", "à", "."])
+    written, decomposed = (unicodedata.normalize(form, "été à.") for form in ("NFC", "NFD"))
+    composed, other = found_by(model, [written, decomposed])
+    assert (other.source, other.text, other.source_unknown) == (decomposed, composed.text, 0)
+
+
+@pytest.mark.parametrize("kind", ["subwords", "loaded"])
+def test_all_words_of_a_text_in_another_script_are_unknown(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Neither the bare "▁" before an unknown piece nor a known mark is a known word."""
+    heard: list[str] = []
+    (tmp_path / "in.en").write_text("今天天气很好 . 我们去 12 。\n", "utf-8")
+    inputs = Inputs((tmp_path / "in.en",))
+    files = FileTranslation(inputs, tmp_path / "out.fr", TranslateConfig(beam=2), notify=heard.append)
+    files.run(Translator(request.getfixturevalue(kind), config()))
+    assert files.unknown == files.words > 0
+    assert "100% of the words are unknown" in heard[-1]
 
 
 def test_weights_of_a_long_line(loaded: LoadedModel) -> None:
