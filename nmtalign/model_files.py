@@ -59,6 +59,14 @@ def kind_of(path: Path) -> str:
 
 
 _HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
+_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", "links.tsv")
+_ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
+
+
+def own_files(folder: Path) -> list[Path]:
+    """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
+    made = folder.iterdir() if any((folder / name).is_file() for name in _HELD) else ()
+    return [path for path in made if path.name in _MADE or path.name.endswith(_ENDINGS)]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

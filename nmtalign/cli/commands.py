@@ -19,7 +19,7 @@ from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
 from nmtalign.cli.link import link
-from nmtalign.cli.options import Command, without_types
+from nmtalign.cli.options import Command, protecting, without_types
 from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
@@ -101,7 +101,7 @@ def _help(function: Callable[..., None]) -> str:
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
         _name = _function.__name__.replace("_", "-")
-        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(_function)
+        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(protecting(_function))
 
 
 def _print_version(value: bool) -> None:

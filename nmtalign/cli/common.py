@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal, TextIO, TypeVar
 import typer
 
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, check_other
+from nmtalign.model_files import own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, raw_lines
 from nmtalign.text.shard import Shard
@@ -25,15 +26,53 @@ from nmtalign.text.shard import Shard
 T = TypeVar("T")
 
 
-def own_argument(metavar: str, help: str) -> Any:
+def own_argument(metavar: str, help: str, **details: Any) -> Any:
     """A positional argument of a command."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **details)
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
     """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
     title = f"Advanced: {panel}" if panel else None
     return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+
+
+outputs: dict[str, Path] = {}
+"""The files that the running command writes, by the name of the parameter; made anew when a command line is parsed."""
+
+
+def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callable[..., Any]:
+    """The `callback` of an option or argument that names an output.
+
+    It refuses `-` where standard output is not possible, and lets `check_inputs` protect the inputs from a file.
+    """
+
+    def note(option: typer.CallbackParam, value: Path | None) -> Path | None:
+        if value == STDOUT and not stdout:
+            name = min(option.opts, key=len)
+            raise UsageError(f"{name} -: standard output is not possible here; give the name of {kind}")
+        if value not in (None, STDOUT) and kind == "a file":
+            outputs[str(option.name)] = value
+        return value
+
+    return note
+
+
+def check_inputs(*inputs: Path | None) -> None:
+    """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
+
+    The inputs that the command line names are checked for every command. A command gives those that it finds in other
+    ways, such as the texts of the workspace. Of a folder, the files that nmtalign has made are inputs.
+    """
+    files = [file for one in inputs if one is not None for file in (one, *own_files(one))]
+    for output in outputs.values():
+        check_other(output, files)
+    for (first, one), (second, other) in itertools.combinations(sorted(outputs.items()), 2):
+        check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
+
+
+def _flag(name: str) -> str:
+    return "-o" if name == "output" else f"--{name.replace('_', '-')}"
 
 
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."

@@ -1,14 +1,19 @@
 """Mistakes that users make, and the one line and the exit code that each gets: a table for all commands."""
 
+import contextlib
 import gzip
+import inspect
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import nmtalign
 from nmtalign.cli.app import main
+from nmtalign.cli.commands import app
+from nmtalign.errors import NmtalignError
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +252,142 @@ def test_languages_without_spaces_get_subwords(run, folder):
         code, _, lines = run(f"prep asia.zh asia.en {options} -o asia --force")
         assert code == 0
         assert f"{warning}--vocabulary unigram" in lines
+
+
+# Parameters with the path of an input. Every other path is an output, and is tested as one.
+INPUTS = (
+    "alignments attention_from backward config data dev files fixed forward glossary gold guided_alignment hypotheses "
+    "init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
+    "segment_scores source target test train_source train_target train_text vocabulary_from"
+)
+COMMANDS = typer.main.get_command(app)
+
+
+def paths_of(command) -> list:
+    """The parameters of a command that are paths."""
+    annotations = inspect.signature(command.callback, eval_str=True).parameters
+    return [one for one in command.params if "Path" in str(annotations.get(one.name))]
+
+
+OUTPUTS = [
+    (name, one.name)
+    for name, command in COMMANDS.commands.items()
+    for one in paths_of(command)
+    if one.name not in INPUTS.split()
+]
+
+
+def spellings(path: Path, ending: str) -> list[str]:
+    """Names of a file: relative and absolute ones, a symbolic and a hard link; the links have this ending."""
+    links = Path(f"symbolic{ending}"), Path(f"hard{ending}")
+    for link in links:
+        link.unlink(missing_ok=True)
+    links[0].symlink_to(path.absolute())
+    links[1].hardlink_to(path)
+    Path("sub").mkdir(exist_ok=True)
+    return [str(path), f"./{path}", f"sub/../{path}", str(path.absolute()), *map(str, links)]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refuse(*arguments: str) -> str:
+    """Runs a command line that must be refused without changing a file; returns the message."""
+    before = content(Path())
+    with pytest.raises((NmtalignError, OSError)) as raised:
+        COMMANDS.main(args=list(arguments), standalone_mode=False)
+    assert content(Path()) == before
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
+def test_no_output_replaces_an_input_by_any_name(tmp_path, monkeypatch, command, output):
+    monkeypatch.chdir(tmp_path)
+    paths = {one.name: one for one in paths_of(COMMANDS.commands[command])}
+    written = paths.pop(output)
+    inputs = [one for one in paths.values() if one.name in INPUTS.split()]
+    place, folders = len([one for one in inputs if one.param_type_name == "argument"]), ("FOLDER", "DIR")
+    ending = f".{written.metavar.partition('.')[2].partition('|')[0]}".rstrip(".")
+    for one in inputs:
+        file = Path("input.tsv")  # one file that may have two texts
+        file.write_text("a 0-0\n")
+        given = [f"{one.name}.txt"] * place
+        if one.param_type_name == "argument":
+            given = [str(file)] * place
+        for name in spellings(file, ending):
+            option = [] if one.param_type_name == "argument" else [f"--{one.name}", str(file)]
+            option = [max(one.opts, key=len), str(file)] if option else option
+            target = [max(written.opts, key=len), name] if written.param_type_name == "option" else [name]
+            told = refuse(command, *given, *option, *target)
+            assert written.metavar in folders or f"{name.removeprefix('./')}: is also an input" in told
+
+
+FOUND = [  # what a command reads although its arguments do not name it
+    ("align -o", "test.en test.fr test.align data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
+    ("translate test.en -o", "terms.tsv lexicon.txt model/tokenizer.json nmtalign.toml"),
+    ("translate test.en --save-alignments", "terms.tsv lexicon.txt model/best.safetensors"),
+    ("score -m model --save-translation", "test.en test.fr model/config.json terms.tsv nmtalign.toml"),
+    ("score -m model --html", "test.en test.fr"),
+    ("score -m model --plot", "test.en test.fr"),
+    ("score-pairs -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("explain -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("lexicon -o", "data/corpus.h5 data/source.vocabulary.txt nmtalign.toml"),
+    ("view -o", "alignments.h5"),
+    ("plot -o", "alignments.h5"),
+    ("plot --training -o", "model/train.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("command", "file"), [(one, file) for one, files in FOUND for file in files.split()])
+def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_path, monkeypatch, command, file):
+    home = tmp_path / "home"
+    shutil.copytree(folder, home)
+    monkeypatch.chdir(home)
+    (home / "nmtalign.toml").write_text(
+        '[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"\n'
+        '[translate]\nglossary = "terms.tsv"\nlexicon = "lexicon.txt"\n'
+    )
+    for name in ("terms.tsv", "lexicon.txt", "alignments.h5"):
+        (home / name).write_text("a\ta\n")
+    endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
+    ending = endings.get(command, ".png" if command.startswith("plot") else "")
+    for name in spellings(Path(file), ending):
+        told = refuse(*command.split(), name)
+        assert "is also an input" in told or (ending and not name.endswith(ending))
+
+
+def test_two_outputs_are_two_files(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    told = refuse("translate", "test.en", "-o", "new.fr", "--save-alignments", "./sub/../new.fr")
+    assert told == "sub/../new.fr: is given for -o and for --save-alignments; give two files"
+    shutil.copy("test.en", "part.fr.partial")
+    assert refuse("translate", "part.fr.partial", "-o", "part.fr").startswith("part.fr: is also an input")
+
+
+@pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
+def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, command, output):
+    monkeypatch.chdir(folder)
+    (written,) = (one for one in COMMANDS.commands[command].params if one.name == output)
+    arguments = {"translate": "test.en", "align": "test.en test.fr", "export": "train.en", "symmetrize": "a b"}
+    given = [*arguments.get(command, "").split()]
+    option = [min(written.opts, key=len)] if written.param_type_name == "option" else []
+    with contextlib.suppress(NmtalignError, OSError):
+        COMMANDS.main(args=[command, *given, *option, "-"], standalone_mode=False)
+    assert not (folder / "-").exists()
+
+
+PRINTED = [  # a command, and how its standard output begins
+    ("explain test.en test.fr -m model --limit 3 -o -", "<!doctype html>"),
+    ("score test.fr -r test.fr --html -", "<!doctype html>"),
+    ("score -m model -r test.fr -s test.en --save-translation -", ""),
+    ("plot --training model -o -", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "beginning"), PRINTED, ids=[command for command, _ in PRINTED])
+def test_a_hyphen_is_standard_output(run, folder, command, beginning):
+    code, out, err = run(command)
+    assert (code, out[: len(beginning)], (folder / "-").exists()) == (0, beginning, False)
+    assert out
+    assert command.startswith("score") == any(line.startswith("BLEU") for line in err)  # the tables make room for it
