@@ -80,7 +80,8 @@ app = typer.Typer(
     name="nmtalign",
     cls=_Group,
     help=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
@@ -112,11 +113,14 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The options before any subcommand."""
+    """The options before any subcommand; without one the help is printed."""
+    if context.invoked_subcommand is None:
+        context.get_help()
 
 
 def run() -> int:
