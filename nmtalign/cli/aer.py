@@ -86,8 +86,8 @@ def aer(
     from nmtalign.scoring.buckets import parse_buckets
 
     by_length = settings.by_length or settings.buckets is not None
-    bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
     with chosen.naming(), status_line("comparing the links", quiet):
+        bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
         found = compare_links(systems, gold, settings, source, target)
     for note in found.notes:
         notifier(quiet)(note)

@@ -30,7 +30,7 @@ Output = Annotated[
 Sentences = Annotated[
     list[str] | None, own_option("Also show this source sentence; may be repeated.", "TEXT", "--sentence -s")
 ]
-Limit = Annotated[int, own_option("Number of pairs of the test set that are translated.", "N", min=1)]
+Limit = Annotated[int, own_option("Number of pairs of the test set that are translated.", "N", min=1, max=2**31 - 1)]
 
 
 def explain(

@@ -65,7 +65,7 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
     from nmtalign.serving.http_server import HttpServer, bind
     from nmtalign.serving.served_models import ServedModels
 
-    with bind(config) as bound:
+    with chosen.naming(), bind(config) as bound:
         models = ServedModels(_translators(chosen, folders, which), chosen.workspace.resolve(AlignConfig, "align", {}))
         application = make_application(models, config, say)
         server = HttpServer(application, config, bound)

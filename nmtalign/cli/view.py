@@ -33,7 +33,7 @@ Gold = Annotated[Path | None, own_option("Gold links, one line per sentence pair
 Sentences = Annotated[
     str | None, own_option("Sentences by number, counted from 0 [dim](default: all)[/dim].", "0-99,250")
 ]
-Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0)]
+Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0, max=2**31 - 1)]
 Title = Annotated[str, own_option("Title [dim](default: the names of the files)[/dim].", "TEXT")]
 Names = Annotated[list[str] | None, own_option("Name of a file; once per file, in their order.", "TEXT", "--name")]
 

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import inspect
+import itertools
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer
 import nmtalign
 from nmtalign.cli.app import main
 from nmtalign.cli.commands import app
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import FormatError, NmtalignError, UsageError
+from nmtalign.settings.definition import SECTIONS
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +100,22 @@ ERRORS = [
     ("prep train.en", 2, "train.en: one text is given; give its translation too"),
     ("train data model", 2, "model: one argument too many: nmtalign train takes only DATA"),
     ("train data --max-time 90", 2, "--max-time 90: give a time such as 60s, 15m, 2h or 1h30m"),
+    # Numbers with which nothing can be computed.
+    (f"translate test.en --max-memory {'9' * 400}", 2, "give a size such as 500M or 2G"),
+    ("translate test.en --max-memory 0.0000001", 2, "--max-memory 0.0000001: give a size such as 500M or 2G"),
+    (f"prep train.en train.fr -o x --shortlist {'9' * 5000}", 2, "give N or N:M (source:target), each at least 3"),
+    (f"translate test.en --beam {10**400}", 2, "...: must be at most 2147483647"),
+    (f"translate test.en --beam {'9' * 5000}", 2, "...: must be a whole number"),
+    ("train data -o x --learning-rate 1e999", 2, "--learning-rate inf: must be at most"),
+    ("train data -o x --epochs 1e308", 2, "--epochs 1e+308: must be at most 1000000000"),
+    (f"explain test.en test.fr -m model --limit {10**400}", 2, "'--limit'"),
+    (f"view --limit {10**400}", 2, "'--limit'"),
+    ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
+    ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
+    ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
+    ("explain test.en test.fr --fixed missing -m model", 4, "(no config.json); give the folder of a model, or train"),
+    ("export missing/ -o x", 4, "missing: no such file"),
     ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
     ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
     ("translate -m train.en test.en", 4, "train.en: no nmtalign model here (no config.json), but a text file"),
@@ -391,3 +408,52 @@ def test_a_hyphen_is_standard_output(run, folder, command, beginning):
     assert (code, out[: len(beginning)], (folder / "-").exists()) == (0, beginning, False)
     assert out
     assert command.startswith("score") == any(line.startswith("BLEU") for line in err)  # the tables make room for it
+
+
+TYPES = (  # of TOML; a text, and what may be one
+    '"x"', '""', "3", "-3", "9223372036854775807", "2.5", "inf", "-inf", "nan", "true", "1979-05-27T07:32:00Z",
+    "1979-05-27T07:32:00", "1979-05-27", "07:32:00", '["tiny"]', '["a", "b"]', "[]", '[["a"], ["b"]]', "{}", "{a = 1}",
+    "[{a = 1}]", f'"{"9" * 400}"', f'"{"9" * 5000}"',
+)  # fmt: skip
+READERS = [name for name, command in COMMANDS.commands.items() if any(one.name == "config" for one in command.params)]
+
+
+def in_parts(names: list[str], size: int) -> list[list[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+KEYS = {
+    "": ["source_language", "data", "model", "corpus", *SECTIONS],
+    "corpus": ["train", "dev", "test", "gold", "tests"],
+    "corpus.tests": ["news"],
+    **SECTIONS,
+}
+PARTS = [(section, part) for section, keys in KEYS.items() for part in in_parts([*keys], 20)]
+
+
+@pytest.mark.parametrize(("section", "keys"), PARTS, ids=[f"{section}-{keys[0]}" for section, keys in PARTS])
+def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypatch, capsys, section, keys):
+    monkeypatch.chdir(tmp_path)
+    for key, value in itertools.product(keys, TYPES):
+        Path("nmtalign.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
+        told = "nmtalign.toml: " + key
+        try:
+            COMMANDS.main(args=[section if section in READERS else "prep", "--show-settings"], standalone_mode=False)
+        except UsageError as error:
+            told = str(error)
+        except FormatError as error:
+            told = f"nmtalign.toml: {key}: {error}"  # there is no such model
+        assert told.startswith("nmtalign.toml: ")
+        assert key in told
+        assert len(told) < 500
+        assert "\n" not in told
+        capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_every_command_refuses_a_preset_that_is_no_text(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    arguments = {"link": ["a", "b"], "export": ["a"], "sample": ["a"]}.get(command, [])
+    for value in ('["tiny"]', "3", "{a = 1}", "1979-05-27", "[[1]]"):
+        Path("nmtalign.toml").write_text(f"[train]\npreset = {value}\n")
+        assert refuse(command, *arguments).startswith("nmtalign.toml: [train] preset = ")
