@@ -21,6 +21,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _PARTIAL, INCOMPLETE = ".partial", ".*.partial"  # the latter: the names of the temporary files of `atomic_path`
+_IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
     errno.ENOSPC: "no space left on the disk",
@@ -60,23 +61,21 @@ def stays_in_place(path: Path) -> bool:
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def check_other(path: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises UsageError if an output would replace one of the inputs."""
-    if path.exists() and any(one and one.exists() and path.samefile(one) for one in inputs):
-        raise UsageError(f"{path}: is also an input; give the output another name")
+def _is_same(one: str | Path, other: Path) -> bool:
+    """Returns whether two names are those of one file, also by symbolic and hard links."""
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121
+    except (OSError, ValueError):
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
-def check_output(path: Path, inputs: Iterable[Path]) -> None:
-    """Raises UsageError or ResourceError if a file cannot be written here, or would replace one of the inputs."""
-    if stays_in_place(path):
+def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INPUT) -> None:
+    """Raises UsageError if an output, or the FILE.partial that it is first, would replace one of the other files."""
+    if stays_in_place(path) or path.is_dir():
         return
-    check_other(path, inputs)
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ResourceError(f"{path}: cannot write: no permission for the folder {path.parent}")
+    written = path, f"{os.path.realpath(path)}{_PARTIAL}"
+    if any(_is_same(name, one) for one in others if one is not None for name in written):
+        raise UsageError(f"{path}: {reason}")
 
 
 def followed(path: Path) -> Path:

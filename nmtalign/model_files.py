@@ -22,6 +22,7 @@ SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabula
 BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 LOG = "train.jsonl"
+_USUAL = Path("model")  # the folder of the model, unless another is given
 BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
@@ -59,6 +60,14 @@ def kind_of(path: Path) -> str:
 
 
 _HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
+_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", "links.tsv")
+_ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
+
+
+def own_files(folder: Path) -> list[Path]:
+    """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
+    made = folder.iterdir() if any((folder / name).is_file() for name in _HELD) else ()
+    return [path for path in made if path.name in _MADE or path.name.endswith(_ENDINGS)]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -69,9 +78,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         kind = kind_of(folder)
         found = f", but {kind}" if kind not in ("", "a folder") else ""
+        fix = "name one with -m" if folder == _USUAL else "give the folder of a model"
         raise FormatError(
-            f"{folder}: no nmtalign model here (no {CONFIG}){found}; name one with -m, or train one with "
-            "`nmtalign train`"
+            f"{folder}: no nmtalign model here (no {CONFIG}){found}; {fix}, or train one with `nmtalign train`"
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

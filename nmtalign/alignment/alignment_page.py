@@ -5,7 +5,6 @@ records; view/ contains the template, the style and the script.
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -28,7 +27,7 @@ from nmtalign.alignment.page_data import (
 )
 from nmtalign.alignment.same_counting import check_gold
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, check_other
 from nmtalign.report.html_page import content_policy, inert_json
 from nmtalign.version import __version__
 
@@ -82,9 +81,7 @@ def write_page(
         raise UsageError("no alignments: give a file of `nmtalign align`")
     if names and len(names) != len(files):
         raise UsageError(f"{len(names)} names for {len(files)} files; give one per file, in their order")
-    for path in (*files, gold):
-        if path and output.exists() and path.exists() and os.path.samefile(path, output):  # noqa: PTH121
-            raise UsageError(f"{output}: is read and cannot be written; give the page another name with -o")
+    check_other(output, (*files, gold))
     gold_links = read_links(gold, "gold", gold_base, reverse_gold) if gold else None
     summary = PageSummary(counts=[LinkCounts() for _ in files])
     with contextlib.ExitStack() as stack:

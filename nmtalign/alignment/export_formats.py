@@ -29,7 +29,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.layout import DATASETS
 from nmtalign.alignment.links import AlignmentRecord, format_links
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_path, atomic_text
+from nmtalign.files import atomic_path, atomic_text, check_other
 from nmtalign.text.lines import escaped_breaks
 
 TextFormat = Literal["pharaoh", "json", "marian"]
@@ -45,8 +45,7 @@ def write_export(file: Path, output: Path, form: ExportFormat = "pharaoh", entri
     `entries` chooses one line per sentence ("best") or per entry of its n-best list ("all", the default of json and the
     only choice for numpy). Raises FormatError for a damaged file, UsageError if the output is the input.
     """
-    if output.exists() and file.exists() and output.samefile(file):
-        raise UsageError(f"{output}: is the file that is read; give another name with -o")
+    check_other(output, [file])
     if form == "numpy" and entries == "best":
         raise UsageError(
             "NumPy arrays contain all entries, and the array `rank` distinguishes them; leave out --entries best"

@@ -86,9 +86,9 @@ def aer(
     from nmtalign.scoring.buckets import parse_buckets
 
     by_length = settings.by_length or settings.buckets is not None
-    bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
     with chosen.naming(), status_line("comparing the links", quiet):
         texts = tuple(chosen.workspace.file_pairs.values())
+        bounds = parse_buckets(settings.buckets or ScoreConfig().buckets) if by_length else None
         found = compare_links(systems, gold, settings, source, target, texts)
     for note in found.notes:
         notifier(quiet)(note)

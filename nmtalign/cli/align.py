@@ -12,20 +12,22 @@ from nmtalign.cli.common import (
     ReverseGoldOption,
     ShardOption,
     WhichOption,
+    check_inputs,
     choose_wait_policy,
     counted,
     json_text,
     lines_of,
     notifier,
+    outputs,
     own_argument,
     own_option,
     say,
     status_line,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
-from nmtalign.files import check_other
 from nmtalign.model_files import check_ahead, is_aligner
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
@@ -48,6 +50,7 @@ Output = Annotated[
         "[/dim].",
         "FILE.h5",
         "--output -o",
+        callback=writes("a file"),
     ),
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
@@ -168,9 +171,10 @@ def _check(
     if inputs.count(STDIN) > 1:
         raise UsageError("only one of SRC, TGT and --gold can be stdin")
     if output is not None:
-        if output == STDIN or output.is_dir():
+        if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        check_other(output, inputs)
+        outputs["output"] = output
+    check_inputs(*inputs)
     if shard and gold:
         raise UsageError("--gold has the links of all pairs: leave out --shard, or run `nmtalign aer` afterwards")
     for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):

@@ -19,7 +19,7 @@ from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
 from nmtalign.cli.link import link
-from nmtalign.cli.options import Command, without_types
+from nmtalign.cli.options import Command, protecting, without_types
 from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
@@ -80,7 +80,8 @@ app = typer.Typer(
     name="nmtalign",
     cls=_Group,
     help=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
@@ -101,7 +102,7 @@ def _help(function: Callable[..., None]) -> str:
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
         _name = _function.__name__.replace("_", "-")
-        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(_function)
+        app.command(_name, cls=Command, rich_help_panel=_panel, help=_help(_function))(protecting(_function))
 
 
 def _print_version(value: bool) -> None:
@@ -112,11 +113,14 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The options before any subcommand."""
+    """The options before any subcommand; without one the help is printed."""
+    if context.invoked_subcommand is None:
+        context.get_help()
 
 
 def run() -> int:

@@ -17,23 +17,63 @@ from typing import Annotated, Any, Literal, TextIO, TypeVar
 import typer
 
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, check_other
+from nmtalign.model_files import own_files
 from nmtalign.settings.definition import MACHINE
-from nmtalign.text.lines import STDIN, STDOUT, finite, raw_lines
+from nmtalign.text.lines import STDIN, STDOUT, finite, reading
 from nmtalign.text.shard import Shard
 
 T = TypeVar("T")
+_HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 
 
-def own_argument(metavar: str, help: str) -> Any:
+def own_argument(metavar: str, help: str, **details: Any) -> Any:
     """A positional argument of a command."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **details)
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
     """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
     title = f"Advanced: {panel}" if panel else None
     return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+
+
+outputs: dict[str, Path] = {}
+"""The files that the running command writes, by the name of the parameter; made anew when a command line is parsed."""
+
+
+def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callable[..., Any]:
+    """The `callback` of an option or argument that names an output.
+
+    It refuses `-` where standard output is not possible, and lets `check_inputs` protect the inputs from a file.
+    """
+
+    def note(option: typer.CallbackParam, value: Path | None) -> Path | None:
+        if value == STDOUT and not stdout:
+            name = min(option.opts, key=len)
+            raise UsageError(f"{name} -: standard output is not possible here; give the name of {kind}")
+        if value not in (None, STDOUT) and kind == "a file":
+            outputs[str(option.name)] = value
+        return value
+
+    return note
+
+
+def check_inputs(*inputs: Path | None) -> None:
+    """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
+
+    The inputs that the command line names are checked for every command. A command gives those that it finds in other
+    ways, such as the texts of the workspace. Of a folder, the files that nmtalign has made are inputs.
+    """
+    files = [file for one in inputs if one is not None for file in (one, *own_files(one))]
+    for output in outputs.values():
+        check_other(output, files)
+    for (first, one), (second, other) in itertools.combinations(sorted(outputs.items()), 2):
+        check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
+
+
+def _flag(name: str) -> str:
+    return "-o" if name == "output" else f"--{name.replace('_', '-')}"
 
 
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
@@ -130,15 +170,15 @@ def json_text(value: Any, indent: int | None = None) -> str:
 def counted(
     items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
 ) -> Iterator[T]:
-    """Yields the items and shows their number and rate, as in "aligning: 2,000 of 9,000 pairs, 50/s".
+    """Yields the items and shows their number and rate, as in "aligning: 2,000 of about 9,000 pairs, 50/s".
 
-    `total` returns how many there will be, if that is known; with `quiet` nothing is shown or computed.
+    `total` returns about how many there will be, if that is known; with `quiet` nothing is shown or computed.
     """
     if quiet or not shows_live():
         yield from items
         return
     count, began = total(), time.monotonic()
-    of = f" of {count:,}" if count else ""
+    of = f" of about {count:,}" if count else ""
     with live_line(f"{doing}: 0{of} {unit}", count) as update:
         for number, item in enumerate(items, 1):
             yield item
@@ -175,8 +215,14 @@ def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float
 
 
 def lines_of(path: Path) -> int | None:
-    """The number of lines of a text file; None for a stream, which can be read only once."""
-    return sum(1 for _ in raw_lines(path)) if path.is_file() else None
+    """About how many lines a text file has, by its size and its first lines; None if that is not known."""
+    from nmtalign.translating.inputs import unpacked_size
+
+    if not path.is_file() or not (size := unpacked_size(path)):
+        return None
+    with reading(path) as stream:
+        head = stream.read(_HEAD)
+    return round((head.count(b"\n") + (not head.endswith(b"\n"))) * size / len(head)) if head else None
 
 
 @contextlib.contextmanager
@@ -260,22 +306,26 @@ def _unused(name: str, taken: Counter[str]) -> str:
     return next(one for one in itertools.chain([name], numbered) if one not in taken)
 
 
-def measure_busy_cores(seconds: float) -> float:
-    """How many cores all processes together use, measured for some time; 0 if the system does not report it."""
+def _clocks() -> tuple[float, float]:
+    """The time, and the processor time that other processes have used; 0 if the system does not report it."""
     try:
-        before = _busy_ticks()
-        time.sleep(seconds)
-        return (_busy_ticks() - before) / (seconds * os.sysconf("SC_CLK_TCK"))
+        user, nice, system = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=4)[1:4]
+        used = (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), used - time.process_time()
     except (OSError, ValueError, IndexError):
-        return 0.0
+        return 0.0, 0.0
 
 
-def _busy_ticks() -> int:
-    user, nice, system = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=4)[1:4]
-    return int(user) + int(nice) + int(system)
+_BEGAN = _clocks()
 
 
-def choose_wait_policy(busy_cores: Callable[[float], float] = measure_busy_cores) -> None:
+def busy_cores() -> float:
+    """How many cores the other processes have used since this module was imported."""
+    (began, before), (now, used) = _BEGAN, _clocks()
+    return (used - before) / (now - began) if now > began else 0.0
+
+
+def choose_wait_policy(busy: Callable[[], float] = busy_cores) -> None:
     """Makes PyTorch's threads sleep instead of spin while they wait for each other, if the processor is busy.
 
     Call it before torch is imported. On an idle machine with two cores, spinning trained 1.5 times as fast as sleeping;
@@ -283,7 +333,7 @@ def choose_wait_policy(busy_cores: Callable[[float], float] = measure_busy_cores
     """
     if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ) or "torch" in sys.modules:
         return
-    if busy_cores(0.15) > 0.3:
+    if busy() > 0.3:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 

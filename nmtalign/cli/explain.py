@@ -3,20 +3,34 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import ConfigOption, ModelOption, QuietOption, notifier, own_argument, own_option, status_line
+from nmtalign.cli.common import (
+    ConfigOption,
+    ModelOption,
+    QuietOption,
+    check_inputs,
+    notifier,
+    own_argument,
+    own_option,
+    status_line,
+    writes,
+)
 from nmtalign.errors import UsageError
 from nmtalign.settings.workspace import load_workspace
+from nmtalign.text.lines import STDOUT
 
 Source = Annotated[Path | None, own_argument("SRC", "Source text of a test set (default: the workspace's).")]
 Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
 Fixed = Annotated[
     Path | None, own_option("Model without attention, whose fixed vector is compared (RNNencdec).", "DIR", "--fixed")
 ]
-Output = Annotated[Path, own_option("The page.", "FILE.html", "--output -o")]
+Output = Annotated[
+    Path,
+    own_option("The page; - writes it to stdout.", "FILE.html", "--output -o", callback=writes("a file", stdout=True)),
+]
 Sentences = Annotated[
     list[str] | None, own_option("Also show this source sentence; may be repeated.", "TEXT", "--sentence -s")
 ]
-Limit = Annotated[int, own_option("Number of pairs of the test set that are translated.", "N", min=1)]
+Limit = Annotated[int, own_option("Number of pairs of the test set that are translated.", "N", min=1, max=2**31 - 1)]
 
 
 def explain(
@@ -53,12 +67,14 @@ def explain(
         )
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; give the page a name such as explain.html")
-    tell = notifier(quiet)
+    check_inputs(*workspace.own, *test)
+    out, tell = Path("/dev/stdout") if output == STDOUT else output, notifier(quiet)
     with status_line("loading the models", quiet) as show:
         from nmtalign.teaching.lesson import Lesson
         from nmtalign.teaching.lesson_page import write_lesson
 
         lesson = Lesson(model or workspace.model, fixed)
-        for line in write_lesson(lesson, test, output, sentence or (), limit, show):
+        for line in write_lesson(lesson, test, out, sentence or (), limit, show):
             tell(line)
-    tell(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB): open it in a browser")
+    if output != STDOUT:
+        tell(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB): open it in a browser")

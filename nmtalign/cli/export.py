@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import export_model
-from nmtalign.cli.common import own_argument, own_option, say
+from nmtalign.cli.common import own_argument, own_option, say, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ExportConfig
@@ -19,7 +19,12 @@ Format = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    own_option("Output file, not stdout; .gz compresses text. Of a model: the new folder.", "OUT", "--output -o"),
+    own_option(
+        "Output file, not stdout; .gz compresses text. Of a model: the new folder.",
+        "OUT",
+        "--output -o",
+        callback=writes("a file", stdout=True),
+    ),
 ]
 Entries = Annotated[
     Literal["best", "all"] | None,

@@ -3,10 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, notifier, open_output, own_argument, own_option, say, status_line
+from nmtalign.cli.common import (
+    QuietOption,
+    notifier,
+    open_output,
+    own_argument,
+    own_option,
+    say,
+    status_line,
+    writes,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import LexiconConfig
 from nmtalign.text.lines import STDOUT
 
@@ -18,7 +26,7 @@ Target = Annotated[Path | None, own_argument("TGT", "The translation of SRC.")]
 Links = Annotated[
     Path | None, own_option("Links of SRC and TGT in Pharaoh's format; they are counted, not learned.", "FILE")
 ]
-Output = Annotated[Path, own_option("The lexicon.", "FILE", "--output -o")]
+Output = Annotated[Path, own_option("The lexicon.", "FILE", "--output -o", callback=writes("a file", stdout=True))]
 Model = Annotated[
     Path | None,
     own_option(
@@ -64,7 +72,6 @@ def lexicon(
         raise UsageError(f"{'--model' if model else '--tokenized'} is for two texts: give SRC TGT")
     if model and settings.tokenized:
         raise UsageError("--tokenized text needs no model: leave --model out, or --tokenized")
-    check_other(output, (source, target, links))
     from nmtalign.alignment.translation_table import make_lexicon
     from nmtalign.text.tokenizer import TOKENIZER_FILE
 

@@ -15,6 +15,7 @@ from nmtalign.cli.common import (
     own_option,
     say,
     status_line,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
 Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
 Output = Annotated[
-    Path, own_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", "-o --output")
+    Path,
+    own_option(
+        "Folder of the aligner and of the links, new or to resume.",
+        "FOLDER",
+        "-o --output",
+        callback=writes("a folder"),
+    ),
 ]
 Scores = Annotated[
     bool,

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, escaped
+from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
 from nmtalign.cli.option_names import advice, current, pairs_of_files
 from nmtalign.errors import UsageError
 from nmtalign.model_files import with_first_model
@@ -89,6 +89,8 @@ def with_settings(
             if show:
                 sys.stdout.write(chosen.text)
             else:
+                files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
+                check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -180,6 +182,19 @@ def _always(
 _ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.signature(_always).parameters.values()]
 
 
+def protecting(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which first refuses an output that would replace a file that another argument names."""
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        values = (value for name, value in arguments.items() if name not in outputs)
+        paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
+        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
+        command(**arguments)
+
+    return run
+
+
 class Command(TyperCommand):
     """A command that accepts old names of options, with a notice, and explains wrong options and arguments."""
 
@@ -189,6 +204,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names, then parses; `--show-settings` needs no arguments."""
+        outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         if "--show-settings" in args[:end]:
             for one in self.params:

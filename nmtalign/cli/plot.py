@@ -7,13 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-from nmtalign.cli.common import QuietOption, escaped, name_files, notifier, own_argument, own_option
+from nmtalign.cli.common import (
+    QuietOption,
+    check_inputs,
+    escaped,
+    name_files,
+    notifier,
+    own_argument,
+    own_option,
+    writes,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
 from nmtalign.settings.alignment_settings import PlotConfig
 from nmtalign.settings.definition import option
 from nmtalign.settings.workspace import Workspace
+from nmtalign.text.lines import STDOUT
 
 if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel
@@ -34,7 +44,13 @@ Sentence = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None, own_option("Picture: .png, .svg or .pdf [dim](default: the terminal)[/dim].", "FILE", "--output -o")
+    Path | None,
+    own_option(
+        "Picture: .png, .svg or .pdf [dim](default: the terminal)[/dim].",
+        "FILE",
+        "--output -o",
+        callback=writes("a file", stdout=True),
+    ),
 ]
 Gold = Annotated[Path | None, own_option("Also draw gold links.", "FILE", "--gold -g")]
 Training = Annotated[
@@ -82,8 +98,7 @@ def plot(
     """
     settings, tell = chosen.settings, notifier(quiet)
     width = settings.width or shutil.get_terminal_size().columns
-    if output:
-        check_figure_name(output)
+    output = _picture(output)
     own = {"--sentence": sentence, "--gold": gold}
     typed = [option(name, value) for name, value in chosen.typed.items()]
     _check(training, [*(name for name, value in own.items() if value), *typed])
@@ -94,6 +109,7 @@ def plot(
     from nmtalign.alignment.link_files import read_links
 
     files = name_files(alignments or [Path("alignments.h5")])
+    check_inputs(*(path for _, path in files))
     for _, path in files:
         if path.is_dir():
             raise UsageError(f"{path}: a folder; for the learning curves of a model give --training too")
@@ -108,6 +124,14 @@ def plot(
     for note in draw(panels, output, across=across, end=settings.end, color_bar=settings.colorbar):
         tell(note)
     tell(f"wrote {output}")
+
+
+def _picture(output: Path | None) -> Path | None:
+    """The file of the picture, None for the terminal; raises UsageError for another ending."""
+    if output is None or output == STDOUT:
+        return None
+    check_figure_name(output)
+    return output
 
 
 def _check(training: bool, options: Sequence[str]) -> None:
@@ -143,6 +167,7 @@ def _plot_training(
     models: Sequence[Path], output: Path | None, axis: "Axis", width: int, tell: Callable[[str], None]
 ) -> None:
     """Draws the learning curves of models."""
+    check_inputs(*models)
     from nmtalign.training.curves import read_curves
 
     named = name_files(models)

@@ -14,6 +14,7 @@ from nmtalign.cli.common import (
     own_option,
     say,
     status_line,
+    writes,
 )
 from nmtalign.cli.option_names import NO_FILE
 from nmtalign.cli.options import Chosen, with_settings
@@ -34,7 +35,10 @@ TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, o
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
 Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one TSV or TMX.", "SRC [TGT]", "--dev")]
 Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
-Output = Annotated[Path | None, own_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", "-o --output")]
+Output = Annotated[
+    Path | None,
+    own_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", "-o --output", callback=writes("a folder")),
+]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option
+from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
@@ -15,7 +15,7 @@ from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan
 
-Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output")]
+Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
 
 
 @with_settings(ReproduceConfig, section="reproduce")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, own_argument, own_option, say, status_line
+from nmtalign.cli.common import QuietOption, own_argument, own_option, say, status_line, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.reproduce_settings import SampleConfig
 
@@ -11,7 +11,7 @@ from nmtalign.settings.reproduce_settings import SampleConfig
 @with_settings(SampleConfig, section="sample")
 def sample(
     chosen: Chosen[SampleConfig],
-    folder: Annotated[Path, own_argument("FOLDER", "Folder to write, made if missing.")],
+    folder: Annotated[Path, own_argument("FOLDER", "Folder to write, made if missing.", callback=writes("a folder"))],
     force: Annotated[bool, own_option("Replace files that have other content.", names="--force")] = False,
     quiet: QuietOption = False,
 ) -> None:

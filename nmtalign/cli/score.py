@@ -1,6 +1,8 @@
 """`nmtalign score`: BLEU, chrF and other metrics of one or several systems, with confidence, by length, by words."""
 
+import contextlib
 import dataclasses
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,25 +15,28 @@ import typer
 from nmtalign.cli.common import (
     QuietOption,
     bound_caches,
+    check_inputs,
     choose_wait_policy,
     json_text,
     name_files,
     named,
     notifier,
+    open_output,
     own_argument,
     own_option,
     say,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
-from nmtalign.errors import UsageError
+from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
-from nmtalign.files import atomic_text, check_output
+from nmtalign.files import stays_in_place
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.definition import TABLES
 from nmtalign.settings.presets import translate_config
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
     from nmtalign.scoring.models import Notify
@@ -54,20 +59,35 @@ Model = Annotated[
 ]
 AllModels = Annotated[bool, own_option("Translate with every model under models/.", names="--all")]
 SegmentScores = Annotated[
-    list[str] | None,
+    list[Path] | None,
     own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
 ]
-Plot = Annotated[Path | None, own_option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf")]
-Html = Annotated[Path | None, own_option("Write one page with all tables and plots.", "FILE.html")]
+Plot = Annotated[
+    Path | None,
+    own_option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", callback=writes("a file")),
+]
+Html = Annotated[
+    Path | None,
+    own_option(
+        "Write one page with all tables and plots; - writes it to stdout.",
+        "FILE.html",
+        callback=writes("a file", stdout=True),
+    ),
+]
 AttentionFrom = Annotated[
-    list[str] | None,
+    list[Path] | None,
     own_option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
 ]
 Data = Annotated[Path | None, own_option("Corpus whose words are known, instead of -m.", "DIR", panel=TABLES)]
 TrainText = Annotated[
     Path | None, own_option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
 ]
-SaveTranslation = Annotated[Path | None, own_option("Also write the translation of the model.", "FILE", panel="Models")]
+SaveTranslation = Annotated[
+    Path | None,
+    own_option(
+        "Also write the translation of the model.", "FILE", panel="Models", callback=writes("a file", stdout=True)
+    ),
+]
 Beam = Annotated[int | None, own_option("Width of the beam.", "N", panel="Models")]
 Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda|mps", panel="Models")]
 
@@ -117,7 +137,9 @@ def score(
         result = _run(outputs.extended(request), quiet)
         panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search)) if sources else {}
         outputs.write(result, panels, request, notifier(quiet))
-        _print(result, request.settings, bool(plot), panels)
+        taken = STDOUT in (html, save_translation)
+        with contextlib.redirect_stdout(sys.stderr) if taken else contextlib.nullcontext():
+            _print(result, request.settings, bool(plot), panels)
         if chosen.settings.fail_under is not None:
             _judge(result, chosen.settings.fail_under)
 
@@ -170,10 +192,10 @@ def _request(
     )
 
 
-def _segment_files(arguments: Sequence[str]) -> Mapping[str, Sequence[Path]]:
+def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
     """The files of each metric, in the order of the systems."""
     files: dict[str, list[Path]] = {}
-    for metric, path in (named(Path(one)) for one in arguments):
+    for metric, path in map(named, arguments):
         if not metric:
             raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
         files.setdefault(metric, []).append(path)
@@ -181,7 +203,7 @@ def _segment_files(arguments: Sequence[str]) -> Mapping[str, Sequence[Path]]:
 
 
 def _check(
-    request: "ScoreRequest", given: Mapping[str, Any], search: Mapping[str, Any], attention_from: Sequence[str] | None
+    request: "ScoreRequest", given: Mapping[str, Any], search: Mapping[str, Any], attention_from: Sequence[Path] | None
 ) -> None:
     """Raises UsageError for options that do not go together."""
     settings = request.settings
@@ -198,13 +220,13 @@ def _check(
         raise UsageError("--attention: give the source with -s")
 
 
-def _attention_sources(request: "ScoreRequest", model: Path | None, given: Sequence[str]) -> Mapping[str, Path]:
+def _attention_sources(request: "ScoreRequest", model: Path | None, given: Sequence[Path]) -> Mapping[str, Path]:
     from nmtalign.scoring.system_attention import attention_sources
 
     if not request.settings.draw_attention:
         return {}
     folders = {name: request.models.get(name, model) for name in request.systems}
-    return attention_sources(folders, [named(Path(one)) for one in given])
+    return attention_sources(folders, list(map(named, given)))
 
 
 def _run(request: "ScoreRequest", quiet: bool) -> "ScoreResult":
@@ -223,6 +245,18 @@ def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignC
 
     first = {name: sources[name] for name in [*result.texts.systems][:2]}
     return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
+
+
+def _check_output(path: Path) -> None:
+    """Raises UsageError or ResourceError if a file cannot be written here."""
+    if path == STDOUT or stays_in_place(path):
+        return
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ResourceError(f"{path}: cannot write: no permission for the folder {path.parent}")
 
 
 @dataclass(frozen=True)
@@ -244,10 +278,14 @@ class _Outputs:
             check_figure_name(self.plot)
         if self.plot or self.html:
             need_matplotlib()
-        if self.html and self.html.suffix.lower() not in (".html", ".htm"):
+        if self.html and self.html != STDOUT and self.html.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"{self.html}: a page's name ends in .html; give such a name to --html")
+        if self.html == self.save_translation == STDOUT:
+            raise UsageError("only one of --html and --save-translation can be stdout")
         for output in filter(None, (self.plot, self.html, self.save_translation)):
-            check_output(output, request.paths)
+            _check_output(output)
+        of_models = Path(request.translation.lexicon), Path(request.translation.glossary)
+        check_inputs(*request.paths, *request.words.others, *(of_models if request.models else ()))
 
     def extended(self, request: "ScoreRequest") -> "ScoreRequest":
         """The request with what a plot needs, and what a page shows without being asked."""
@@ -268,7 +306,7 @@ class _Outputs:
         """Writes the files; `note` is called with a line for each."""
         if self.save_translation:
             (text,) = (result.texts.systems[name] for name in request.models)
-            with atomic_text(self.save_translation) as stream:
+            with open_output(self.save_translation) as stream:
                 stream.writelines(f"{line}\n" for line in text.lines)
         if self.plot:
             from nmtalign.scoring.figure import draw_by_length
@@ -281,9 +319,9 @@ class _Outputs:
             facts = {"command": shlex.join(["nmtalign", *sys.argv[1:]])}
             if request.words.folders and (request.settings.no_unk or request.settings.by_frequency):
                 facts["known words"] = ", ".join(map(str, request.words.folders))
-            with atomic_text(self.html) as stream:
+            with open_output(self.html) as stream:
                 stream.write(result.to_html(facts, svgs(panels)))
-            note(f"wrote {self.html}")
+            note(f"wrote {'the page to stdout' if self.html == STDOUT else self.html}")
 
 
 def _print(result: "ScoreResult", settings: ScoreConfig, lengths: bool, panels: "Panels") -> None:

@@ -10,6 +10,7 @@ from nmtalign.cli.common import (
     QuietOption,
     WhichOption,
     bound_caches,
+    check_inputs,
     choose_wait_policy,
     counted,
     lines_of,
@@ -19,13 +20,13 @@ from nmtalign.cli.common import (
     own_option,
     say,
     status_line,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.files import check_other
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.translation import ScoredPair
@@ -52,7 +53,12 @@ Feature = Annotated[str, own_option("Name of the feature that is added to the n-
 Rescore = Annotated[
     bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
 ]
-Output = Annotated[Path | None, own_option("Write to FILE, which appears when complete.", "FILE", "--output -o")]
+Output = Annotated[
+    Path | None,
+    own_option(
+        "Write to FILE, which appears when complete.", "FILE", "--output -o", callback=writes("a file", stdout=True)
+    ),
+]
 Format = Annotated[Literal["text", "json"], own_option("Print a number, or one JSON object, per line.")]
 WordScores = Annotated[
     bool,
@@ -99,8 +105,8 @@ def score_pairs(
         raise UsageError("--n-best-list writes Moses's format: leave out --format json")
     if (rescore or feature != "nmtalign") and not n_best_list:
         raise UsageError("--rescore and --feature are for n-best lists: give --n-best-list FILE")
-    check_other(output or STDOUT, (source, target))
     folders = model or [chosen.workspace.model]
+    check_inputs(source, target)
     choose_wait_policy()
     bound_caches()
     check_ahead(folders, which)

@@ -61,7 +61,7 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
     check_ahead(folders, which)
     from nmtalign.serving.http_server import HttpServer, bind
 
-    with bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds
+    with chosen.naming(), bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds
         choose_wait_policy()
         bound_caches()
         from nmtalign.serving.application import make_application

@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line
+from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
 from nmtalign.errors import UsageError
-from nmtalign.files import check_other
 from nmtalign.settings.alignment_settings import Symmetrization
 from nmtalign.text.lines import STDIN, STDOUT
 
@@ -32,7 +31,15 @@ Threshold = Annotated[
     float | None,
     own_option("For two .h5: smallest weight of a link [dim](default: by method)[/dim].", "P", min=0, max=1),
 ]
-Output = Annotated[Path, own_option("Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].", "FILE", "--output -o")]
+Output = Annotated[
+    Path,
+    own_option(
+        "Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].",
+        "FILE",
+        "--output -o",
+        callback=writes("a file", stdout=True),
+    ),
+]
 
 
 def symmetrize(
@@ -62,10 +69,8 @@ def symmetrize(
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
-    if output != STDOUT:
-        if output.is_dir():
-            raise UsageError(f"{output}: is a folder; give the name of a file")
-        check_other(output, (forward, backward))
+    if output != STDOUT and output.is_dir():
+        raise UsageError(f"{output}: is a folder; give the name of a file")
     from nmtalign.alignment.symmetrized_files import symmetrize_files
 
     place = sys.stdout.write if output == STDOUT else output

@@ -20,6 +20,7 @@ from nmtalign.cli.common import (
     notifier,
     own_argument,
     own_option,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import REASONS, stopping
@@ -38,13 +39,16 @@ Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
 Output = Annotated[
     Path | None,
-    own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output"),
+    own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output", callback=writes("a folder")),
 ]
 _BUDGETS = "; ".join(f"{name} ({budget_of(name)})" for name in PRESETS)
 Preset = Annotated[
     str | None, own_option(f"Sizes and budget: {_BUDGETS} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")
 ]
-Tensorboard = Annotated[Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE)]
+Tensorboard = Annotated[
+    Path | None,
+    own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE, callback=writes("a folder")),
+]
 DryRunOption = Annotated[
     bool,
     own_option("Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"),

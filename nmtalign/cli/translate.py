@@ -20,15 +20,16 @@ from nmtalign.cli.common import (
     own_option,
     say,
     status_line,
+    writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
-from nmtalign.files import check_other, stays_in_place
+from nmtalign.files import stays_in_place
 from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SEARCH, TEXT
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
@@ -38,11 +39,18 @@ _EVERY = 0.1  # seconds between two changes of the progress display
 
 Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
-    Path | None, own_option("Write to FILE, which is FILE.partial until it is complete.", "FILE", "--output -o")
+    Path | None,
+    own_option(
+        "Write to FILE, which is FILE.partial until it is complete.",
+        "FILE",
+        "--output -o",
+        callback=writes("a file", stdout=True),
+    ),
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
 SaveAlignments = Annotated[
-    Path | None, own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5")
+    Path | None,
+    own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
 ]
 SaveAlignmentsOf = Annotated[
     Literal["best", "n-best"],
@@ -93,10 +101,10 @@ def translate(
       nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
     """
     paths, folders = tuple(inputs or (STDIN,)), tuple(model or (chosen.workspace.model,))
-    n_best_alignments = save_alignments_of == "n-best"
     output = None if output == STDIN else output
     _check(chosen.settings, [*paths, prefix_file, phrase_file], output, resume)
-    _check_alignments(save_alignments, n_best_alignments, [*paths, prefix_file, phrase_file], output)
+    if save_alignments_of == "n-best" and not save_alignments:
+        raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
     choose_wait_policy()
     bound_caches()
     check_ahead(folders, which)
@@ -105,7 +113,7 @@ def translate(
             from nmtalign.translating.file_translation import FileTranslation, SavedAlignments
             from nmtalign.translating.inputs import Inputs
 
-        saved = SavedAlignments(save_alignments, n_best_alignments, weights) if save_alignments else None
+        saved = SavedAlignments(save_alignments, save_alignments_of == "n-best", weights) if save_alignments else None
         sources = Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file, shard)
         files = FileTranslation(sources, output or sys.stdout.buffer, chosen.settings, resume, saved, say)
         if files.is_done():
@@ -134,21 +142,10 @@ def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path
         raise UsageError("standard input (-) is given more than once; give all but one as files")
     if resume and (output is None or stays_in_place(output)):
         raise UsageError(f"--resume continues a file, and {output or 'standard output'} is none; give -o FILE")
-    check_other(output or STDOUT, files)
     if settings.sample and files[-1]:
         raise UsageError("sampling cannot be made to contain phrases: leave out --sample or --phrase-file")
     if settings.input_format == "json" and any(files[-2:]):
         raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
-
-
-def _check_alignments(alignments: Path | None, n_best: bool, files: Sequence[Path | None], output: Path | None) -> None:
-    """Raises UsageError where --save-alignments would replace another file, or is missing."""
-    if n_best and not alignments:
-        raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
-    if alignments and alignments == output:
-        raise UsageError(f"{output}: is given for -o and for --save-alignments; give two files")
-    if alignments and alignments in files:
-        raise UsageError(f"{alignments}: is an input; give another file with --save-alignments")
 
 
 def _translator(

@@ -12,6 +12,7 @@ from nmtalign.cli.common import (
     own_argument,
     own_option,
     status_line,
+    writes,
 )
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import STDOUT
@@ -24,12 +25,15 @@ Alignments = Annotated[
         "[dim](default: alignments.h5)[/dim].",
     ),
 ]
-Output = Annotated[Path, own_option("The page; - writes it to stdout.", "FILE.html", "--output -o")]
+Output = Annotated[
+    Path,
+    own_option("The page; - writes it to stdout.", "FILE.html", "--output -o", callback=writes("a file", stdout=True)),
+]
 Gold = Annotated[Path | None, own_option("Gold links, one line per sentence pair.", "FILE")]
 Sentences = Annotated[
     str | None, own_option("Sentences by number, counted from 0 [dim](default: all)[/dim].", "0-99,250")
 ]
-Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0)]
+Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0, max=2**31 - 1)]
 Title = Annotated[str, own_option("Title [dim](default: the names of the files)[/dim].", "TEXT")]
 Names = Annotated[list[str] | None, own_option("Name of a file; once per file, in their order.", "TEXT", "--name")]
 

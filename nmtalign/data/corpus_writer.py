@@ -2,6 +2,7 @@
 
 import contextlib
 import filecmp
+import itertools
 import json
 import os
 import re
@@ -19,10 +20,10 @@ from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOC
 from nmtalign.data.pair_spool import PairSpool, Summary
 from nmtalign.data.screening import NO_TRANSLATION, RawText
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_text, is_left_behind, lock, make_folder, sha256_of
+from nmtalign.files import atomic_text, check_other, is_left_behind, lock, make_folder, sha256_of
 from nmtalign.hdf5 import created, format_of, seal
 from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
-from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.version import __version__
 
@@ -51,9 +52,12 @@ def text_names(sets: Iterable[str], languages: tuple[str, str]) -> dict[str, tup
     return {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}
 
 
-def check_texts(folder: Path, names: Mapping[str, tuple[str, str]]) -> None:
-    """Raises UsageError for a text file in `folder` that would be replaced and is not of a corpus there."""
-    ours = stored_texts(folder)
+def check_texts(folder: Path, names: Mapping[str, tuple[str, str]], inputs: Iterable[Path | None]) -> None:
+    """Raises UsageError for a file in `folder` that would be replaced and is an input, or a text of no corpus there."""
+    inputs, ours = tuple(inputs), stored_texts(folder)
+    texts = itertools.chain.from_iterable(names.values())
+    for name in (*texts, *VOCABULARY_FILES, *MODEL_FILES, TOKENIZER_FILE, SUMMARY_FILE, CORPUS_FILE):
+        check_other(folder / name, inputs)
     for name, pair in names.items():
         for path in (folder / one for one in pair):
             if path.exists() and ours.get(name) != pair:

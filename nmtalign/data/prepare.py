@@ -100,7 +100,7 @@ def prepare(
         raise SettingError(rule, **{f"{double}_lines": getattr(config, f"{double}_lines")})
     written = [name for name, pair in given.items() if name != "train" and pair[1] is None]
     names = text_names([*aside, *written], languages)
-    check_texts(folder, names)
+    check_texts(folder, names, itertools.chain.from_iterable(given.values()))
     checks, config = CorpusChecks(given, config, languages, force), with_vocabulary(config, languages)
     if not force:
         check_begun(folder, languages, config.identity(), {*given, *aside})

@@ -209,10 +209,12 @@ def _tests(workspace: Workspace, is_prepared: bool) -> dict[str, PathPair]:
     test = workspace.test_files if is_prepared else workspace.file_pairs.get("test")
     for name in ("test",) if is_prepared else ("train", "dev", "test"):
         if name not in workspace.file_pairs and not (name == "test" and (test or workspace.tests)):
-            raise UsageError(
-                f"{workspace.file or 'nmtalign.toml'}: [corpus] names no {name} text, and `reproduce` needs one: "
-                f'{name} = ["{name}.en", "{name}.fr"]'
-            )
+            missing = f"{workspace.file}: [corpus] names no {name} text, and `reproduce` needs one:"
+            if workspace.file is None:
+                missing = (
+                    f"there is no nmtalign.toml here, and `reproduce` needs one that names a {name} text: [corpus]"
+                )
+            raise UsageError(f'{missing} {name} = ["{name}.en", "{name}.fr"]')
     first = {"test": test} if test else {}
     for name in workspace.tests:
         if name in first or name == TOGETHER or not re.fullmatch(r"[\w.-]+", name):

@@ -1,11 +1,13 @@
 """Writes the folder of a report: report.md, report.html, figures, data files, and how to get the numbers again."""
 
+import contextlib
 import csv
 import dataclasses
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +16,9 @@ from typing import Any
 import torch
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.figures import need_matplotlib
-from nmtalign.files import atomic_text, disk_errors, make_folder, sha256_of
+from nmtalign.files import INCOMPLETE, atomic_text, disk_errors, make_folder, sha256_of
 from nmtalign.model_files import find_weights, hash_of
 from nmtalign.processor import cpu_facts
 from nmtalign.report.document import Block, Commands, DataTable, Document, Heading, Paragraph
@@ -30,37 +32,67 @@ from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite
 from nmtalign.settings.workspace import FILE_NAME
 from nmtalign.text.vocabulary import UNK
+from nmtalign.untrusted import read_json
 from nmtalign.version import __version__
 
+_REPORT, _FACTS = "report.md", "settings.json"
+_HIDDEN = f"# {WORK}: corpora and models; what belongs to the report is beside this folder"
 _PACKAGES = ("torch", "numpy", "h5py", "sacrebleu", "sacremoses", "sentencepiece", "matplotlib")
 
 
 def begin_folder(plan: ReproductionPlan) -> None:
-    """Creates the folder of the report and hides its models from git; raises UsageError without matplotlib."""
+    """Creates the folder of the report and hides its models from git.
+
+    Raises UsageError without matplotlib, and for a folder with files that `reproduce` has not made.
+    """
     need_matplotlib()
+    folder = plan.request.folder
+    if folder.is_dir() and not _is_begun(plan) and any(map(_is_foreign, folder.rglob("*"))):
+        raise UsageError(f"{folder}: has files that are not of nmtalign reproduce; give another folder with -o")
     make_folder(plan.work)
     with atomic_text(plan.work / ".gitignore") as stream:
-        stream.write(f"# {WORK}: corpora and models; what belongs to the report is beside this folder\n*\n")
+        stream.write(f"{_HIDDEN}\n*\n")
+
+
+def _is_begun(plan: ReproductionPlan) -> bool:
+    """Whether `reproduce` has worked in the folder; the folder `work` is missing in a copy from git."""
+    with contextlib.suppress(OSError, ValueError):
+        return (plan.work / ".gitignore").read_text("utf-8").startswith(_HIDDEN)
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return {"nmtalign", "command", "scale"} <= {*read_json(plan.request.folder / _FACTS)}
+    return False
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file is not one that a process that was killed may have left before its work began."""
+    return not path.is_dir() and not path.match(INCOMPLETE)
 
 
 def write_report(results: Results) -> Path:
     """Writes all files, removes the pictures of an earlier report, and returns the path of the Markdown file."""
     folder, plan = results.plan.request.folder, results.plan
-    figures = folder / report_figures.FIGURES
-    with disk_errors(figures):
-        for old in figures.glob("*.png"):
-            old.unlink()
+    earlier = _pictures(folder / _REPORT)
     for system in _with_settings(results):
         write_settings(plan, system)
     document = make_document(results)
-    texts = {"report.md": to_markdown(document), "report.html": to_page(document), "settings.json": _facts(results)}
+    texts = {_REPORT: to_markdown(document), "report.html": to_page(document), _FACTS: _facts(results)}
     for name, text in texts.items():
         with atomic_text(folder / name) as stream:
             stream.write(text)
     _write_rows(folder / "scores.csv", ("test", "seed", "compared_with", *CSV_COLUMNS), _score_rows(results))
     columns = ("model", "seed", *(field.name for field in dataclasses.fields(Trained)))
     _write_rows(folder / "training.csv", columns, _training_rows(results))
-    return folder / "report.md"
+    for name in earlier - _pictures(folder / _REPORT):
+        with disk_errors(folder / name):
+            (folder / name).unlink(missing_ok=True)
+    return folder / _REPORT
+
+
+def _pictures(report: Path) -> set[str]:
+    """The files of the pictures that a report shows."""
+    with contextlib.suppress(OSError, ValueError):
+        return set(re.findall(rf"\(({report_figures.FIGURES}/[\w.-]+\.png)\)", report.read_text("utf-8")))
+    return set()
 
 
 def make_document(results: Results) -> Document:
@@ -186,7 +218,7 @@ def _score_command(plan: ReproductionPlan, test: str, names: Sequence[str], *, k
 
 def _shown(plan: ReproductionPlan, path: Path) -> str:
     """A path relative to the folder of the report, quoted for a shell."""
-    return shlex.quote(path_from(plan.request.folder / "report.md", path))
+    return shlex.quote(path_from(plan.request.folder / _REPORT, path))
 
 
 def _score_rows(results: Results) -> Iterator[Mapping[str, Any]]:

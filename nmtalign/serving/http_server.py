@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nmtalign.errors import ResourceError, UsageError
-from nmtalign.settings.definition import seconds
+from nmtalign.errors import ResourceError
+from nmtalign.settings.definition import SettingError, seconds
 from nmtalign.settings.serve_settings import ServeConfig
 
 _CONNECTIONS = 1000  # more are refused
@@ -26,14 +26,14 @@ _SILENT: dict[str, Any] = {  # the application reports its errors itself
 def bind(config: ServeConfig) -> socket.socket:
     """A socket that listens at the address of the settings; its connections wait until a server answers them.
 
-    Raises ResourceError if the port is taken or needs other rights, UsageError for a host that this machine has not.
+    Raises ResourceError if the port is taken or needs other rights, SettingError for a host that this machine has not.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError):
-        raise UsageError(f"--host {config.host}: there is no such address; give one of this machine") from None
+        raise SettingError("there is no such address; give one of this machine", host=config.host) from None
     found = socket.socket(family, kind)
     try:
         if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows, where the other option lets two servers share a port

@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ INFERENCE_PRECISION_HELP = (
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 COMMAND_LINE = "command line"
+_MOST_INTEGER = 2**31 - 1
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -70,8 +72,8 @@ class Setting:
             return
         for bound, kept, rule in (
             (self.lowest, operator.ge, "at least {:.7g}"),
-            (self.at_most, operator.le, "at most {:.10g}"),
             (self.above, operator.gt, "greater than {:g}"),
+            (self.highest, operator.le, "at most {:.10g}"),
             (self.below, operator.lt, "less than {:g}"),
         ):
             if bound is not None and not kept(value, bound):
@@ -81,6 +83,13 @@ class Setting:
     def lowest(self) -> float | None:
         """The smallest value of a number: 0, unless the definition states another bound."""
         return 0 if self.at_least is None and self.above is None else self.at_least
+
+    @property
+    def highest(self) -> float | None:
+        """The largest value of a number: one that can be computed with, unless the definition states another bound."""
+        if self.at_most is not None or self.below is not None:
+            return self.at_most
+        return _MOST_INTEGER if self.base is int else sys.float_info.max
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -211,7 +220,7 @@ def written(origin: str, name: str, value: Any) -> str:
         return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_shortened(value)}"
     if isinstance(value, bool):
         return option(name, value)
-    return f"{option(name)} {value:.10g}" if isinstance(value, float) else f"{option(name)} {value}"
+    return f"{option(name)} {_cut(f'{value:.10g}' if isinstance(value, float) else str(value))}"
 
 
 def option(name: str, value: bool = True) -> str:
@@ -227,7 +236,10 @@ def toml(value: Any) -> str:
 
 def _shortened(value: Any) -> str:
     """A value for an error message."""
-    text = toml(value)
+    return _cut(toml(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -277,7 +289,7 @@ def _without_none(kind: Any) -> Any:
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:
     """(N, N) of "N", (N, M) of "N:M"; each at least 3 (`</s>`, `<unk>` and one word)."""
-    match = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
+    match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text.strip())
     if not match or min(sizes := (int(match[1]), int(match[2] or match[1]))) < 3:
         raise SettingError("give N or N:M (source:target), each at least 3", **{name: text})
     return sizes
@@ -291,7 +303,7 @@ def two_columns(name: str, text: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-_NUMBER = r"(\d+(?:\.\d+)?)\s*"
+_NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)\s*"  # so that no size and no time is too large to compute with
 _DURATION = re.compile(
     rf"(?:{_NUMBER}h(?:ours?|rs?)?\s*)?(?:{_NUMBER}m(?:in(?:utes?|s)?)?\s*)?(?:{_NUMBER}s(?:ec(?:onds?|s)?)?)?"
 )
@@ -299,7 +311,7 @@ _DURATION = re.compile(
 
 def seconds(name: str, text: str) -> float:
     """Seconds of "60s", "15m", "2h", "1h30m", "90 min", "1.5 hours" or "01:30:00"."""
-    clock = re.fullmatch(r"(\d+):([0-5]\d):([0-5]\d)", text.strip())
+    clock = re.fullmatch(r"(\d{1,12}):([0-5]\d):([0-5]\d)", text.strip())
     match = clock or _DURATION.fullmatch(text.strip().lower())
     parts = [float(part or 0) for part in match.groups()] if match else [0.0]
     if not any(parts):
@@ -309,17 +321,18 @@ def seconds(name: str, text: str) -> float:
 
 def byte_count(name: str, text: str) -> int:
     """Bytes of "500M", "2G", "1.5GB" (powers of 1024) or a plain number."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not match or float(match[1]) == 0:
+    match = re.fullmatch(rf"{_NUMBER}([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not size:
         raise SettingError("give a size such as 500M or 2G", **{name: text})
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+    return size
 
 
 def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch"], float]:
     """("updates", 1000) of "1000", ("seconds", 600) of "10m", ("epoch", 1) of "epoch"."""
     if text == "epoch":
         return "epoch", 1.0
-    if re.fullmatch(r"[1-9]\d*", text.strip()):
+    if re.fullmatch(r"[1-9]\d{0,11}", text.strip()):
         return "updates", float(text)
     try:
         return "seconds", seconds(name, text)

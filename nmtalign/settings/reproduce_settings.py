@@ -1,5 +1,6 @@
 """The settings of sample and reproduce: frozen dataclasses, validated when they are made."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ class SampleConfig:
     """The size of a sample corpus (section [sample])."""
 
     pairs: int = setting(20_000, "Training pairs.", TEXT, common=True, at_least=1)
-    seed: int = setting(1, "Another seed gives other sentences.", TEXT, common=True)
+    seed: int = setting(1, "Another seed gives other sentences.", TEXT, common=True, at_most=2**63 - 1)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -37,7 +38,7 @@ class SampleConfig:
 def line_numbers(name: str, text: str) -> tuple[int, ...]:
     """(3, 17) of "3,17"."""
     parts = [part.strip() for part in text.split(",")] if text else []
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
         raise SettingError("give lines of the test set, counted from 1, as in 3,17", **{name: text})
     return tuple(map(int, parts))
 

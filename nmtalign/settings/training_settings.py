@@ -285,7 +285,7 @@ class TrainingConfig:
         below=1,
     )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
-    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True)
+    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True, at_most=1e9)
     max_time: str = setting(
         "", "Stop after this time: 60s, 15m, 2h.", BUDGET, common=True, form=seconds, metavar="TIME"
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,12 @@ SUMMARY_FILE = "summary.json"  # the numbers of prep, beside the corpus
 _MOST_BYTES = 16 << 20  # the largest settings file
 _TOP = ("source_language", "target_language", "data", "model", "corpus", *SECTIONS)
 _PAIRS = ("train", "dev", "test")
+_LONGEST_NAME = 255  # bytes, on most file systems
+_KEYS: Mapping[str, Iterable[str]] = {  # of each section
+    "corpus": (*_PAIRS, "gold", "tests"),
+    **SECTIONS,
+    "train": ("preset", *SECTIONS["train"]),
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,11 @@ class Workspace:
     def file_pairs(self) -> Mapping[str, FilePair]:
         """The texts of `pairs` that are two files."""
         return {name: (source, target) for name, (source, target) in self.pairs.items() if target is not None}
+
+    @property
+    def own(self) -> tuple[Path | None, ...]:
+        """What no command may replace by another file: nmtalign.toml, and the files of the corpus and the model."""
+        return self.file, self.data, self.model
 
     @property
     def test_files(self) -> FilePair | None:
@@ -94,13 +106,11 @@ def load_workspace(config: Path | None) -> Workspace:
         return Workspace()
     table, lines = _read_toml(path, given=config is not None)
     _check_section(path, lines, "", table, _TOP)
+    for name, keys in _KEYS.items():
+        _check_section(path, lines, name, _table(path, table, name), keys)
     corpus = _table(path, table, "corpus")
-    _check_section(path, lines, "corpus", corpus, (*_PAIRS, "gold", "tests"))
-    for name in SECTIONS:
-        own = ("preset",) if name == "train" else ()
-        _check_section(path, lines, name, _table(path, table, name), (*SECTIONS[name], *own))
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
-    found = {key: _text(path, key, table[key]) for key in _TOP[:4] if key in table}
+    found = {key: _text(str(path), key, table[key]) for key in _TOP[:4] if key in table}
     folders = {key: path.parent / found[key] for key in ("data", "model") if key in found}
     return Workspace(
         path,
@@ -110,7 +120,7 @@ def load_workspace(config: Path | None) -> Workspace:
         folders.get("model", Workspace.model),
         {name: _texts(path, name, corpus[name]) for name in _PAIRS if name in corpus},
         {name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
-        path.parent / _text(path, "[corpus] gold", corpus["gold"]) if "gold" in corpus else None,
+        path.parent / _text(f"{path}: [corpus]", "gold", corpus["gold"]) if "gold" in corpus else None,
         {name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
     )
 
@@ -118,7 +128,7 @@ def load_workspace(config: Path | None) -> Workspace:
 def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings of a section, with paths relative to the current folder; raises UsageError for an unknown preset."""
     origin, known = f"{path}: [{name}]", SECTIONS[name]
-    if name == "train" and table.get("preset", DEFAULT_PRESET) not in PRESETS:
+    if name == "train" and table.get("preset", DEFAULT_PRESET) not in [*PRESETS]:
         raise UsageError(f"{written(origin, 'preset', table['preset'])}: must be one of {', '.join(PRESETS)}")
     paths = {key for key, value in table.items() if value and key in known and known[key].is_path}
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
@@ -131,7 +141,7 @@ def _check_section(path: Path, lines: Sequence[str], name: str, keys: Iterable[s
         if key in known:
             continue
         origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
-        homes = [section for section, settings in SECTIONS.items() if key in settings]
+        homes = [section for section, keys in _KEYS.items() if key in keys]
         if homes:
             raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
         if name and key in _TOP[:4]:
@@ -193,24 +203,30 @@ def _hint(data: bytes, reason: str) -> str:
 
 def _table(path: Path, table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = table.get(name, {})
+    if isinstance(value, list | str) and name in _PAIRS:
+        raise UsageError(f"{path}: '{name}' names texts, and belongs in [corpus]")
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {name} must be a table: write [{name}] on a separate line")
     return value
 
 
-def _text(origin: Path | str, key: str, value: Any) -> str:
+def _text(origin: str, key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{origin}: {key} = {value!r}: must be a text in quotes")
+        raise UsageError(f"{written(origin, key, value)}: must be a text in quotes")
+    if "\0" in value or value == "-" or any(len(os.fsencode(part)) > _LONGEST_NAME for part in value.split("/")):
+        raise UsageError(f"{written(origin, key, value)}: cannot be the name of a file")
     return value
 
 
 def _texts(path: Path, key: str, value: Any) -> PathPair:
     if isinstance(value, str) and value:
-        return path.parent / value, None
+        return path.parent / _text(f"{path}: [corpus]", key, value), None
     return _pair(path, key, value)
 
 
 def _pair(path: Path, key: str, value: Any) -> FilePair:
+    origin = f"{path}: [corpus]"
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) and part for part in value)):
-        raise UsageError(f'{path}: [corpus] {key} = {value!r}: must be two files, as in ["{key}.en", "{key}.fr"]')
-    return path.parent / value[0], path.parent / value[1]
+        raise UsageError(f'{written(origin, key, value)}: must be two files, as in ["{key}.en", "{key}.fr"]')
+    source, target = (path.parent / _text(origin, key, part) for part in value)
+    return source, target

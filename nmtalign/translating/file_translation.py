@@ -19,7 +19,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import merge_log_probs, merge_pieces
 from nmtalign.errors import InputError, NmtalignError, with_more
-from nmtalign.files import disk_errors, sha256_of, stays_in_place, stream_number
+from nmtalign.files import PartialFile, disk_errors, sha256_of, stays_in_place, stream_number
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.direction import InputCheck
 from nmtalign.text.tokenizer import Tokenizers
@@ -43,9 +43,10 @@ class SavedAlignments:
 
     def has_all(self, sentences: int) -> bool:
         """Whether the file contains this number of sentences, and no interrupted run has left another to resume."""
-        if self.path.with_name(f"{self.path.name}.partial").exists() or not self.path.is_file():
+        written = PartialFile(self.path)
+        if written.partial.exists() or not written.path.is_file():
             return False
-        with AlignmentFile(self.path) as file:
+        with AlignmentFile(written.path) as file:
             return file.sentence_count() == sentences
 
     def attributes(self, translator: Translator, inputs: Inputs) -> dict[str, object]:

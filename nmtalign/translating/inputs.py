@@ -119,7 +119,7 @@ class Inputs:
         """The number of bytes of the lines to translate, for the display of progress; None if it is not known."""
         if self.shard is not None or not self.at_hand:
             return None
-        sizes = [_unpacked_size(path) for path in self.paths]
+        sizes = [unpacked_size(path) for path in self.paths]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
 
@@ -247,7 +247,7 @@ def _count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def _unpacked_size(path: Path) -> int | None:
+def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is not known.
 
     For a gzip file it is the size in its last bytes (modulo 2^32, of its last part).

@@ -252,11 +252,11 @@ def test_the_input_is_never_written_over(tmp_path):
     before = source.read_bytes()
     (tmp_path / "link").symlink_to(source)
     for output in (source, tmp_path / "link", tmp_path / "." / "x.h5"):
-        with pytest.raises(UsageError, match="give the page another name"):
+        with pytest.raises(UsageError, match="give the output another name"):
             write_page([source], output)
     gold = tmp_path / "gold"
     gold.write_text("\n" * 3)
-    with pytest.raises(UsageError, match="gold: is read"):
+    with pytest.raises(UsageError, match="gold: is also an input"):
         write_page([source], gold, gold=gold)
     assert source.read_bytes() == before
 
@@ -306,4 +306,4 @@ def test_the_command(tmp_path):
     done = run("-o", "alignments.h5")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "alignments.h5: is read and cannot be written" in done.stderr
+    assert "alignments.h5: is also an input" in done.stderr

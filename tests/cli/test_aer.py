@@ -209,7 +209,7 @@ MISTAKES = [
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
     (("links", "none"), 3, "none: cannot read"),
-    (("links", "gold", "--buckets", "x"), 2, "buckets = 'x'"),
+    (("links", "gold", "--buckets", "x"), 2, "--buckets x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
     (("a.h5", "gold", "--threshold", "0.1", "--links-method", "argmax"), 2, "leave one of them out"),
 ]

@@ -180,7 +180,7 @@ MISTAKES = [
     (("in.en",), 2, "SRC TGT"),
     ((), 2, "no pairs to align"),
     (("-", "-"), 2, "only one of"),
-    (("in.en", "out.fr", "-o", "-"), 2, "HDF5 needs a file"),
+    (("in.en", "out.fr", "-o", "-"), 2, "-o -: standard output is not possible here"),
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
     (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
     (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),

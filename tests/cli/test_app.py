@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from typer import rich_utils
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from nmtalign.alignment.alignment_writer import AlignmentWriter
@@ -349,3 +350,22 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
             [sys.executable, "-c", code, *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_without_a_command_the_help_is_printed(nmtalign):
+    result = nmtalign()
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.strip() == nmtalign("--help").stdout.strip()
+
+
+@pytest.mark.parametrize("command", ["", *get_command(app).commands])
+def test_h_is_help(monkeypatch, capsys, command):
+    printed = []
+    for option in ("--help", "-h"):
+        monkeypatch.setattr(sys, "argv", ["nmtalign", *command.split(), option])
+        with pytest.raises(SystemExit) as ended:
+            start.main()
+        assert not ended.value.code
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert f"Usage: nmtalign {command}".rstrip() in printed[0]

@@ -1,11 +1,16 @@
 """Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
+import gzip
+import io
 import os
+import subprocess
 import sys
+import time
 
 import pytest
 
-from nmtalign.cli.common import advancing, choose_wait_policy, counted, measure_busy_cores
+from nmtalign.cli import common
+from nmtalign.cli.common import advancing, busy_cores, choose_wait_policy, counted, lines_of
 
 
 @pytest.fixture
@@ -19,18 +24,31 @@ def fresh(monkeypatch):
 
 @pytest.mark.parametrize(("busy", "policy"), [(0.0, None), (1.0, "PASSIVE")])
 def test_a_busy_machine_makes_threads_sleep(fresh, busy, policy):
-    choose_wait_policy(lambda seconds: busy)
+    choose_wait_policy(lambda: busy)
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_the_environment_has_precedence(fresh):
     fresh.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    choose_wait_policy(lambda seconds: 2.0)
+    choose_wait_policy(lambda: 2.0)
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
-def test_busy_cores_is_a_number_of_cores():
-    assert 0 <= measure_busy_cores(0.05) <= os.cpu_count() + 1
+def test_the_processor_is_not_watched_for_a_time(fresh):
+    fresh.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
+    choose_wait_policy()
+
+
+def test_what_other_processes_use_is_counted(fresh):
+    fresh.setattr(common, "_BEGAN", common._clocks())
+    own = time.process_time()
+    while time.process_time() < own + 0.3:
+        pass
+    idle = busy_cores()
+    fresh.setattr(common, "_BEGAN", common._clocks())
+    subprocess.run([sys.executable, "-Sc", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert -0.2 < idle < os.cpu_count()
+    assert 0.3 < busy_cores() <= os.cpu_count() + 0.2
 
 
 def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd):
@@ -69,3 +87,20 @@ def test_progress_of_lines_in_a_log_comes_after_10_s_and_30_s_and_then_every_min
             advance(1)
     expected = [f"nmtalign: translating: {seconds} of 160 lines, 1/s" for seconds in (10, 30, 60, 120)]
     assert capsys.readouterr().err.splitlines() == ([] if quiet else expected)
+
+
+@pytest.mark.parametrize("name", ["in.en", "in.en.gz"])
+def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypatch, name):
+    path, text = tmp_path / name, b"a line of words\n" * 20_000
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    read, raw = [], io.FileIO.readinto
+    monkeypatch.setattr(
+        io, "FileIO", type("File", (io.FileIO,), {"readinto": lambda *one: read.append(raw(*one)) or read[-1]})
+    )
+    assert lines_of(path) == 20_000
+    assert sum(read) < 200_000
+    path.write_bytes(b"a\nb\nc")
+    assert lines_of(path) == 3
+    path.write_bytes(b"")
+    assert lines_of(path) is None
+    assert lines_of(tmp_path / "none") is None

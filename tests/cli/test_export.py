@@ -57,7 +57,7 @@ def test_every_format(run: Run, tmp_path: Path) -> None:
         (("a.h5", "--format", "numpy", "-o", "-"), 2, "NumPy arrays need a file"),
         (("a.h5", "--format", "numpy", "-o", "a.npz", "--entries", "best"), 2, "leave out --entries best"),
         (("a.h5", "--format", "moses"), 2, "moses"),
-        (("a.h5", "-o", "./a.h5"), 2, "a.h5: is the file that is read"),
+        (("a.h5", "-o", "./a.h5"), 2, "a.h5: is also an input"),
         (("b.h5",), 4, "b.h5: no such file"),
         (("a.h5", "-o", "a.h5/links"), 5, "a.h5: cannot make the folder"),
     ],

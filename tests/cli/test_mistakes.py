@@ -1,15 +1,22 @@
 """Mistakes that users make, and the one line and the exit code that each gets: a table for all commands."""
 
+import contextlib
 import gzip
+import inspect
+import itertools
 import shutil
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+import typer
 
 import nmtalign
 from nmtalign.cli.app import main
+from nmtalign.cli.commands import app
+from nmtalign.errors import FormatError, NmtalignError, UsageError
+from nmtalign.settings.definition import SECTIONS
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +103,22 @@ ERRORS = [
     ("prep train.en", 2, "train.en: one text is given; give its translation too"),
     ("train data model", 2, "model: one argument too many: nmtalign train takes only DATA"),
     ("train data --max-time 90", 2, "--max-time 90: give a time such as 60s, 15m, 2h or 1h30m"),
+    # Numbers with which nothing can be computed.
+    (f"translate test.en --max-memory {'9' * 400}", 2, "give a size such as 500M or 2G"),
+    ("translate test.en --max-memory 0.0000001", 2, "--max-memory 0.0000001: give a size such as 500M or 2G"),
+    (f"prep train.en train.fr -o x --shortlist {'9' * 5000}", 2, "give N or N:M (source:target), each at least 3"),
+    (f"translate test.en --beam {10**400}", 2, "...: must be at most 2147483647"),
+    (f"translate test.en --beam {'9' * 5000}", 2, "...: must be a whole number"),
+    ("train data -o x --learning-rate 1e999", 2, "--learning-rate inf: must be at most"),
+    ("train data -o x --epochs 1e308", 2, "--epochs 1e+308: must be at most 1000000000"),
+    (f"explain test.en test.fr -m model --limit {10**400}", 2, "'--limit'"),
+    (f"view --limit {10**400}", 2, "'--limit'"),
+    ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
+    ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
+    ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
+    ("explain test.en test.fr --fixed missing -m model", 4, "(no config.json); give the folder of a model, or train"),
+    ("export missing/ -o x", 4, "missing: no such file"),
     ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
     ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
     ("translate -m train.en test.en", 4, "train.en: no nmtalign model here (no config.json), but a text file"),
@@ -254,3 +276,191 @@ def test_languages_without_spaces_get_subwords(run, folder):
         code, _, lines = run(f"prep asia.zh asia.en {options} -o asia --force")
         assert code == 0
         assert f"{warning}--vocabulary unigram" in lines
+
+
+# Parameters with the path of an input. Every other path is an output, and is tested as one.
+INPUTS = (
+    "alignments attention_from backward config data dev files fixed forward glossary gold guided_alignment hypotheses "
+    "init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
+    "segment_scores source target test train_source train_target train_text vocabulary_from"
+)
+COMMANDS = typer.main.get_command(app)
+
+
+def paths_of(command) -> list:
+    """The parameters of a command that are paths."""
+    annotations = inspect.signature(command.callback, eval_str=True).parameters
+    return [one for one in command.params if "Path" in str(annotations.get(one.name))]
+
+
+OUTPUTS = [
+    (name, one.name)
+    for name, command in COMMANDS.commands.items()
+    for one in paths_of(command)
+    if one.name not in INPUTS.split()
+]
+
+
+def spellings(path: Path, ending: str) -> list[str]:
+    """Names of a file: relative and absolute ones, a symbolic and a hard link; the links have this ending."""
+    links = Path(f"symbolic{ending}"), Path(f"hard{ending}")
+    for link in links:
+        link.unlink(missing_ok=True)
+    links[0].symlink_to(path.absolute())
+    links[1].hardlink_to(path)
+    Path("sub").mkdir(exist_ok=True)
+    return [str(path), f"./{path}", f"sub/../{path}", str(path.absolute()), *map(str, links)]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refuse(*arguments: str) -> str:
+    """Runs a command line that must be refused without changing a file; returns the message."""
+    before = content(Path())
+    with pytest.raises((NmtalignError, OSError)) as raised:
+        COMMANDS.main(args=list(arguments), standalone_mode=False)
+    assert content(Path()) == before
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
+def test_no_output_replaces_an_input_by_any_name(tmp_path, monkeypatch, command, output):
+    monkeypatch.chdir(tmp_path)
+    paths = {one.name: one for one in paths_of(COMMANDS.commands[command])}
+    written = paths.pop(output)
+    inputs = [one for one in paths.values() if one.name in INPUTS.split()]
+    place, folders = len([one for one in inputs if one.param_type_name == "argument"]), ("FOLDER", "DIR")
+    ending = f".{written.metavar.partition('.')[2].partition('|')[0]}".rstrip(".")
+    for one in inputs:
+        file = Path("input.tsv")  # one file that may have two texts
+        file.write_text("a 0-0\n")
+        given = [f"{one.name}.txt"] * place
+        if one.param_type_name == "argument":
+            given = [str(file)] * place
+        for name in spellings(file, ending):
+            option = [] if one.param_type_name == "argument" else [f"--{one.name}", str(file)]
+            option = [max(one.opts, key=len), str(file)] if option else option
+            target = [max(written.opts, key=len), name] if written.param_type_name == "option" else [name]
+            told = refuse(command, *given, *option, *target)
+            assert written.metavar in folders or f"{name.removeprefix('./')}: is also an input" in told
+
+
+FOUND = [  # what a command reads although its arguments do not name it
+    ("align -o", "test.en test.fr test.align data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
+    ("translate test.en -o", "terms.tsv lexicon.txt model/tokenizer.json nmtalign.toml"),
+    ("translate test.en --save-alignments", "terms.tsv lexicon.txt model/best.safetensors"),
+    ("score -m model --save-translation", "test.en test.fr model/config.json terms.tsv nmtalign.toml"),
+    ("score -m model --html", "test.en test.fr"),
+    ("score -m model --plot", "test.en test.fr"),
+    ("score-pairs -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("explain -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("lexicon -o", "data/corpus.h5 data/source.vocabulary.txt nmtalign.toml"),
+    ("view -o", "alignments.h5"),
+    ("plot -o", "alignments.h5"),
+    ("plot --training -o", "model/train.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("command", "file"), [(one, file) for one, files in FOUND for file in files.split()])
+def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_path, monkeypatch, command, file):
+    home = tmp_path / "home"
+    shutil.copytree(folder, home)
+    monkeypatch.chdir(home)
+    (home / "nmtalign.toml").write_text(
+        '[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"\n'
+        '[translate]\nglossary = "terms.tsv"\nlexicon = "lexicon.txt"\n'
+    )
+    for name in ("terms.tsv", "lexicon.txt", "alignments.h5"):
+        (home / name).write_text("a\ta\n")
+    endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
+    ending = endings.get(command, ".png" if command.startswith("plot") else "")
+    for name in spellings(Path(file), ending):
+        told = refuse(*command.split(), name)
+        assert "is also an input" in told or (ending and not name.endswith(ending))
+
+
+def test_two_outputs_are_two_files(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    told = refuse("translate", "test.en", "-o", "new.fr", "--save-alignments", "./sub/../new.fr")
+    assert told == "sub/../new.fr: is given for -o and for --save-alignments; give two files"
+    shutil.copy("test.en", "part.fr.partial")
+    assert refuse("translate", "part.fr.partial", "-o", "part.fr").startswith("part.fr: is also an input")
+
+
+@pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
+def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, command, output):
+    monkeypatch.chdir(folder)
+    (written,) = (one for one in COMMANDS.commands[command].params if one.name == output)
+    arguments = {"translate": "test.en", "align": "test.en test.fr", "export": "train.en", "symmetrize": "a b"}
+    given = [*arguments.get(command, "").split()]
+    option = [min(written.opts, key=len)] if written.param_type_name == "option" else []
+    with contextlib.suppress(NmtalignError, OSError):
+        COMMANDS.main(args=[command, *given, *option, "-"], standalone_mode=False)
+    assert not (folder / "-").exists()
+
+
+PRINTED = [  # a command, and how its standard output begins
+    ("explain test.en test.fr -m model --limit 3 -o -", "<!doctype html>"),
+    ("score test.fr -r test.fr --html -", "<!doctype html>"),
+    ("score -m model -r test.fr -s test.en --save-translation -", ""),
+    ("plot --training model -o -", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "beginning"), PRINTED, ids=[command for command, _ in PRINTED])
+def test_a_hyphen_is_standard_output(run, folder, command, beginning):
+    code, out, err = run(command)
+    assert (code, out[: len(beginning)], (folder / "-").exists()) == (0, beginning, False)
+    assert out
+    assert command.startswith("score") == any(line.startswith("BLEU") for line in err)  # the tables make room for it
+
+
+TYPES = (  # of TOML; a text, and what may be one
+    '"x"', '""', "3", "-3", "9223372036854775807", "2.5", "inf", "-inf", "nan", "true", "1979-05-27T07:32:00Z",
+    "1979-05-27T07:32:00", "1979-05-27", "07:32:00", '["tiny"]', '["a", "b"]', "[]", '[["a"], ["b"]]', "{}", "{a = 1}",
+    "[{a = 1}]", f'"{"9" * 400}"', f'"{"9" * 5000}"',
+)  # fmt: skip
+READERS = [name for name, command in COMMANDS.commands.items() if any(one.name == "config" for one in command.params)]
+
+
+def in_parts(names: list[str], size: int) -> list[list[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+KEYS = {
+    "": ["source_language", "data", "model", "corpus", *SECTIONS],
+    "corpus": ["train", "dev", "test", "gold", "tests"],
+    "corpus.tests": ["news"],
+    **SECTIONS,
+}
+PARTS = [(section, part) for section, keys in KEYS.items() for part in in_parts([*keys], 20)]
+
+
+@pytest.mark.parametrize(("section", "keys"), PARTS, ids=[f"{section}-{keys[0]}" for section, keys in PARTS])
+def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypatch, capsys, section, keys):
+    monkeypatch.chdir(tmp_path)
+    for key, value in itertools.product(keys, TYPES):
+        Path("nmtalign.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
+        told = "nmtalign.toml: " + key
+        try:
+            COMMANDS.main(args=[section if section in READERS else "prep", "--show-settings"], standalone_mode=False)
+        except UsageError as error:
+            told = str(error)
+        except FormatError as error:
+            told = f"nmtalign.toml: {key}: {error}"  # there is no such model
+        assert told.startswith("nmtalign.toml: ")
+        assert key in told
+        assert len(told) < 500
+        assert "\n" not in told
+        capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_every_command_refuses_a_preset_that_is_no_text(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    arguments = {"link": ["a", "b"], "export": ["a"], "sample": ["a"]}.get(command, [])
+    for value in ('["tiny"]', "3", "{a = 1}", "1979-05-27", "[[1]]"):
+        Path("nmtalign.toml").write_text(f"[train]\npreset = {value}\n")
+        assert refuse(command, *arguments).startswith("nmtalign.toml: [train] preset = ")

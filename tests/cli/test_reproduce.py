@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import environment_with_nmtalign
+from helpers.reproductions import make_plan_in
 
 from nmtalign.cli.app import main
 from nmtalign.reproduction.experiments import SCALES, ablations
+from nmtalign.reproduction.reproduction_report import begin_folder
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.training.loop import Trainer
 
@@ -119,6 +121,29 @@ def test_a_mistake_is_one_line(reproduce, arguments, complaint):
     assert code == 2
     assert said.count("\n") == 1
     assert complaint in said
+
+
+@pytest.mark.parametrize("name", ["report.md", "settings.json", "figures/mine.png", "work/notes.txt"])
+def test_a_folder_of_other_files_is_refused(reproduce, folder, name):
+    path = folder / "mine" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    code, said = reproduce(*QUICK, "-o", "mine")
+    assert code == 2
+    assert said == (
+        "nmtalign: error: mine: has files that are not of nmtalign reproduce; give another folder with -o\n"
+    )
+    assert [one.read_text() for one in (folder / "mine").rglob("*") if one.is_file()] == ["mine"]
+
+
+@pytest.mark.parametrize("mark", [{}, {"settings.json": '{"nmtalign": "", "command": "", "scale": "tiny"}'}])
+def test_an_empty_folder_and_a_copy_of_a_report_are_no_folders_of_others(folder, mark):
+    (folder / "mine").mkdir()
+    for name, text in mark.items():
+        (folder / "mine" / name).write_text(text)
+    for _ in range(2):
+        begin_folder(make_plan_in(folder, SCALES["tiny"], folder="mine"))
+    assert (folder / "mine" / "work" / ".gitignore").is_file()
 
 
 def test_without_a_corpus_it_says_what_to_write(reproduce, folder):

@@ -12,6 +12,7 @@ import pytest
 
 from nmtalign.alignment import alignment_writer
 from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.translating.file_translation import SavedAlignments
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -71,8 +72,12 @@ def test_both_go_on_after_the_same_line(
     text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
     done = inside(*arguments, "--resume")
     assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 60 lines\n"
-    (tmp_path / "a.h5").unlink()
-    (tmp_path / "out").unlink()
+    (tmp_path / "link.h5").symlink_to("a.h5")
+    assert SavedAlignments(tmp_path / "link.h5").has_all(60)
+    (tmp_path / "a.h5.partial").touch()  # an interrupted run leaves it beside the file, not beside the link
+    assert not SavedAlignments(tmp_path / "link.h5").has_all(60)
+    for name in ("link.h5", "a.h5.partial", "a.h5", "out"):
+        (tmp_path / name).unlink()
     cut = text[: len(text) // 2]
     (tmp_path / "out.partial").write_bytes(cut)  # only text: its work is done again
     done = inside(*arguments, "--resume")

@@ -154,7 +154,7 @@ def test_unknown_names_are_refused(texts):
         chosen_ablations("cell,spell", SCALES["tiny"])
     with pytest.raises(UsageError, match="--models Moses: unknown; give some of RNNencdec-30,"):
         make_plan(ReproductionRequest(SCALES["tiny"], models="Moses"), texts)
-    with pytest.raises(UsageError, match=r"\[corpus\] names no train text"):
+    with pytest.raises(UsageError, match=r"needs one that names a train text: \[corpus\] train = "):
         make_plan(ReproductionRequest(SCALES["tiny"]), Workspace())
     with pytest.raises(UsageError, match="must be greater than 0"):
         EqualBudget("hours", 0)

@@ -17,6 +17,7 @@ from nmtalign.reproduction import running
 from nmtalign.reproduction.experiments import PAPER_MODELS, EqualBudget
 from nmtalign.reproduction.preparation import Corpora
 from nmtalign.reproduction.report_tables import PAPER
+from nmtalign.reproduction.reproduction_report import begin_folder
 from nmtalign.reproduction.running import UNKNOWN, Halted
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
@@ -109,8 +110,14 @@ def test_the_report_has_no_date_and_a_second_run_gives_the_same_bytes(results):
     folder = results.plan.request.folder
     names = ("report.md", "report.html", "scores.csv", "training.csv", "settings.json")
     before = {name: (folder / name).read_bytes() for name in names}
+    pictures = folder / "figures" / "alignment-99.png", folder / "figures" / "mine.png"
+    for picture in pictures:
+        picture.write_bytes(b"PNG")
+    with (folder / "report.md").open("a") as stream:
+        stream.write("![of an earlier report](figures/alignment-99.png)\n")
     said = []
     reach(results.plan, said)
+    assert [picture.exists() for picture in pictures] == [False, True]
     assert {name: (folder / name).read_bytes() for name in names} == before
     steps = [line for line in said if "] prep" in line or "] transl" in line]
     assert [line.endswith(": done before") for line in steps] == [True] * 5
@@ -121,6 +128,7 @@ def test_an_interrupted_run_resumes_and_gives_the_same_report(plan, asked):
     budget = EqualBudget("updates", 12)  # more than there are between two reports
     whole = reach(plan(budget, "whole", **asked)).plan.request.folder
     cut = plan(budget, "cut", **asked)
+    begin_folder(cut)
     stopped = running.Reproduction(cut, lambda line: None, _listener_that_stops(lambda: stopped))
     with pytest.raises(Halted):
         stopped.run()

@@ -6,6 +6,7 @@ import pytest
 
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, seconds
+from nmtalign.settings.reproduce_settings import line_numbers
 
 
 def test_the_error_of_a_setting_can_be_continued():
@@ -33,7 +34,17 @@ def test_units():
         (pair_of_sizes, "9:"),
         (seconds, "0s"),
         (seconds, "5"),
+        (seconds, "9" * 400 + "h"),
+        (seconds, "9" * 5000 + ":00:00"),
         (byte_count, "0"),
+        (byte_count, "0.0000001"),
+        (byte_count, "0.0000001K"),
+        (byte_count, "9" * 400),
+        (byte_count, "1e999"),
+        (pair_of_sizes, "9" * 5000),
+        (pair_of_sizes, "3:" + "9" * 5000),
+        (interval, "9" * 400),
+        (line_numbers, "3," + "9" * 5000),
         (byte_count, "2X"),
         (interval, "0"),
         (interval, "often"),
@@ -52,13 +63,15 @@ def test_other_words_are_refused_with_the_settings_name(check, text):
         ({"at_least": -2}, -2.5, "at least -2"),
         ({"at_most": 1000000}, 1000001, "at most 1000000"),
         ({"at_most": 5}, math.inf, "at most 5"),
+        ({}, math.inf, r"at most 1.797693135e\+308"),
+        ({"kind": int}, 10**400, "at most 2147483647"),
         ({"above": 0}, 0, "greater than 0"),
         ({"above": 0}, math.nan, "greater than 0"),
         ({"below": 1}, 1.0, "less than 1"),
     ],
 )
 def test_a_number_out_of_bounds_is_refused(bounds, value, rule):
-    rate = Setting("Rate.", "Panel", name="rate", kind=float, default=1.0, **bounds)
+    rate = Setting("Rate.", "Panel", name="rate", **{"kind": float, "default": 1.0, **bounds})
     with pytest.raises(UsageError, match=f"^rate = .*: must be {rule}$"):
         rate.check(value)
     rate.check(0.5)
