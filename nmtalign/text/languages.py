@@ -165,7 +165,12 @@ def has_no_spaces(language: str) -> bool:
 
 def word_count(line: str) -> int:
     """The number of words between spaces; two letters of scripts without spaces count as a word, too."""
-    return len(line.split()) + len(_UNSPACED_LETTERS.findall(line)) // 2
+    return len(line.split()) + count_unspaced(line) // 2
+
+
+def count_unspaced(text: str) -> int:
+    """The number of letters of scripts without spaces between words."""
+    return len(_UNSPACED_LETTERS.findall(text))
 
 
 def is_unspaced(lines: Iterable[str]) -> bool:
@@ -178,5 +183,5 @@ def is_unspaced(lines: Iterable[str]) -> bool:
     text, words = "".join(lines), [len(line.split()) for line in lines]
     letters = sum(map(str.isalpha, text))
     whole = sum(count == 1 and len(line) > _LONG_WORD for count, line in zip(words, lines, strict=True))
-    unspaced = 2 * len(_UNSPACED_LETTERS.findall(text)) > max(letters, 1)
+    unspaced = 2 * count_unspaced(text) > max(letters, 1)
     return unspaced and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))

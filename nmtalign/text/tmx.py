@@ -13,7 +13,7 @@ from typing import BinaryIO, NoReturn
 from xml.parsers import expat
 
 from nmtalign.errors import InputError
-from nmtalign.text.languages import EXACT, WIDER, fit, is_unspaced, matched
+from nmtalign.text.languages import EXACT, WIDER, count_unspaced, fit, matched
 from nmtalign.text.lines import LONGEST_LINE, shown
 from nmtalign.untrusted import DEEPEST
 
@@ -73,7 +73,7 @@ def _joint(run: re.Match[str]) -> str:
     if _PLACEHOLDER not in run[0] or not 0 < start < end < len(text):
         return ""
     before, after = text[start - 1], text[end]
-    if is_unspaced(before) or is_unspaced(after):
+    if count_unspaced(before + after):
         return ""
     first, second = unicodedata.category(before)[0], unicodedata.category(after)[0]
     words = first in "LMN" and second in "LN"
