@@ -3,7 +3,7 @@
 A cell is two classes. The `GatedCell` has the parameters. Its `CellPass` runs the recurrence over the steps of one
 pass, forward and backward, in preallocated buffers: no step builds an autograd graph, and the gradient of each weight
 is one product over all steps. Products are in the dtype of the activations (for example bf16); states and gates are in
-float32 (float64 for float64). The LSTM and the cell without a recurrent product are in `cell_variants`.
+float32 (float64 for float64). The other cells are in `cell_variants`.
 """
 
 from abc import ABC, abstractmethod

@@ -2,7 +2,8 @@
 
 A decoder is a stack of layers, of which one attends to the source. RNNsearch has one layer. In the stacks of Luong et
 al. (2015) the last layer attends; in that of Wu et al. (2016) the first one does, and the layers above it receive the
-context beside the output of the layer below. Layers that do not attend are plain recurrences (`unroll`).
+context beside the output of the layer below. Layers that do not attend are plain recurrences (`unroll`). With input
+feeding, all layers run together, step by step (`luong`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -35,10 +35,11 @@ class Inference:
 
     The products of a model from `in_int8` are in eight bits, its dtype is float32.
 
-    The weights are copied at construction, except the word vectors, which are read when a word first occurs. In
-    float32 on a CPU where MKL's strict reproducibility is active (`devices.products_are_reproducible`), the numbers of
-    a sentence do not depend on the other sentences and hypotheses, or on the number of threads. Elsewhere, and for
-    models of fewer than 32 hidden units, they may differ by the rounding of float32.
+    Some weights are copied at construction, and word vectors are read when a word first occurs: a model whose weights
+    have changed needs a new `Inference`. In float32 on a CPU where MKL's strict reproducibility is active
+    (`devices.products_are_reproducible`), the numbers of a sentence do not depend on the other sentences and
+    hypotheses, or on the number of threads. Elsewhere, and for models of fewer than 32 hidden units, they may differ by
+    the rounding of float32.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The initial weights (appendix B.1), and two other rules for small models."""
+"""The roles of parameters, the matrices among them, and their initial values (appendix B.1 and two other rules)."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,12 @@
-"""The step of the decoder (section 3.1, appendix A.2.2), and a complete pass with a gradient.
+"""Encoders and decoders as interfaces, RNNsearch's step (section 3.1, appendix A.2.2), and a pass with a gradient.
 
-Training, search, forced decoding and posteriors all run `DecoderStep`: attend to the source and update the state, in
-one of three orders. Look-generate-update is the order of the released code and of the presets: a step updates the state
-with the previous word and the previous context, then attends; the word is generated from that state and the new
-context. The first step has no update, because there is no previous word. Look-update-generate is the order of the
+`DecoderStep` attends to the source and updates the state, in training, search, forced decoding and posteriors. Without
+attention it is a plain recurrence (`unroll`), as in a recurrent encoder. Other steps replace it with input feeding
+(`luong`) and in a Transformer (`transformer`).
+
+It has one of three orders. Look-generate-update is the order of the released code and of the presets: a step updates
+the state with the previous word and the previous context, then attends; the word is generated from that state and the
+new context. The first step has no update, because there is no previous word. Look-update-generate is the order of the
 article's main text: a step attends with the old state, then updates it with the previous word and the new context.
 Update-look-generate (Luong et al. 2015) is the first order with an update at the first step, too: its word and its
 context are zero.

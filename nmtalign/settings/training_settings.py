@@ -59,7 +59,10 @@ def _words(default: int, help: str) -> int:  # noqa: A002
 @section("train")
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and options of the model; the defaults are RNNsearch (Bahdanau et al. 2015, section 3, appendix A)."""
+    """Sizes and options of the model; the defaults are RNNsearch (Bahdanau et al. 2015, section 3, appendix A).
+
+    The order of the steps is that of the released code, not that of the article's text.
+    """
 
     source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
     target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
@@ -248,7 +251,12 @@ class ModelConfig:
 @section("train")
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model is trained; the defaults are those of Bahdanau et al. 2015, appendix B."""
+    """How the model is trained.
+
+    The defaults of optimizer, rho, epsilon, clip_norm, batch_size, window and shuffle are those of Bahdanau et al. 2015
+    (appendix B.2), and that of max_length is RNNsearch-50's. The other defaults are not from the article, such as
+    loss_normalization, patience and precision.
+    """
 
     optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
     learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, common=True, above=0)

@@ -1,4 +1,4 @@
-"""The budget of a training (updates, epochs, time), intervals, and the schedule of the learning rate."""
+"""The budget of a training (updates, epochs, time), advice on it, intervals, and the schedule of the learning rate."""
 
 import math
 from collections import deque

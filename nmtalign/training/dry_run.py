@@ -2,24 +2,29 @@
 
 import math
 import time
+import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median_high
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from nmtalign.data.batches import Indices, load_batches
+from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget
 from nmtalign.training.fit import count_words
-from nmtalign.training.optimizers import VALUES_PER_WEIGHT
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.state import Position, load_state
 from nmtalign.training.updates import cut_groups
 
-_PROCESS = 500_000_000  # bytes of Python and PyTorch; measured, see details.md
-_KERNELS = 900_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
+_PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
+_KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class DryRun:
     """The course of a training, as far as it is known before; sizes are in bytes."""
 
     parameters: Mapping[str, int]  # by part of the model
-    memory: Mapping[str, int]  # estimated, by use
+    memory: Mapping[str, int]  # at the update with the largest batch, by use
     budget: str  # the limits in words
     done: Position
     measured: int  # updates
@@ -49,15 +54,16 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     found = None if restart else setup.found()
     setup.build(advice.append)
     advice += setup.given.notes()
+    begun = _process_peak()
     position = load_state(found, setup.model, setup.optimizer) if found else Position()
     plan = setup.plan(position.epoch)
     setup.model.train()
-    saved = _saved_bytes(setup, plan)
     times = _update_times(setup, plan, seconds)
     update_seconds = median_high(times)
     if config.soft_start and not position.soft_ended:
         soft_seconds = median_high(_update_times(setup, plan, seconds / 2, softly=True))
         update_seconds = mean_seconds(config.soft_start, soft_seconds, update_seconds, timed=bool(config.max_time))
+    memory = _memory(setup, plan, begun)
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
@@ -69,7 +75,7 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
         look(position.update, position.seconds, update_seconds, is_known=True)
     return DryRun(
         _parameters(setup),
-        _memory(setup, saved),
+        memory,
         budget.describe(updates_in_epoch, setup.patience),
         position,
         len(times),
@@ -91,13 +97,75 @@ def mean_seconds(share: float, first: float, later: float, timed: bool) -> float
     return share * first + (1 - share) * later
 
 
-def _saved_bytes(setup: TrainingSetup, plan: Sequence[Indices]) -> int:
-    """The bytes that the largest batch saves for its gradient."""
-    largest = max(plan, key=lambda indices: _positions(setup, indices))
-    saved = _Saved(setup)
-    with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
-        _update(setup, [largest])
-    return saved.bytes
+def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mapping[str, int]:
+    """The bytes at the peak of an update with the largest minibatch, by use; other updates were made before.
+
+    On a processor they are those of the process, on a GPU those of the GPU. `begun` is the peak before all updates.
+    """
+    by_size = sorted(plan, key=lambda indices: _positions(setup, indices))
+    largest = [by_size[-1]] * min(2, setup.config.accumulate)  # the second one of a group finds gradients
+    # Memory that is kept from smaller minibatches is too small for larger ones, as in a training, where they alternate.
+    for share in (0.5, 0.9, 1.0):
+        _update(setup, [by_size[int(share * (len(plan) - 1))]] * len(largest))
+    weights = list(setup.model.parameters())
+    values = [value for kept in setup.optimizer.state().values() for value in kept.values()]
+    if setup.device.type == "cuda":
+        process = torch.cuda.max_memory_reserved(setup.device) + _PROCESS
+        tensors = torch.cuda.max_memory_allocated(setup.device)
+    else:
+        process = _process_peak()  # before the memory of tensors is followed, which takes more than 100 MB itself
+        with TensorMemory([*weights, *values]) as memory:
+            _update(setup, largest)
+        tensors = memory.peak
+    found = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
+    found["activations and gradients of the largest batch"] = tensors - sum(found.values())
+    found["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
+    if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
+        found["Python and PyTorch"] = begun - found["parameters"] if begun else _PROCESS
+        found["kernels in bf16"] = max(_KERNELS, process - tensors - found["Python and PyTorch"])
+    return found
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _process_peak() -> int:
+    """The largest memory of this process so far, in bytes; 0 where the system does not report it."""
+    found = [line.split()[1] for line in lines_of(Path("/proc/self/status")) if line.startswith("VmHWM:")]
+    return int(found[0]) * 1024 if found else 0
+
+
+class TensorMemory(TorchDispatchMode):
+    """Follows the bytes of tensors on a processor: the given ones, and all that operations make while it is active."""
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = self.peak = 0
+        self._known: set[int] = set()
+        for tensor in given:
+            self._add(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Does an operation, also of a hand-written pass or of the gradient, and adds its results."""
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor) and tensor.layout is torch.strided:  # the parts of others are strided
+                self._add(tensor)
+        return made
+
+    def _add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        place, size = storage.data_ptr(), storage.nbytes()
+        if size and place not in self._known:
+            self._known.add(place)
+            self.bytes += size
+            self.peak = max(self.peak, self.bytes)
+            weakref.finalize(storage, self._free, place, size)
+
+    def _free(self, place: int, size: int) -> None:
+        self._known.discard(place)
+        self.bytes -= size
 
 
 def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float, softly: bool = False) -> list[float]:
@@ -125,22 +193,6 @@ def _positions(setup: TrainingSetup, indices: Indices) -> int:
     return len(indices) * (sum(longest) + 2)
 
 
-class _Saved:
-    """Counts the bytes that a forward pass saves for the gradient, apart from the weights."""
-
-    def __init__(self, setup: TrainingSetup) -> None:
-        self._seen = {weight.untyped_storage().data_ptr() for weight in setup.model.parameters()}
-        self.bytes = 0
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        """Counts a tensor unless its storage was counted before."""
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
-        return tensor
-
-
 def _parameters(setup: TrainingSetup) -> Mapping[str, int]:
     """The number of parameters of each part of the model, for example of the encoder."""
     counts = Counter[str]()
@@ -148,15 +200,3 @@ def _parameters(setup: TrainingSetup) -> Mapping[str, int]:
         for name, weight in direction.model.named_parameters():
             counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
     return counts
-
-
-def _memory(setup: TrainingSetup, saved: int) -> Mapping[str, int]:
-    weights = sum(weight.numel() * weight.element_size() for weight in setup.model.parameters())
-    # Beside what is saved, the gradient of the largest batch takes about as much again.
-    return {
-        "parameters": weights,
-        "gradients": weights,
-        "optimiser": VALUES_PER_WEIGHT * weights,
-        "activations of the largest batch": 2 * saved,
-        "PyTorch": _PROCESS + (_KERNELS if setup.bf16 and setup.device.type == "cpu" else 0),
-    }

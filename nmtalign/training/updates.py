@@ -1,4 +1,4 @@
-"""One update: the loss and the gradient of a group of minibatches, then the optimiser's step."""
+"""One update: the loss of a group of minibatches, with guidance and agreement, its gradient, the optimiser's step."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,25 @@ def on_a_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
         shown += part
     os.close(ours)
     return process.wait(), shown.decode()
+
+
+def test_a_log_in_the_tutorial_has_no_more_time_than_its_limit():
+    text = next(page for page in PAGES if page.stem == "tutorial").read_text()
+    logs = re.findall(r"--max-time (\d+)m\b(?:(?!--max-time).)*?(^update .*?)```", text, re.DOTALL | re.MULTILINE)
+    times = [
+        (60 * int(limit), [60 * int(minutes) + int(seconds) for part in line for minutes, seconds in [part.split(":")]])
+        for limit, log in logs
+        for line in re.findall(r"(\d+:\d\d)  left (\d+:\d\d)", log)
+    ]
+    assert times
+    for limit, (spent, left) in times:
+        assert spent + left == pytest.approx(limit, abs=2)
+
+
+def test_the_readme_names_the_option_that_lists_all_options():
+    readme = (Path(package.__file__).parent.parent / "README.md").read_text()
+    assert "`nmtalign COMMAND --help` lists the options" not in readme
+    assert "--help-all" in readme
 
 
 def test_there_are_pages():
