@@ -46,7 +46,6 @@ class Position:
     since_best: int = 0
     finished: str | None = None
     warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
-    soft_ended: bool = False  # whether a soft start has ended, or there is none
 
 
 @dataclass(frozen=True)
