@@ -226,9 +226,6 @@ class Schedule:
         if position.warmup or not setting:
             return position.warmup
         before = position.update - 1
-        if before >= setting:  # a run of an earlier version, which did not record it
-            position.warmup = setting
-            return setting
         total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self.update_seconds(position))
         tenth = total / 10
         warmup = setting if tenth >= setting else max(1, math.floor(tenth))

@@ -126,12 +126,6 @@ def test_a_resumed_warm_up_continues_where_it_was():
     assert parts == whole
 
 
-def test_a_run_of_an_earlier_version_has_had_the_warm_up_that_was_set():
-    position = Position(update=30, seconds=30.0)
-    assert run(make_schedule(max_updates=40), position, 1) == [1.0]
-    assert position.warmup == 20
-
-
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
